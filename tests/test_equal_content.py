@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import normalizing
+from rows import normalizing, unfolded
 from support import table
 
 from pipeline.tasks import kind_of
@@ -184,12 +184,12 @@ def test_a_templated_problem_is_read_where_that_is_allowed() -> None:
         ("stepwise", "prompt", {**STEPS, "prompt": TEMPLATED}),
         ("openrlhf_prm", "input", {"input": f"{TEMPLATED}Step 1: s ки", "value": ["+"]}),
     ):
-        (chain,) = formats.load(name).read(row, allowed)
+        (chain,) = unfolded(name, row, allowed)
         assert isinstance(chain, contract.StepChain)
         assert chain.problem == "P"
         longer = {**row, column: str(row[column]).replace(TEMPLATED, twice)}
         with pytest.raises(errors.RowError):
-            formats.load(name).read(longer, allowed)
+            unfolded(name, longer, allowed)
 
 
 def test_an_instruction_that_says_nothing_is_none() -> None:

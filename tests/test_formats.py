@@ -37,7 +37,7 @@ def test_a_row_that_says_nothing_clear_is_refused(name: str) -> None:
     """Each fault has its code, and a reason that names it; nobody guesses what was meant."""
     one = REFUSED[name]
     with pytest.raises(errors.RowError) as caught:
-        formats.choose(one.reading, kind_of(one.task)).read(one.row, contract.FormatOptions())
+        unfolded(one.reading, one.row, contract.FormatOptions())
     assert caught.value.code == one.code
     assert caught.value.detail
     assert one.words in caught.value.detail

@@ -269,7 +269,7 @@ def test_a_templated_problem_may_open_the_answer() -> None:
             "completions": ["a"],
             "labels": [True],
         }
-        (chain,) = formats.load("stepwise").read(row, ALLOWED)
+        (chain,) = unfolded("stepwise", row, ALLOWED)
         assert getattr(chain, "problem", None) == "q"
 
 

@@ -149,8 +149,7 @@ def settled(examples: Iterable[Example], row: Row, options: FormatOptions) -> li
 def _settled(example: Example, row: Row, options: FormatOptions) -> Example:
     if isinstance(example, StepChain):
         require_plain(example)
-        own = _rated_steps.system_text(row)
-        return example if own is None else replace(example, system=own)
+        return _asked(example, _rated_steps.system_text(row), options)
     if isinstance(example, Pair):
         example = pair(example, options)
     elif isinstance(example, Conversation) and carry(example.messages):
@@ -172,6 +171,23 @@ def _settled(example: Example, row: Row, options: FormatOptions) -> Example:
         for turn in parts[0]:
             _require_once(turn, example.tools)
     return example
+
+
+def _asked(chain: StepChain, own: str | None, options: FormatOptions) -> StepChain:
+    """Rated steps with the question that stands in their problem, and the row's own system text.
+
+    Raises:
+        RowError: more than the question stands in it, or another system text.
+    """
+    turns = [Message(USER, chain.problem)]
+    if carry(turns):
+        turns = unfolded([*([Message(SYSTEM, own)] if own else []), *turns], options)
+        if turns[0].role == SYSTEM:
+            own = turns.pop(0).content
+        if [turn.role for turn in turns] != [USER]:
+            raise RowError("bad_column", "the templated problem has more than one question")
+        chain = replace(chain, problem=turns[0].content or "")
+    return replace(chain, system=own) if own and own.strip() else chain
 
 
 def _sides(pair: Pair) -> list[list[Message]]:

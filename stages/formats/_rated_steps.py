@@ -2,7 +2,6 @@
 
 import functools
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +9,6 @@ from stages.contract import Columns, FormatOptions, Message, Row, StepChain
 from stages.errors import RowError, counted
 from stages.formats import _messages, _turns
 from stages.formats._fields import Field
-from stages.rows import stop_text
 from stages.rows.column_names import peek
 
 # Step tags in the wild: Math-Shepherd, Qwen2.5-Math-PRM, Llama PRMs.
@@ -98,8 +96,7 @@ def chain(
     require_tail(pieces)
     at = _first_step(pieces[0], options.prompt_separator)
     steps = [pieces[0][at:], *pieces[1:-1]]
-    problem = asked(pieces[0][:at], options)
-    return StepChain(problem, steps, labels, pieces=pieces if own_text else None)
+    return StepChain(pieces[0][:at], steps, labels, pieces=pieces if own_text else None)
 
 
 @functools.cache
@@ -132,21 +129,6 @@ def _first_step(text: str, separator: str) -> int:
         seen = f"{second!r} occurs after {separator!r} before the first tag"
     detail = "so where the problem ends is not clear; give --prompt-separator a longer text that "
     raise RowError("two_first_steps", f"{seen}, {detail}occurs once")
-
-
-def asked(text: str, options: FormatOptions) -> str:
-    """The problem that a text states, out of the chat template that it may carry already.
-
-    Raises:
-        RowError: it carries one and nobody allowed that, or more than the question stands in it.
-    """
-    parsed = stop_text.allowed(text, "the problem", options.already_templated)
-    if parsed is None:
-        return text
-    turns = _without_system(stop_text.question(parsed[1]))
-    if [turn.role for turn in turns] != ["user"]:
-        raise RowError("bad_column", "the templated problem has more than one question")
-    return turns[0].content or ""
 
 
 def are_texts(value: Any) -> bool:
@@ -186,7 +168,7 @@ def problem(row: Row, options: FormatOptions) -> str:
     """The text of the problem, under any of its usual names."""
     require_alone(row)
     name = _turns.chosen_of(row, PROBLEMS, options.columns) or "problem"
-    return asked(_turns.text(row, name), options)
+    return _turns.text(row, name)
 
 
 def spoken(turns: list[Row]) -> list[tuple[str | None, Any]]:
@@ -213,21 +195,10 @@ def _without_system(turns: list[Message]) -> list[Message]:
     return turns[turns[0].role == "system" :]
 
 
-def _first_turns(row: Row) -> Iterator[tuple[str | None, Any]]:
-    """Who says what first: in the row's turns, and in a problem that carries a chat template."""
-    if column := SPOKEN.first(row):
-        yield spoken(peek(row, column))[0]
-    for name in PROBLEMS:
-        if found := stop_text.parsed(peek(row, name)):
-            yield found[1].messages[0].role, found[1].messages[0].content
-
-
 def system_text(row: Row) -> str | None:
-    """The row's own system text: in a column, as the first turn, or as that of a templated problem;
-    None where it has none."""
+    """The row's own system text: in a column, or as the first turn; None where it has none."""
     if said := _turns.system(row):
         return said[0].content
-    for role, text in _first_turns(row):
-        if role == "system" and isinstance(text, str):
-            return text if text.strip() else None
-    return None
+    column = SPOKEN.first(row)
+    role, text = spoken(peek(row, column))[0] if column else (None, None)
+    return text if role == "system" and isinstance(text, str) and text.strip() else None

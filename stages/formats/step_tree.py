@@ -13,6 +13,7 @@ from stages.format import Format
 from stages.formats import _fields, _rated_steps, _ratings, _turns
 from stages.formats._fields import Field, is_any, is_text
 from stages.kinds import STEPS
+from stages.rows import stop_text
 from stages.rows.column_names import peek
 
 _CHILDREN = ("children", "branches", "nodes", "next_steps")
@@ -111,9 +112,10 @@ class _Tree:
                 how = f"Give the problem in a separate column, or {how}"
                 raise _fields.open_question(what, how, "no_problem")
             _rated_steps.require_alone(row)
-            return _rated_steps.asked(text, self._options), [], whole
+            return text, [], whole
         asked = _rated_steps.problem(row, self._options)
-        if not text.strip() or text.strip() == asked.strip():
+        inside = stop_text.dialect_of(asked) and text.strip() in asked
+        if not text.strip() or inside or text.strip() == asked.strip():
             return asked, [], whole
         return asked, [(text, self.value(node, "the first node"))], whole
 
