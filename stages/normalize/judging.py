@@ -232,7 +232,7 @@ class Judging(Columns):
     def _votes(self) -> list[str]:
         """Lists with the verdicts of several judges, as what most of them say."""
         lists = self._where(lambda v: isinstance(v, list) and [*judgements.flat(v)] != [], _SOME)
-        named = [p for p in lists if role_names.mentions(p, "verdict") and self._is_few(p)]
+        named = [p for p in self._called("verdict", lists) if self._is_few(p)]
         found = []
         for path in named:
             said = [value for value in self.values[path] if value not in EMPTY]
