@@ -126,11 +126,6 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
     )
 
 
-def _says_nothing(path: str) -> bool:
-    """Whether a name says nothing of its column."""
-    return not signals.classes(path) and not signals.is_about(path) and not role_of(path)
-
-
 def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     """Options that have a format read a column, where one has a place for it."""
     text = all(isinstance(value, str) for value in column.values)
@@ -138,7 +133,8 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
         isinstance(one, str) for v in column.values for one in (v if type(v) is list else [v])
     )
     lists = all(isinstance(value, list) for value in column.values)
-    may_be_context = column_names.is_a(path, "context") or (lists and _says_nothing(path))
+    nameless = not (signals.classes(path) or signals.is_about(path) or role_of(path))
+    may_be_context = column_names.is_a(path, "context") or (lists and nameless)
     record_format = formats.load(reading)
     name, read, found = record_format.name, record_format.columns, record_format.renamed
     if column_names.is_a(path, "system") and "system text" in read:

@@ -8,15 +8,16 @@ from typing import Any, TypeVar
 from stages.contract import FormatOptions, Message, Pair, Row
 from stages.errors import AskError, RowError, counted
 from stages.formats import _messages, _turns, texts
-from stages.formats._fields import NOTHING, Asking, Field, Question, open_question
+from stages.formats._fields import NOTHING, Asking, Field, Question, open_question, says
 from stages.kinds import PAIR
 from stages.rows import judgements, stop_text
 from stages.rows.column_names import peek
 from stages.rows.dialects import DIALOGUE
-from stages.rows.unread import differs_from, ignore
+from stages.rows.unread import differs_from, ignore, mapped
 
 T = TypeVar("T")
 
+_SIDES = ("chosen", "rejected")
 _MAX_FLOAT32 = 3.4028235e38  # margins are stored as float32
 PROMPTS = ("prompt", "question", "query", "input", "input_text")
 TURNS = ("conversations", "messages")
@@ -194,7 +195,7 @@ def margin(row: Row, columns: Mapping[str, str] = NOTHING, own: Own = None) -> f
             raise open_question(what, _which_margin(margins), "two_margins")
     for _, difference, names in margins:
         if len(names) == 2 and difference <= 0:
-            raise _not_better(row, [columns.get(name, name) for name in names], names)
+            raise _not_better(row, names, columns)
     # All agree by now; the format's own, which is last, goes before rounded ones of columns.
     return margins[-1][1] if own is not None else value
 
@@ -216,21 +217,22 @@ def all_equal(path: str) -> RowError:
     return AskError("tie", what, f"Leave such rows out with {way}")
 
 
-def _not_better(row: Row, sources: Sequence[str], names: Sequence[str]) -> AskError:
-    """The error of a row whose scores do not say that the chosen side is better.
-
-    Args:
-        sources: the columns of both scores, as the file calls them; ``names``: as the row does.
-    """
-    one, other = sources
+def _not_better(row: Row, names: Sequence[str], columns: Mapping[str, str]) -> AskError:
+    """The error of a row whose scores do not say that the chosen side is better."""
     chosen, rejected = (peek(row, name) for name in names)
+    one, other = scores = [columns.get(name, name) for name in names]
     code, what = "tie", f"{one} and {other} are both {chosen:g}"
+    better = shlex.quote(f"{one},{other}[best]=0")
+    ways = [f"use the rows whose scores agree with --where {better}"]
     if chosen != rejected:
         below = f"{one} ({chosen:g}) is below {other} ({rejected:g})"
         code, what = "two_orders", f"{below}, so that the scores prefer the rejected answer"
-    better = shlex.quote(f"{one},{other}[best]=0")
-    ways = f"--where {better}, or read no scores with {ignore(one)} {ignore(other)}"
-    return AskError(code, what, f"Use the rows whose scores agree with {ways}")
+        if all(says(row, name) for name in _SIDES):
+            sides = [columns.get(name, name) for name in _SIDES]
+            changed = zip((*_SIDES, *names), (*sides[::-1], *scores[::-1]), strict=True)
+            ways.append(f"exchange the sides with {' '.join(mapped(*two) for two in changed)}")
+    ways.append(f"read no scores with {' '.join(map(ignore, scores))}")
+    return AskError(code, what, f"Say which: {', or '.join(ways)}")
 
 
 def require_one_margin(row: Row, pairs: int, columns: Mapping[str, str]) -> None:

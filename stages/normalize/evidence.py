@@ -47,22 +47,6 @@ class Detection:
         return formats.load(self.reading)
 
 
-_TAGS = ("label", "kto_tag")
-_ONE_ANSWER = ("completion", "response", "answer", "output", "messages", "conversations")
-
-
-def _refuse_unpaired(rows: Sequence[contract.Row], where: str) -> None:
-    """Raise where every row has one answer and a label, and no second answer to compare with."""
-    single = all(not row.keys().isdisjoint(_TAGS) for row in rows)
-    single = single and all(not row.keys().isdisjoint(_ONE_ANSWER) for row in rows)
-    if rows and single and not any("rejected" in row for row in rows):
-        raise DataError(
-            f"{where} holds unpaired data: one completion and one label per row. A reward model is "
-            "trained on pairs, and there is no second answer to compare with.",
-            "Give rows with chosen and rejected, or train with KTO, which reads unpaired data.",
-        )
-
-
 def _none_fits(rows: Sequence[contract.Row], kind: kinds.Kind, where: str) -> UnknownFormatError:
     """The error for rows that have no format, and no columns that play the roles of one."""
     said = roles.columns_named(rows[:10]) or "(none)"
@@ -335,7 +319,7 @@ def detect(
     counts = dict(sorted(counts.items(), key=lambda pair: -pair[1]))
     if not counts:
         if kind.compares:
-            _refuse_unpaired(rows, where)
+            survey.refuse_unpaired(rows, where)
         return by_roles.only(by_roles.found())
     best = next(iter(counts))
     frequent = [name for name, count in counts.items() if count * 2 > len(rows)]

@@ -1,13 +1,94 @@
-"""What the words of a column's name say of its role: see ``stages/rows/words.toml``.
+"""The roles that columns play: of each format, and by the words of a column's name, which are in
+``stages/rows/words.toml``.
 
 Numbers count only where they tell two sides apart.
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
+from stages import kinds
 from stages.rows import words
 from stages.rows.words import exact, role
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The names of a format that play roles.
+
+    Attributes:
+        needs: the role of each name that a row must have; ``may``: of those that it may have.
+    """
+
+    format: str
+    needs: Mapping[str, str]
+    may: Mapping[str, str]
+
+
+_AHEAD = {"system": "system text", "history": "history"}
+_BESIDE = {**_AHEAD, "tools": "tools"}
+_TURNS = {**_BESIDE, "turn_weights": "weights of turns"}
+_PAIR = {**_AHEAD, "chosen_score": "chosen score", "rejected_score": "rejected score"}
+TWO = {"response_a": "first answer", "response_b": "second answer"}
+_TALKS = {"response_a": "first turns", "response_b": "second turns"}
+# Two answers whose names end in numbers keep them, as the index of the better one counts so.
+COUNTED = {("1", "2"): ("response_1", "response_2"), ("0", "1"): ("response_0", "response_1")}
+_STEPS = {"problem": "question", "steps": "steps"}
+SHAPES: Mapping[str, tuple[Shape, ...]] = {
+    kinds.CONVERSATION: (
+        Shape("openai", {"messages": "turns"}, _TURNS),
+        Shape("sharegpt", {"messages": "turns"}, _TURNS),
+        Shape("openai", {"messages": "spoken turns"}, _AHEAD),
+        Shape("query_response", {"question": "question", "answer": "answer"}, _BESIDE),
+        Shape(
+            "prompt_completion", {"prompt": "asking turns", "completion": "spoken answer"}, _BESIDE
+        ),
+        Shape(
+            "alpaca", {"instruction": "instruction", "input": "input", "output": "answer"}, _BESIDE
+        ),
+        Shape(
+            "message_thinking",
+            {"problem": "prompt", "message_thinking": "reasoning", "message_content": "answer"},
+            _BESIDE,
+        ),
+    ),
+    kinds.PAIR: (
+        Shape(
+            "preference",
+            {"prompt": "prompt", "chosen": "chosen answer", "rejected": "rejected answer"},
+            _PAIR,
+        ),
+        Shape("preference", {"chosen": "chosen turns", "rejected": "rejected turns"}, _PAIR),
+        Shape("indexed_pair", {"prompt": "prompt", **TWO, "winner": "verdict"}, _AHEAD),
+        Shape("indexed_pair", {**_TALKS, "winner": "verdict"}, {}),
+        Shape(
+            "strength_pair", {"prompt": "prompt", **TWO, "preference_strength": "strength"}, _AHEAD
+        ),
+        *(
+            Shape(name, {"prompt": "prompt", "responses": answers, order: role}, _AHEAD)
+            for name, answers, order, role in (
+                ("indexed_pair", "two answers", "winner", "verdict"),
+                ("ranked", "list of answers", "scores", "scores"),
+                ("ranked", "list of answers", "ranks", "ranks"),
+                ("ranked", "sides", "scores", "numbers of sides"),
+                ("ranked", "sides", "scores", "two numbers"),
+            )
+        ),
+    ),
+    kinds.STEPS: (
+        Shape("stepwise", {**_STEPS, "labels": "ratings"}, _AHEAD),
+        Shape(
+            "openrlhf_prm",
+            {"problem": "question", "steps": "tagged steps", "labels": "ratings of text"},
+            _AHEAD,
+        ),
+        Shape("processbench", {**_STEPS, "first_error": "first error"}, _AHEAD),
+        Shape("error_list", {**_STEPS, "error_steps": "wrong steps"}, _AHEAD),
+    ),
+}
+
+# The words of names.
 
 parts, without_numbers = words.parts, words.words
 

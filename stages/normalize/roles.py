@@ -16,6 +16,7 @@ from stages.errors import DataError, RowError, counted
 from stages.format import Format
 from stages.normalize.judging import columns_of
 from stages.normalize.role_columns import Columns
+from stages.normalize.role_names import COUNTED, SHAPES, TWO, Shape
 from stages.rows import judgements
 from stages.rows.column_names import EMPTY
 from stages.rows.selection import renamed
@@ -30,85 +31,11 @@ NAMED = 12  # columns that a message names
 SHOWN = 4  # ways that a question has
 
 
-@dataclass(frozen=True)
-class Shape:
-    """The names of a format that play roles.
-
-    Attributes:
-        needs: the role of each name that a row must have; ``may``: of those that it may have.
-    """
-
-    format: str
-    needs: Mapping[str, str]
-    may: Mapping[str, str]
-
-
-_AHEAD = {"system": "system text", "history": "history"}
-_BESIDE = {**_AHEAD, "tools": "tools"}
-_TURNS = {**_BESIDE, "turn_weights": "weights of turns"}
-_PAIR = {**_AHEAD, "chosen_score": "chosen score", "rejected_score": "rejected score"}
-_TWO = {"response_a": "first answer", "response_b": "second answer"}
 _SIGNS = ("negative", "positive")  # of a strength, for the first answer
-_TALKS = {"response_a": "first turns", "response_b": "second turns"}
-# Two answers whose names end in numbers keep them, as the index of the better one counts so.
-_COUNTED = {("1", "2"): ("response_1", "response_2"), ("0", "1"): ("response_0", "response_1")}
-_STEPS = {"problem": "question", "steps": "steps"}
-_SHAPES: Mapping[str, tuple[Shape, ...]] = {
-    kinds.CONVERSATION: (
-        Shape("openai", {"messages": "turns"}, _TURNS),
-        Shape("sharegpt", {"messages": "turns"}, _TURNS),
-        Shape("openai", {"messages": "spoken turns"}, _AHEAD),
-        Shape("query_response", {"question": "question", "answer": "answer"}, _BESIDE),
-        Shape(
-            "prompt_completion", {"prompt": "asking turns", "completion": "spoken answer"}, _BESIDE
-        ),
-        Shape(
-            "alpaca", {"instruction": "instruction", "input": "input", "output": "answer"}, _BESIDE
-        ),
-        Shape(
-            "message_thinking",
-            {"problem": "prompt", "message_thinking": "reasoning", "message_content": "answer"},
-            _BESIDE,
-        ),
-    ),
-    kinds.PAIR: (
-        Shape(
-            "preference",
-            {"prompt": "prompt", "chosen": "chosen answer", "rejected": "rejected answer"},
-            _PAIR,
-        ),
-        Shape("preference", {"chosen": "chosen turns", "rejected": "rejected turns"}, _PAIR),
-        Shape("indexed_pair", {"prompt": "prompt", **_TWO, "winner": "verdict"}, _AHEAD),
-        Shape("indexed_pair", {**_TALKS, "winner": "verdict"}, {}),
-        Shape(
-            "strength_pair", {"prompt": "prompt", **_TWO, "preference_strength": "strength"}, _AHEAD
-        ),
-        *(
-            Shape(name, {"prompt": "prompt", "responses": answers, order: role}, _AHEAD)
-            for name, answers, order, role in (
-                ("indexed_pair", "two answers", "winner", "verdict"),
-                ("ranked", "list of answers", "scores", "scores"),
-                ("ranked", "list of answers", "ranks", "ranks"),
-                ("ranked", "sides", "scores", "numbers of sides"),
-                ("ranked", "sides", "scores", "two numbers"),
-            )
-        ),
-    ),
-    kinds.STEPS: (
-        Shape("stepwise", {**_STEPS, "labels": "ratings"}, _AHEAD),
-        Shape(
-            "openrlhf_prm",
-            {"problem": "question", "steps": "tagged steps", "labels": "ratings of text"},
-            _AHEAD,
-        ),
-        Shape("processbench", {**_STEPS, "first_error": "first error"}, _AHEAD),
-        Shape("error_list", {**_STEPS, "error_steps": "wrong steps"}, _AHEAD),
-    ),
-}
 _ANSWERS = {
     name: role
-    for names in reversed(_COUNTED.values())  # response_1 is the first one where there is no 0
-    for name, role in zip(names, _TWO.values(), strict=True)
+    for names in reversed(COUNTED.values())  # response_1 is the first one where there is no 0
+    for name, role in zip(names, TWO.values(), strict=True)
 }
 # Roles that two columns play together: the first of a couple, and the second.
 _COUPLES = {
@@ -230,7 +157,7 @@ def _found(
     free = [{name: value for name, value in row.items() if name not in columns} for row in some]
     held = columns_of(free, kind.trains_answers, guess)
     found: dict[str, Candidate] = {}
-    for shape in _SHAPES.get(kind.formats, ()):
+    for shape in SHAPES.get(kind.formats, ()):
         if only in ("", shape.format):
             for one in itertools.islice(_candidates(shape, held, columns), MOST):
                 read, said = _run(one, some, columns)
@@ -324,7 +251,7 @@ def _groups(names: Mapping[str, str], held: Columns) -> list[list[dict[str, str]
             other = places[_COUPLES[role]]
             groups.append(
                 [
-                    dict(zip(_COUNTED.get((a[-1], b[-1]), (name, other)), (a, b), strict=True))
+                    dict(zip(COUNTED.get((a[-1], b[-1]), (name, other)), (a, b), strict=True))
                     if role.startswith("first ")
                     else {name: a, other: b}
                     for a, b in held.couples(role)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stages import contract, formats, kinds
-from stages.errors import AskError, RowError
+from stages.errors import AskError, DataError, RowError
 from stages.format import Format
 from stages.formats._messages import role_of
 from stages.rows.column_names import Watched, are_verdicts
@@ -220,3 +220,19 @@ def _is_said(name: str, texts: Sequence[str]) -> bool:
 
 def _is_turn(value: Any) -> bool:
     return isinstance(value, dict) and bool(role_of(value)) and any(t in value for t in _TEXTS)
+
+
+_TAGS = ("label", "kto_tag")
+_ONE_ANSWER = ("completion", "response", "answer", "output", "messages", "conversations")
+
+
+def refuse_unpaired(rows: Sequence[contract.Row], where: str) -> None:
+    """Raise where every row has one answer and a label, and no second answer to compare with."""
+    single = all(not row.keys().isdisjoint(_TAGS) for row in rows)
+    single = single and all(not row.keys().isdisjoint(_ONE_ANSWER) for row in rows)
+    if rows and single and not any("rejected" in row for row in rows):
+        raise DataError(
+            f"{where} holds unpaired data: one completion and one label per row. A reward model is "
+            "trained on pairs, and there is no second answer to compare with.",
+            "Give rows with chosen and rejected, or train with KTO, which reads unpaired data.",
+        )
