@@ -75,6 +75,7 @@ def seen(name: str, value: Any, kind: "Kind") -> str | None:
     return None
 
 
+_BESIDE = ("meta", "metadata", "extra", "info")  # objects for the one who keeps the data
 _MOST = 20  # objects of a list that are looked at
 _LOOSE = ("steps",)
 _SHAPES: Mapping[str, Callable[[Any, bool], bool]] = {
@@ -129,13 +130,13 @@ def rates_inside(name: str, value: Any, kind: "Kind") -> bool:
     """Whether an object, or one of a list, may rate the answer under one of its keys, beside other
     things."""
     objects = value[:_MOST] if isinstance(value, list) else [value]
-    if not kind.trains_answers or dict not in map(type, objects):
+    if not kind.trains_answers or dict not in map(type, objects) or plain(name) in _BESIDE:
         return False
     said = [pair for one in objects if isinstance(one, dict) for pair in one.items()]
-    plain = [
+    told = [
         (key, one) for key, one in said if one not in EMPTY and not isinstance(one, dict | list)
     ]
-    return any(rates(f"{name}.{key}", one, kind) for key, one in plain)
+    return any(rates(f"{name}.{key}", one, kind) for key, one in told)
 
 
 def are_verdicts(name: str, values: Sequence[Any], kind: "Kind") -> bool:

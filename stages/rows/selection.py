@@ -167,7 +167,7 @@ class Selection:
 
     def settles(self, path: str) -> bool:
         """Whether a condition on what is inside of a column decides on all of it, as a rating."""
-        inside = any(one.column.startswith((f"{path}[", f"{path}.")) for one in self.where)
+        inside = any(one.startswith((f"{path}[", f"{path}.")) for one in self.decided)
         return inside and signals.classes(path).keys() <= {"label", "verdict", "measure"}
 
     @property
