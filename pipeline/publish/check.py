@@ -5,7 +5,8 @@ from the shards, ``datasets`` opens them, and the three nets of a build are run 
 code: the gate judges what is measured of the shards; and of a sample of rows, wider than a build's,
 if their source is still there, every one passes the laws and is read a second time, and what comes
 of it is compared with what is stored. The rows of an export are converted to a build's columns and
-judged there; they are not rebuilt.
+judged there, and what its trainer makes of them and of its launch scripts is compared with them;
+they are not rebuilt.
 """
 
 import re
@@ -14,10 +15,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from expectations.contract import STORED, Context
+from expectations.contract import Context
 from expectations.stored_rows import Sources
-from pipeline import tasks
-from pipeline.builder import exporting, gate
+from pipeline.builder import export_gate, exporting, gate
 from pipeline.builds.build import Build
 from pipeline.builds.place import found
 from pipeline.builds.stored_model import model_of, stored_model
@@ -33,7 +33,6 @@ from pipeline.stores import is_address, objects, open_store
 from stages import errors, formats, probes
 from stages.probes import ProbeSubject
 from stages.profile import TargetModel
-from stages.tokens import layouts
 
 # The other totals are counted again.
 _DECLARED = re.compile("rows_in$|_(accounted|made|kept|declared)$|^packed_apart_")
@@ -72,18 +71,6 @@ def _read_model(build: Build, result: Checked) -> TargetModel | None:
     if verdict.passed is False:
         result.add("tokenizer/tokenizer.json", "tokenizer", verdict.detail)
     return model
-
-
-def _context(manifest: Manifest, model: TargetModel) -> Context:
-    width = str(manifest.options.get("pad_to"))
-    longest = layouts.load(manifest.layout).room(width, manifest.max_length)
-    return Context(
-        kind=tasks.kind_of(manifest.task),
-        layout=manifest.layout,
-        max_length=longest,
-        model=model,
-        evidence=STORED,
-    )
 
 
 def _sources(manifest: Manifest) -> Sources:
@@ -150,7 +137,7 @@ def _declared_counts(build: Build) -> dict[str, int]:
 
 def _judge(build: Build, metrics: Path, model: TargetModel, result: Checked) -> list[Measured]:
     """Judge the shards again, as the gate of the build did."""
-    context = _context(build.manifest, model)
+    context = export_gate.context_of(build.manifest, model)
     try:
         shards = _measure_shards(build, metrics, context, result)
         declared = _declared_counts(build)
@@ -241,6 +228,8 @@ def _check_export(build: Build, work: Path, model: TargetModel, result: Checked)
         )
         return
     result.notes.append("This is an export: its rows are not rebuilt from the source.")
+    for one in export_gate.problems(build, None):
+        result.add(one.row or one.file, "export", f"{one.file}: {one.what}")
     shutil.copyfile(build.folder / VALIDATION, ours / VALIDATION)
     _judge(back, metrics, model, result)
     if (build.folder / "dataset_dict.json").is_file():
