@@ -7,7 +7,7 @@ does the same with an export alone: its rows are then compared with what it says
 example beside the trainer's columns.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from pipeline.builder import launch_gate, trainer_rows
 from pipeline.builds import stored
 from pipeline.builds.build import Build
 from pipeline.builds.stored_model import stored_model
+from pipeline.inputs.recipe import traits
 from pipeline.manifest.manifest import Manifest
 from pipeline.shards.measured import OURS
 from stages.columns import Ints, list_parts, make_list, numbers, offsets_of
@@ -49,8 +50,27 @@ def context_of(manifest: Manifest, model: TargetModel) -> Context:
     """What the laws of the rows of a build or an export depend on."""
     width = str(manifest.options.get("pad_to"))
     longest = layouts.load(manifest.layout).room(width, manifest.max_length)
-    kind = tasks.kind_of(manifest.task)
-    return Context(kind, manifest.layout, max_length=longest, model=model, evidence=STORED)
+    return Context(
+        kind=tasks.kind_of(manifest.task),
+        layout=manifest.layout,
+        max_length=longest,
+        model=model,
+        evidence=STORED,
+        more=_traits(manifest),
+    )
+
+
+def policies(manifest: Manifest) -> list[tuple[str, str]]:
+    """What of each source's rows is trained, and what becomes of their reasoning."""
+    named = manifest.options.get("sources", ())
+    own: list[Mapping[str, object]] = list(named) if isinstance(named, list | tuple) else []
+    return [(str(x.get("train_on")), str(x.get("reasoning"))) for x in own or [manifest.options]]
+
+
+def _traits(manifest: Manifest) -> tuple[str, ...]:
+    names = [name for one in manifest.inputs for name in (one.formats or {one.format: 0})]
+    apart = manifest.sides is not None and manifest.sides.by == "question"
+    return traits(names, policies(manifest), apart)
 
 
 def require(written: Build, source: Build) -> None:

@@ -129,11 +129,11 @@ def _dataset(evidence: Evidence, context: Context) -> stored_rows.Dataset:
             if found:
                 sums[side, table] = tallies.joined(found, ())
 
-    names, contents = (
+    names, contents, asked = (
         partial(each, evidence.metrics, evidence.shards)
-        for each in (measured.names, measured.contents)
+        for each in (measured.names, measured.contents, measured.asked)
     )
-    return stored_rows.Dataset(sums, names, contents, evidence.declared, context)
+    return stored_rows.Dataset(sums, names, contents, evidence.declared, context, asked)
 
 
 def _places(evidence: Evidence, table: str, rows: Sequence[int]) -> list[dict[str, Any]]:

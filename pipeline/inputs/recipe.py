@@ -6,7 +6,7 @@ It is a value: it can be sent to a worker, which makes the same stages from it.
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from expectations.contract import PLANNED, Context
+from expectations.contract import APART, PLANNED, RENDERED, Context
 from expectations.gate import Validate
 from expectations.second_ids import SecondReading
 from expectations.second_sample import Witness
@@ -29,6 +29,21 @@ from stages.tokenizers import claims, hub, resolve
 from stages.tokens.folded_labels import NO_MARKER, readable
 from stages.tokens.layouts import Shape
 from stages.tokens.pretokenized import Accept
+
+
+def traits(
+    names: Sequence[str], policies: Sequence[tuple[str, str]], by_question: bool
+) -> tuple[str, ...]:
+    """The traits of a build's rows that follow from its options.
+
+    Args:
+        names: of the formats; ``policies``: what is trained, and what becomes of reasoning, of
+            each source.
+        by_question: rows that ask the same are on one side of train and test.
+    """
+    answers = all(trained != "all" and kept != "mask" for trained, kept in policies)
+    rendered = answers and formats.are_rendered(names)
+    return (*((RENDERED,) if rendered else ()), *((APART,) if by_question else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +100,16 @@ class Recipe:
     @property
     def context(self) -> Context:
         """What the shards of this build are judged against."""
-        config = self.config
+        config, options = self.config, [one.options for one in self.config.sources]
+        asked = bool(config.plan.test_size) and not config.plan.test
+        by_question = asked and all(one.group_by is None for one in options)
         return Context(
             kind=self.task.kind,
             layout=config.plan.layout,
             max_length=config.plan.longest_example,
             model=self.model,
             evidence=PLANNED,
+            more=traits(self.formats, [(x.train_on, x.reasoning) for x in options], by_question),
         )
 
     def shape(self, width: int) -> Shape:

@@ -106,6 +106,12 @@ def rates_to_first_error(name: str) -> bool:
     return load(name).first_error
 
 
+def are_rendered(names: Iterable[str]) -> bool:
+    """Whether a template renders all rows of some formats: none of them gives token ids."""
+    given = [kind for name in names for kind in load(name).kinds if kinds.load(kind).given]
+    return not given
+
+
 def for_kind(kind: Kind) -> list[Format]:
     """The formats that give a kind of example."""
     return [f for f in map(load, catalog.names(__name__)) if kind.formats in f.kinds]

@@ -8,6 +8,7 @@ one of them, and a server must use the same one.
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from stages import columns, encoders
@@ -105,8 +106,12 @@ def _tail(model: TargetModel, prompt: str) -> tuple[int, ...]:
     return tuple(encoded.ids[control[-1] :].tolist()) if len(control) else ()
 
 
-def prompts(model: TargetModel) -> tuple[Prompt, ...]:
-    """A model's generation prompts, the longest tail first; none if they have no control token."""
+def prompts(model: TargetModel, asked: str = "x") -> tuple[Prompt, ...]:
+    """A model's generation prompts, the longest tail first; none if they have no control token.
+
+    Args:
+        asked: what the question is; a tail may have it in itself.
+    """
     if model.profile.pair is not None:
         return ()
     template, switch = template_of(model), switch_of(model.profile)
@@ -114,7 +119,8 @@ def prompts(model: TargetModel) -> tuple[Prompt, ...]:
     by_tail: dict[tuple[int, ...], Prompt] = {}
     for arguments in settings:
         try:
-            text = template.render(_ASKED, None, add_generation_prompt=True, **arguments)
+            question = [{"role": "user", "content": asked}]
+            text = template.render(question, None, add_generation_prompt=True, **arguments)
         except RowError:  # the template refuses a question alone
             return ()
         tail = _tail(model, text)
@@ -122,3 +128,29 @@ def prompts(model: TargetModel) -> tuple[Prompt, ...]:
             name = NAMES[next(iter(arguments.values()))] if arguments else ""
             by_tail.setdefault(tail, Prompt(name, arguments, tail))
     return tuple(sorted(by_tail.values(), key=lambda prompt: -len(prompt.tail)))
+
+
+_TAILS: dict[int, tuple[TargetModel, tuple[tuple[int, ...], ...]]] = {}
+
+
+def tails(model: TargetModel) -> tuple[tuple[int, ...], ...]:
+    """What every generation prompt ends in, from its last control token on, the longest first; none
+    where it is not the same for every question."""
+    known = _TAILS.get(id(model))
+    if known is None:
+        one, other = ({p.tail for p in prompts(model, asked)} for asked in ("x", "Why is that so?"))
+        found = tuple(sorted(one, key=len, reverse=True)) if one == other else ()
+        known = _TAILS[id(model)] = (model, found)
+    return known[1]
+
+
+def matches(ids: npt.NDArray[np.int32], tail: tuple[int, ...]) -> columns.Ints:
+    """Positions at which the ids of ``tail`` begin."""
+    count = len(ids) - len(tail) + 1
+    if count <= 0:
+        return np.zeros(0, np.int64)
+    # The candidates shrink with each further token, so the whole array is compared only once.
+    at = np.flatnonzero(ids[:count] == tail[0])
+    for place, token in enumerate(tail[1:], 1):
+        at = at[ids[at + place] == token]
+    return at
