@@ -17,7 +17,7 @@ from pathlib import Path
 
 from expectations.contract import Context
 from expectations.stored_rows import Sources
-from pipeline.builder import export_gate, exporting, gate
+from pipeline.builder import export_gate, exporting, gate, side_files
 from pipeline.builds.build import Build
 from pipeline.builds.place import found
 from pipeline.builds.stored_model import model_of, stored_model
@@ -192,6 +192,7 @@ def check(folder: Path, cache_dir: Path) -> Checked:
         if build.manifest.published is None:  # such a copy leaves run.json out
             checked_files.check_record(folder, result)
         shards = _judge(build, Path(name), model, result)
+        _check_beside(build, shards, result)
         checked_files.open_with_datasets(build, result)
         # Rebuilding takes longest and says nothing new about a build that is known to be damaged.
         if not result.faults:
@@ -231,10 +232,19 @@ def _check_export(build: Build, work: Path, model: TargetModel, result: Checked)
     for one in export_gate.problems(build, None):
         result.add(one.row or one.file, "export", f"{one.file}: {one.what}")
     shutil.copyfile(build.folder / VALIDATION, ours / VALIDATION)
-    _judge(back, metrics, model, result)
+    _check_beside(build, _judge(back, metrics, model, result), result)
     if (build.folder / "dataset_dict.json").is_file():
         checked_files.check_copies(build, result)
         checked_files.open_with_datasets(build, result)
+
+
+def _check_beside(build: Build, shards: list[Measured], result: Checked) -> None:
+    """Judge the files beside the shards as a build does, if nothing else of it is damaged."""
+    if result.faults or result.verdict is None:
+        return
+    evidence = side_files.Evidence(build, shards, result.verdict.dataset)
+    for name, what in side_files.problems(evidence):
+        result.add(name, "side_file", what)
 
 
 def _by_source(manifest: Manifest, paths: Sequence[str]) -> list[tuple[str, ...]]:
