@@ -25,7 +25,7 @@ from pipeline.options.config import Config
 from pipeline.shards import collect, filters, part
 from pipeline.shards.measured import Measured, identities
 from stages import contract, findings, readers
-from stages.errors import SurroundingsError, UsageError, require_reading
+from stages.errors import DataError, PipelineError, SurroundingsError, UsageError, require_reading
 from stages.files import file_hash
 
 
@@ -162,6 +162,17 @@ class Checked:
     def add(self, where: str, code: str, detail: str) -> None:
         """One more fault."""
         self.faults.append(Fault(where, code, detail))
+
+    @property
+    def status(self) -> int:
+        """Of the command: 1 where every file is as it was written, and something that was written
+        is wrong, which is a bug of this program."""
+        ours = {"side_file", "export", "made_again"}
+        ours |= {one.name for one in (self.verdict.expectations if self.verdict else ())}
+        if not self.faults:
+            return 0
+        own = all(fault.code in ours for fault in self.faults)
+        return PipelineError.exit_code if own else DataError.exit_code
 
     def described(self) -> dict[str, Any]:
         """What ``--json`` prints."""
