@@ -74,7 +74,15 @@ class Build:
     then: dict[str, Any] | None = None
 
     def run(self, folder: Path, tokenizers: Path) -> Path:
-        """Build it; the output."""
+        """Build it; the output. What is exported is built once, without a fault."""
+        if self.export:
+            made = tokenizers.parent / "built" / f"{self.task}{hash(repr(self.options))}"
+            if not made.exists():
+                with tempfile.TemporaryDirectory() as fresh:
+                    plain = replace(self, export="").run(Path(fresh), tokenizers)
+                    shutil.copytree(plain, made)
+            exporting.export_build(self.export, made, folder / "export", self.relaid)
+            return folder / "export"
         data, cache = folder / self.name, folder / "cache"
         cache.mkdir()
         tokenizers.mkdir(parents=True, exist_ok=True)
@@ -94,9 +102,6 @@ class Build:
         if self.then is not None:
             again = Config.of(task=self.task, data=(str(data),), **fixed, **{**given, **self.then})
             pipeline.run_build.build(again, lambda *_: None)
-        if self.export:
-            exporting.export_build(self.export, folder / "out", folder / "export", self.relaid)
-            return folder / "export"
         return folder / "out"
 
 
@@ -967,6 +972,7 @@ def main(words: list[str]) -> int:
     """Print the table; return 1 when a mutant is missed or a build without one is not published."""
     tokenizers = Path(tempfile.gettempdir()) / f"mutants-{os.getuid()}" / "tokenizers"
     preload(tokenizers)
+    shutil.rmtree(tokenizers.parent / "built", ignore_errors=True)
     chosen = [m for m in MUTANTS if not words or any(word in (m.name + m.by) for word in words)]
     bad = 0
     tell = functools.partial(print, flush=True)
