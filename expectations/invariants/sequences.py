@@ -230,7 +230,7 @@ WEIGHTS = contract.Subject(
 
 def _opened(sequences: undo_layout.Sequences, model: TargetModel) -> Ints:
     """The flat index behind each generation prompt, ascending."""
-    tails = inference.tails(model)
+    tails = inference.tails(model).ids
     every = [inference.matches(sequences.ids, tail) + len(tail) for tail in tails]
     return np.unique(np.concatenate([np.zeros(0, np.int64), *every]))
 
@@ -248,7 +248,8 @@ def _turns(rows: stored_rows.StoredRows) -> contract.Columns:
         behind = _opened(sequences, model)
         opened = _last(sequences, behind - 1)
         closed = _last(sequences, _of_control(sequences, model))
-        left_open.append((opened >= 0) & (closed <= opened))
+        opens = inference.tails(model).opens
+        left_open.append((opened >= 0) & (closed <= opened) & opens)
         if rows.paired:
             ends = sequences.offsets[:-1] + rows.table.column("prompt_length").to_numpy()
             cut.append(~np.isin(ends, behind) if len(behind) else np.zeros(len(ends), bool))

@@ -6,6 +6,7 @@ one of them, and a server must use the same one.
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -130,18 +131,40 @@ def prompts(model: TargetModel, asked: str = "x") -> tuple[Prompt, ...]:
     return tuple(sorted(by_tail.values(), key=lambda prompt: -len(prompt.tail)))
 
 
-_TAILS: dict[int, tuple[TargetModel, tuple[tuple[int, ...], ...]]] = {}
+class Tails(NamedTuple):
+    """What the generation prompts of a model end in.
+
+    Attributes:
+        model: whose.
+        ids: from the last control token on, the longest first; none where they are not the same
+            for every question.
+        opens: they are printed before an answer only, and do not end a question as well.
+    """
+
+    model: TargetModel
+    ids: tuple[tuple[int, ...], ...]
+    opens: bool
 
 
-def tails(model: TargetModel) -> tuple[tuple[int, ...], ...]:
-    """What every generation prompt ends in, from its last control token on, the longest first; none
-    where it is not the same for every question."""
-    known = _TAILS.get(id(model))
-    if known is None:
+_TAILS: dict[int, Tails] = {}
+
+
+def tails(model: TargetModel) -> Tails:
+    """What every generation prompt of a model ends in."""
+    if id(model) not in _TAILS:
         one, other = ({p.tail for p in prompts(model, asked)} for asked in ("x", "Why is that so?"))
         found = tuple(sorted(one, key=len, reverse=True)) if one == other else ()
-        known = _TAILS[id(model)] = (model, found)
-    return known[1]
+        _TAILS[id(model)] = Tails(model, found, bool(found) and _opens(model))
+    return _TAILS[id(model)]
+
+
+def _opens(model: TargetModel) -> bool:
+    template = template_of(model)
+    try:
+        texts = {template.render(_ASKED, None, add_generation_prompt=x) for x in (True, False)}
+    except RowError:  # whatever such a template does without
+        return False
+    return len(texts) == 2
 
 
 def matches(ids: npt.NDArray[np.int32], tail: tuple[int, ...]) -> columns.Ints:
