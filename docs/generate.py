@@ -24,7 +24,7 @@ import click
 from benchmarks import page, worked
 from docs import code_pages, dependencies, guides, rooms
 from docs.guides import table
-from expectations.contract import PLANNED, Context
+from expectations.contract import APART, PLANNED, RENDERED, Context
 from expectations.gx_suites import shipped
 from expectations.invariants import invariants
 from pipeline import tasks
@@ -244,7 +244,7 @@ def exported() -> dict[Path, str]:
     found = {}
     for name in catalog.names("pipeline.tasks"):
         for layout in tasks.load(name).layouts:
-            context = Context(kind_of(name), layout, 0, None, PLANNED)
+            context = Context(kind_of(name), layout, 0, None, PLANNED, (RENDERED, APART))
             content = [suite.described() for suite in shipped(context)]
             text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
             found[SUITES / f"{name}-{layout}.json"] = text

@@ -31,6 +31,8 @@ PACKS, PADS = "packs", "pads"  # their layout
 INDEXED = "indexed"  # packs lie beside the rows, as numbers of examples
 SHARES = "shares"  # packs or an index say which examples share a row of the trainer
 ENCODER, DECODER = "encoder", "decoder"  # the family of the model
+RENDERED = "rendered"  # no foreign ids, and nothing but answers is trained, each whole
+APART = "apart"  # rows that ask the same are on one side of train and test
 STREAM = "stream"  # instead of a layout: examples while a part is made, before any shard
 
 # What is known besides the rows themselves; each value includes the ones before it.
@@ -51,6 +53,7 @@ class Context:
         kind: of the examples; ``layout``: of the rows: the build's, or ``STREAM``.
         model: None where suites are only written, not run; these are the suites of decoders.
         evidence: what is known besides the rows themselves.
+        more: traits that follow from the options.
     """
 
     kind: kinds.Kind
@@ -58,6 +61,7 @@ class Context:
     max_length: int
     model: profile.TargetModel
     evidence: str = ALONE
+    more: tuple[str, ...] = ()
 
     @property
     def family(self) -> str:
@@ -80,7 +84,7 @@ class Context:
             STREAM: layout is None,
             self.family: True,
         }
-        return frozenset(name for name, true in traits.items() if true)
+        return frozenset((*self.more, *(name for name, true in traits.items() if true)))
 
 
 def parameters(context: Context) -> dict[str, int]:

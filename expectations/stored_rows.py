@@ -322,6 +322,7 @@ class Dataset:
         names: the first three of ``IDENTITY`` of all examples, in pieces: those of one input row
             are in one piece.
         contents: the last two, in pieces: those of equal examples are in one piece.
+        asked: hashes of what examples ask, by side; of builds that keep these apart.
         declared: numbers of ledger, plan and manifest: ``rows_in``, ``rows_accounted``,
             ``examples_made``, ``examples_accounted``, ``examples_kept``, ``tokens_kept``,
             ``trained_kept``, ``duplicates_declared``; ``packed_apart_train`` and ``_test`` where
@@ -333,6 +334,7 @@ class Dataset:
     contents: Callable[[], Iterable[Piece]]
     declared: Mapping[str, int]
     context: contract.Context
+    asked: Callable[[], Iterable[Piece]] = tuple
 
     def _sums(self, table: str, side: str | None) -> "list[Tally]":
         sides = SIDES if side is None else (side,)

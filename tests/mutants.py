@@ -36,6 +36,7 @@ import pipeline.builder.build
 import pipeline.run_build
 import stages
 from expectations import gx_library
+from pipeline.builder import exporting
 from pipeline.builds import publish
 from pipeline.options.config import Config
 from pipeline.shards import chain, collect, equal, examples, gather, pack_index, part
@@ -59,6 +60,8 @@ class Build:
 
     Attributes:
         before: what a first build into the same folder reads.
+        export: the trainer that it is exported for; ``relaid``: in which layout.
+        then: options of a second build, of the same rows with the same cache.
     """
 
     task: str
@@ -66,9 +69,20 @@ class Build:
     name: str
     options: dict[str, Any]
     before: list[dict[str, Any]]
+    export: str = ""
+    relaid: str = ""
+    then: dict[str, Any] | None = None
 
     def run(self, folder: Path, tokenizers: Path) -> Path:
-        """Build it; the output."""
+        """Build it; the output. What is exported is built once, without a fault."""
+        if self.export:
+            made = tokenizers.parent / "built" / f"{self.task}{hash(repr(self.options))}"
+            if not made.exists():
+                with tempfile.TemporaryDirectory() as fresh:
+                    plain = replace(self, export="").run(Path(fresh), tokenizers)
+                    shutil.copytree(plain, made)
+            exporting.export_build(self.export, made, folder / "export", self.relaid)
+            return folder / "export"
         data, cache = folder / self.name, folder / "cache"
         cache.mkdir()
         tokenizers.mkdir(parents=True, exist_ok=True)
@@ -85,6 +99,9 @@ class Build:
             else:
                 data.write_bytes(gzip.compress(lines, mtime=0) if data.suffix == ".gz" else lines)
             pipeline.run_build.build(config, lambda *_: None)
+        if self.then is not None:
+            again = Config.of(task=self.task, data=(str(data),), **fixed, **{**given, **self.then})
+            pipeline.run_build.build(again, lambda *_: None)
         return folder / "out"
 
 
@@ -99,7 +116,8 @@ def _built(told: dict[str, Any]) -> Build:
     given = told.get("options", {})
     options = {k: tuple(v) if isinstance(v, list) else v or None for k, v in given.items()}
     name, before = told.get("name", "data.jsonl"), rows[: told.get("before", 0)]
-    return Build(told["task"], rows, name, options, before)
+    more = {key: told[key] for key in ("export", "relaid", "then") if key in told}
+    return Build(told["task"], rows, name, options, before, **more)
 
 
 BUILDS = {name: _built(told) for name, told in TOLD["build"].items()}
@@ -810,6 +828,95 @@ def a_pack_joins_ids_without_labels() -> None:
     _packs_changed("labels", lambda x: [*x[1:], IGNORED])
 
 
+# Faults that no reading of the raw rows sees: behind the sample that is read twice
+
+
+def _behind(change: Callable[[Any], Any]) -> None:
+    """Change examples after they were read a second time; their digest follows."""
+
+    def changed(batch: Any) -> Any:
+        batch = change(batch)
+        names = [n for n in ("folded", "chosen_ids", "rejected_ids") if n in batch.schema.names]
+        digest = segment_encoder.digests(*(numbers(batch.column(name)) for name in names))
+        return columns.put(batch, "digest", digest)
+
+    after(part, "_stored", changed)
+
+
+def _runs(folded: Any) -> Any:
+    """Where trained runs begin in ids whose trained ones are inverted."""
+    return np.flatnonzero((folded < 0) & ~np.append(False, folded[:-1] < 0))
+
+
+def _inverted(find: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def change(folded: Any) -> Any:
+        folded = folded.copy()
+        folded[find(folded)] ^= -1
+        return folded
+
+    return lambda batch: columns.put_all(
+        changed := _column(batch, "folded", change), trained=_counted(changed)
+    )
+
+
+def _counted(batch: Any) -> Any:
+    offsets, folded = numbers(batch.column("folded"))
+    return np.add.reduceat(folded < 0, offsets[:-1]).astype(np.int32)
+
+
+@mutant("sft", "packed", by="answers_follow_prompts")
+def the_first_token_of_every_answer_is_not_trained() -> None:
+    _behind(_inverted(_runs))
+
+
+@mutant("flat", "padded", by="answers_follow_prompts")
+def the_last_token_of_every_prompt_is_trained() -> None:
+    _behind(_inverted(lambda folded: _runs(folded) - 1))
+
+
+@mutant("rm", "rm-plain", "rm-padded", by="prompts_whole")
+def the_prompt_of_a_pair_is_a_token_shorter() -> None:
+    _behind(
+        lambda batch: columns.put_all(
+            batch, prompt_length=batch.column("prompt_length").to_numpy() - 1
+        )
+    )
+
+
+@mutant("rm", by="opened_turns_closed")
+def the_rejected_answer_loses_its_end() -> None:
+    """All of it but its first token, as where a limit cuts."""
+
+    def change(batch: Any) -> Any:
+        prompts = batch.column("prompt_length").to_pylist()
+        rows = zip(batch.column("rejected_ids").to_pylist(), prompts, strict=True)
+        cut = pa.array([ids[: n + 1] for ids, n in rows], columns.IDS)
+        return columns.put(batch, "rejected_ids", cut)
+
+    _behind(change)
+
+
+# Exports
+
+
+def _listed(rows: pa.Table, name: str, change: Callable[[Any, Any], Any]) -> pa.Table:
+    """Rows of a trainer with other numbers in a column of lists."""
+    at, values = numbers(columns.whole(rows.column(name)))
+    made = make_list(at, pa.array(change(at, values).astype(np.int32)))
+    return rows.set_column(rows.schema.get_field_index(name), name, made)
+
+
+def _rolled_list(found: pa.ListArray) -> pa.ListArray:
+    at, values = numbers(found)
+    return make_list(at, pa.array(np.roll(values, 1)))
+
+
+def _script_inverse(labels: pa.ListArray, ids: pa.ListArray) -> pa.ListArray:
+    """Labels where there were none, and none where there were some."""
+    at, values = numbers(labels)
+    return make_list(at, pa.array(np.where(values == IGNORED, numbers(ids)[1], IGNORED)))
+
+
 # Manifest and publication
 
 
@@ -865,6 +972,7 @@ def main(words: list[str]) -> int:
     """Print the table; return 1 when a mutant is missed or a build without one is not published."""
     tokenizers = Path(tempfile.gettempdir()) / f"mutants-{os.getuid()}" / "tokenizers"
     preload(tokenizers)
+    shutil.rmtree(tokenizers.parent / "built", ignore_errors=True)
     chosen = [m for m in MUTANTS if not words or any(word in (m.name + m.by) for word in words)]
     bad = 0
     tell = functools.partial(print, flush=True)

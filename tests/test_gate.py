@@ -18,7 +18,7 @@ from support import ROOT, SAMPLES, Make, Run, read_manifest, rows_to, run_python
 from support import table as tables
 
 from expectations import gate, gx_library, gx_runner, gx_suites, tallies
-from expectations.contract import EXAMPLE, PLANNED, Context, parameters
+from expectations.contract import APART, EXAMPLE, PLANNED, RENDERED, Context, parameters
 from expectations.invariants import applying
 from pipeline.builder.gate import line
 from pipeline.builds import publish
@@ -194,9 +194,8 @@ def contexts(model: TargetModel, step_model: TargetModel) -> Iterator[Context]:
     for name in catalog.names("pipeline.tasks"):
         task = load_task(name)
         for layout in task.layouts:
-            yield Context(
-                kind_of(name), layout, 64, step_model if task.with_steps else model, PLANNED
-            )
+            bound = step_model if task.with_steps else model
+            yield Context(kind_of(name), layout, 64, bound, PLANNED, (RENDERED, APART))
 
 
 @pytest.mark.slow

@@ -32,8 +32,9 @@ DATA = {
 }
 AT = 1  # the training row that is damaged
 # Tests of their own; that of sources is beside their budgets, those of an index of packs in
-# test_index_only and mutants.
+# test_index_only and mutants, where that of questions is, too.
 ELSEWHERE = {
+    "no_question_on_both_sides",
     *("hashes_match", "shards_open", "ledger_balanced", "packs_filled", "sources_named"),
     *("index_complete", "index_names_stored_examples", "index_tokens_match", "packs_as_planned"),
 }

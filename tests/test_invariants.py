@@ -15,7 +15,18 @@ from rows import normalizing
 from support import table
 
 from expectations import tallies
-from expectations.contract import DATASET, ENCODER, EXAMPLE, PLANNED, ROW, SHARD, STREAM, Context
+from expectations.contract import (
+    APART,
+    DATASET,
+    ENCODER,
+    EXAMPLE,
+    PLANNED,
+    RENDERED,
+    ROW,
+    SHARD,
+    STREAM,
+    Context,
+)
 from expectations.gate import Validate
 from expectations.invariants import applying, invariants, subjects
 from expectations.stored_rows import Planned, Sources, StoredRows
@@ -48,7 +59,8 @@ class Bench:
         """What the tables are judged against."""
         model = self.models[task]
         profile = replace(model.profile, padding_side=side)
-        return Context(kind_of(task), layout, LIMIT, replace(model, profile=profile))
+        bound = replace(model, profile=profile)
+        return Context(kind_of(task), layout, LIMIT, bound, more=(RENDERED, APART))
 
     def batch_table(self, task: str) -> pa.Table:
         """The good rows of a task as they come out of ``encode``."""
@@ -115,11 +127,12 @@ def judge(table: pa.Table, context: Context) -> tuple[Rows, dict[str, int]]:
 
 NUMBERS = {
     DATASET: (
-        "rows_in rows_accounted examples_made examples_accounted examples_kept examples_stored "
-        "tokens_kept tokens_stored trained_kept trained_stored n_names_repeated copies_declared "
-        "n_rows_on_both_sides n_examples_on_both_sides duplicates_declared duplicates_stored "
-        "n_packs_mergeable examples_in_packs indexed_declared examples_in_packs_once "
-        "indexed_once_declared tokens_in_packs indexed_tokens_declared"
+        "rows_in rows_accounted examples_made examples_accounted examples_kept "
+        "examples_stored tokens_kept tokens_stored trained_kept trained_stored "
+        "n_names_repeated copies_declared n_rows_on_both_sides n_examples_on_both_sides "
+        "n_questions_on_both_sides duplicates_declared duplicates_stored n_packs_mergeable "
+        "examples_in_packs indexed_declared examples_in_packs_once indexed_once_declared "
+        "tokens_in_packs indexed_tokens_declared"
     ),
     SHARD: "hash_differs n_columns_differ n_rows n_rows_planned n_rows_polars",
 }
@@ -173,7 +186,9 @@ BREAKS = {
         for law in invariants()
         if law.level == place[2]
         # Those of encoders are tested with encoders, and what is not of the stream alone on shards.
-        and Context(kind_of(place[0]), place[1], 64, None).traits.issuperset(law.needs)
+        and Context(
+            kind_of(place[0]), place[1], 64, None, more=(RENDERED, APART)
+        ).traits.issuperset(law.needs)
         and (STREAM in law.needs) == (place[1] == STREAM)
     ]
     for place in PLACES

@@ -15,6 +15,7 @@ MEMBERS = {
     "labels": "expectations.invariants.sequences:LABELS",
     "pack_index": "expectations.invariants.packs:INDEX",
     "padding": "expectations.invariants.packs:PADDING",
+    "turns": "expectations.invariants.sequences:TURNS",
     "weights": "expectations.invariants.sequences:WEIGHTS",
 }
 

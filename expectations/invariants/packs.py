@@ -8,7 +8,15 @@ import numpy.typing as npt
 from expectations import contract
 from expectations.stored_rows import SIDES, Dataset, StoredRows
 from expectations.undo_layout import Bools, IndexRows, column, counts
-from stages.columns import Ints, count_per_row, numbers, offsets_of, sum_per_row
+from stages.columns import (
+    IGNORED,
+    Ints,
+    count_per_row,
+    list_parts,
+    numbers,
+    offsets_of,
+    sum_per_row,
+)
 from stages.tokens.packed import GLOBAL_EXAMPLES
 
 MANY_PACKS = 10  # with fewer, how full they are says nothing about the packing
@@ -227,10 +235,23 @@ def _one_side(rows: StoredRows, prefix: str) -> dict[str, Ints]:
         "n_mask_out_of_place": count_per_row(offsets, real != expected),
         "n_padding_not_pad": count_per_row(offsets, ~real & (ids != model.pad_id)),
         "n_mask_not_binary": count_per_row(offsets, (mask != 0) & (mask != 1)),
+        "n_padding_trained": _trained(rows, prefix, offsets, ~real),
         "n_types_out_of_place": _types_out_of_place(
             rows, prefix, offsets=offsets, ids=ids, real=real
         ),
     }
+
+
+def _trained(rows: StoredRows, prefix: str, offsets: Ints, padding: Bools) -> Ints:
+    """How many tokens of padding have a label, or a loss weight; pairs have neither."""
+    found = np.zeros(len(offsets) - 1, np.int64)
+    for name, rest in (("labels", IGNORED), ("loss_weights", 0)):
+        if prefix or name not in rows.table.schema.names:
+            continue
+        at, values = list_parts(column(rows.table, name))
+        if np.array_equal(at, offsets):  # judged by labels_fit_ids otherwise
+            found += count_per_row(offsets, padding & (values.to_numpy() != rest))
+    return found
 
 
 def _in_place(offsets: Ints, real: Ints, left: bool) -> Bools:
@@ -276,13 +297,15 @@ PADDING = contract.Subject(
     metrics=(contract.Metrics(measure=_padding, level=contract.ROW, needs=(contract.PADS,)),),
     invariants=(
         contract.Invariant(
-            # Padding is the pad token, on the declared side, exactly where the attention mask is 0.
+            # Padding is the pad token, on the declared side, exactly where the attention mask is 0,
+            # and neither labelled nor weighted.
             name="padding_in_place",
             why="padding on the wrong side breaks flash-attention and moves the token a reward is "
             "read at",
             checks=(
                 contract.none("n_mask_out_of_place"),
                 contract.none("n_padding_not_pad"),
+                contract.none("n_padding_trained"),
                 contract.none("n_mask_not_binary"),
                 contract.holds("same_width"),
             ),

@@ -31,10 +31,12 @@ def _pairs(rows: stored_rows.StoredRows) -> contract.Columns:
 
 def _margins(rows: stored_rows.StoredRows) -> contract.Columns:
     if "margin" not in rows.table.schema.names:
-        return {"margin_finite": np.ones(len(rows), bool)}
+        ones = np.ones(len(rows), bool)
+        return {"margin_finite": ones, "has_margin": ~ones}
     column = rows.table.column("margin")
     missing = column.is_null().to_numpy()
-    return {"margin_finite": missing | np.isfinite(column.fill_null(0).to_numpy())}
+    finite = np.isfinite(column.fill_null(0).to_numpy())
+    return {"margin_finite": missing | finite, "has_margin": ~missing}
 
 
 _of_pairs = partial(contract.Invariant, needs=(contract.COMPARES,))

@@ -3,8 +3,9 @@
 import numpy as np
 
 from expectations import contract, stored_rows, undo_layout
-from stages.columns import IGNORED, Ints
+from stages.columns import IGNORED, Ints, offsets_of
 from stages.profile import TargetModel
+from stages.tokens import inference
 
 
 def _highest(sequences: undo_layout.Sequences) -> Ints:
@@ -32,13 +33,18 @@ def _bos_inside(sequences: undo_layout.Sequences, model: TargetModel) -> Ints:
 
 def _controls(sequences: undo_layout.Sequences, model: TargetModel) -> Ints:
     """How many control tokens each sequence has."""
+    return np.diff(np.searchsorted(_of_control(sequences, model), sequences.offsets))
+
+
+def _of_control(sequences: undo_layout.Sequences, model: TargetModel) -> Ints:
+    """Where the control tokens are."""
     # The unknown token is a special token as well, but ordinary text may give it.
     known = (index for index in model.controls.values() if index != model.unk_id)
     controls = np.fromiter(known, np.int32)
     # Control tokens are mostly at the end of a vocabulary: search them only among high ids.
     high = np.flatnonzero(sequences.ids >= controls.min())
-    is_control = high[np.isin(sequences.ids[high], controls)]
-    return np.diff(np.searchsorted(is_control, sequences.offsets))
+    found: Ints = high[np.isin(sequences.ids[high], controls)]
+    return found
 
 
 def _one_side(sequences: undo_layout.Sequences, model: TargetModel) -> contract.Columns:
@@ -213,6 +219,104 @@ WEIGHTS = contract.Subject(
             checks=(contract.holds("weights_fit"), contract.none("n_weights_off")),
             breaks={"n_weights_off": 1},
             needs=(contract.ANSWERS,),
+        ),
+    ),
+)
+
+
+# Turns: where answers begin, and that each that is opened is closed. A message's text gives no
+# control token, so what a generation prompt ends in is found in no text.
+
+
+def _opened(sequences: undo_layout.Sequences, model: TargetModel) -> Ints:
+    """The flat index behind each generation prompt, ascending."""
+    tails = inference.tails(model).ids
+    every = [inference.matches(sequences.ids, tail) + len(tail) for tail in tails]
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *every]))
+
+
+def _last(sequences: undo_layout.Sequences, places: Ints) -> Ints:
+    """The last of some flat indexes in each sequence; -1 where it has none."""
+    every = np.append(-1, places)
+    found = every[np.searchsorted(places, sequences.offsets[1:])]
+    return np.where(found >= sequences.offsets[:-1], found, -1)
+
+
+def _turns(rows: stored_rows.StoredRows) -> contract.Columns:
+    model, left_open, cut = rows.context.model, [], []
+    for sequences in rows.sides.values():
+        behind = _opened(sequences, model)
+        opened = _last(sequences, behind - 1)
+        closed = _last(sequences, _of_control(sequences, model))
+        opens = inference.tails(model).opens
+        left_open.append((opened >= 0) & (closed <= opened) & opens)
+        if rows.paired:
+            ends = sequences.offsets[:-1] + rows.table.column("prompt_length").to_numpy()
+            cut.append(~np.isin(ends, behind) if len(behind) else np.zeros(len(ends), bool))
+    columns: dict[str, Ints] = {"left_open": np.logical_or.reduce(left_open)}
+    if rows.paired:
+        return {**columns, "prompt_cut": np.logical_and.reduce(cut)}
+    trained = rows.examples.labels != IGNORED
+    begins = np.flatnonzero(trained & ~np.append(False, trained[:-1]))
+    owner = sequences.owner(begins)
+    # Text without turns is trained from its second token on.
+    wrong = ~np.isin(begins, behind) & (begins - sequences.offsets[owner] > 1)
+    count = np.bincount(owner[wrong & (len(behind) > 0)], minlength=len(sequences))
+    return {**columns, "n_runs_elsewhere": count}
+
+
+def _asked(rows: stored_rows.StoredRows) -> contract.Columns:
+    """A hash of each example's tokens up to where its first answer begins; 0 where there is none,
+    or another example of its row says what it asks."""
+    (sequences, *_) = rows.sides.values()
+    behind = _opened(sequences, rows.context.model)
+    at = np.searchsorted(behind, sequences.offsets[:-1], side="right")
+    first = np.append(behind, len(sequences.ids) + 1)[at]
+    some = np.flatnonzero((first <= sequences.offsets[1:]) & (rows.place["sequence"] <= 0))
+    found = np.zeros(len(sequences), np.uint64)
+    if len(some):
+        begins = sequences.offsets[some]
+        lengths = first[some] - begins
+        starts = offsets_of(lengths)
+        place = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
+        ids = sequences.ids[place + np.repeat(begins, lengths)].astype(np.uint64)
+        mixed = (ids | (place.astype(np.uint64) << np.uint64(32))) + np.uint64(0x9E3779B97F4A7C15)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        found[some] = np.add.reduceat(mixed ^ (mixed >> np.uint64(31)), starts[:-1])
+    return {"asked": found.view(np.int64)}
+
+
+TURNS = contract.Subject(
+    metrics=(
+        contract.Metrics(measure=_turns, needs=(contract.RENDERED,), evidence=contract.STORED),
+        contract.Metrics(measure=_asked, needs=(contract.APART,), evidence=contract.STORED),
+    ),
+    invariants=(
+        contract.Invariant(
+            name="answers_follow_prompts",  # each trained run begins right behind one
+            why="a server gives the model the generation prompt: an answer that was trained from "
+            "another place on begins with a token that the model has not learned",
+            checks=(contract.none("n_runs_elsewhere"),),
+            breaks={"n_runs_elsewhere": 1},
+            needs=(contract.RENDERED, contract.ANSWERS, contract.DECODER),
+            evidence=contract.STORED,
+        ),
+        contract.Invariant(
+            name="prompts_whole",  # prompt_length is the end of a generation prompt
+            why="where a shorter part counts as the prompt, a trainer compares its tokens, too",
+            checks=(contract.none("prompt_cut"),),
+            breaks={"prompt_cut": 1},
+            needs=(contract.RENDERED, contract.COMPARES, contract.DECODER),
+            evidence=contract.STORED,
+        ),
+        contract.Invariant(
+            name="opened_turns_closed",  # none ends where the row ends
+            why="an answer that breaks off teaches the model to stop in the middle of a sentence",
+            checks=(contract.none("left_open"),),
+            breaks={"left_open": 1},
+            needs=(contract.RENDERED, contract.DECODER),
+            evidence=contract.STORED,
         ),
     ),
 )

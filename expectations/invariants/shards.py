@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from expectations import contract, stored_rows
@@ -56,17 +57,34 @@ def _opened(shard: stored_rows.ShardFile) -> contract.Columns:
 
 
 def _contents(shard: stored_rows.ShardFile) -> contract.Columns:
-    """Stored ids, padding included, and trained tokens; 0 where the columns are wrong."""
+    """Stored ids, padding included, trained tokens, and trained runs with the tokens of the
+    longest; 0 where the columns are wrong."""
     table = shard.table
-    stored = trained = 0
+    stored = trained = answers = longest = 0
     if table is not None and not _columns_differ(table.schema, shard.context):
         for name in ("input_ids", "chosen_ids", "rejected_ids"):
             if name in table.schema.names:
                 stored += sum(len(numbers(chunk)[1]) for chunk in table.column(name).chunks)
         if "labels" in table.schema.names:
+            ends = shard.context.model.end_of_turn_id
             chunks = (numbers(chunk)[1] for chunk in table.column("labels").chunks)
-            trained = sum(int((labels != IGNORED).sum()) for labels in chunks)
-    return {"n_stored": [stored], "n_trained": [trained]}
+            for labels in chunks:
+                trained += int((labels != IGNORED).sum())
+                lengths = _answers(labels, ends)
+                answers, longest = answers + len(lengths), max(longest, lengths.max(initial=0))
+    return {
+        "n_stored": [stored],
+        "n_trained": [trained],
+        "n_answers": [answers],
+        "longest_answer": [longest],
+    }
+
+
+def _answers(labels: npt.NDArray[np.int32], end: int) -> Ints:
+    """Tokens of each trained run; it ends behind an end of turn, where another may begin."""
+    at = np.flatnonzero(labels != IGNORED)
+    last = np.append(np.diff(at) > 1, True) | (labels[at] == end)
+    return np.diff(np.flatnonzero(last), prepend=-1) if len(at) else np.zeros(0, np.int64)
 
 
 _of_shards = partial(contract.Invariant, level=contract.SHARD)
@@ -202,6 +220,15 @@ def _equal(dataset: stored_rows.Dataset) -> contract.Columns:
     return {"n_examples_on_both_sides": [both], "duplicates_stored": [repeated]}
 
 
+def _questions(dataset: stored_rows.Dataset) -> contract.Columns:
+    """How many hashes of what is asked are on both sides."""
+    both = 0
+    for piece in dataset.asked():
+        train, test = (np.unique(piece[side]["asked"]) for side in stored_rows.SIDES)
+        both += int(np.isin(test[test != 0], train).sum())
+    return {"n_questions_on_both_sides": [both]}
+
+
 def _stored(dataset: stored_rows.Dataset) -> contract.Columns:
     longest = "n_longer_side" if dataset.context.kind.compares else "n_tokens"
     columns = {
@@ -222,6 +249,7 @@ DATASET_LAWS = contract.Subject(
         contract.Metrics(measure=_names, level=contract.DATASET),
         contract.Metrics(measure=_equal, level=contract.DATASET),
         contract.Metrics(measure=_stored, level=contract.DATASET),
+        contract.Metrics(measure=_questions, level=contract.DATASET, needs=(contract.APART,)),
     ),
     invariants=(
         _law(
@@ -262,6 +290,14 @@ DATASET_LAWS = contract.Subject(
             why="a row in both train and test makes the test results too good",
             checks=(contract.none("n_rows_on_both_sides"),),
             breaks={"n_rows_on_both_sides": 1},
+        ),
+        _law(
+            name="no_question_on_both_sides",  # unless rows are split by a column, or by files
+            why="a test question that was trained on, with another answer, measures what was "
+            "memorised",
+            checks=(contract.none("n_questions_on_both_sides"),),
+            breaks={"n_questions_on_both_sides": 1},
+            needs=(contract.APART,),
         ),
         _law(
             name="no_example_on_both_sides",  # of test is equal to one of train

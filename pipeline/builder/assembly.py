@@ -13,7 +13,15 @@ import pyarrow as pa
 from expectations.audits import AuditFacts, BuildCounts, SourceCounts, require, run_audits
 from expectations.contract import Context
 from expectations.stored_rows import Chunk, chunk_of
-from pipeline.builder import contaminated, description, exporting, gate, planning, rejects
+from pipeline.builder import (
+    contaminated,
+    description,
+    exporting,
+    gate,
+    planning,
+    rejects,
+    side_files,
+)
 from pipeline.builder.dataset import write_dataset, write_index, write_shards
 from pipeline.builder.description import Outcome
 from pipeline.builder.judge import Judge
@@ -192,7 +200,11 @@ def _completed(
     described = exporting.for_trainer(folder, described, outcome.recipe.config.plan.trainer)
     card.write(Build(folder, described))
     known = {shard.path: shard.sha256 for shard in outcome.shards}
-    return Build(folder, replace(described, files=hash_files(folder, known)))
+    build = Build(folder, replace(described, files=hash_files(folder, known)))
+    lines = {x.name: Path(x.path) for x in outcome.inputs if x.path.endswith(".jsonl")}
+    measured = [shard.measured for shard in outcome.shards]
+    side_files.require(side_files.Evidence(build, measured, verdict.dataset, lines))
+    return build
 
 
 # Runs the audits on a staged build: on its shards, read back in chunks, and on its plan.

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline import exports
-from pipeline.builder import launch
+from pipeline.builder import export_gate, launch
 from pipeline.builds import failed, limits, publish, stored
 from pipeline.builds import packs as rows
 from pipeline.builds.build import Build
@@ -221,12 +221,14 @@ def _write(source: Build, export: Export, facts: ExportFacts, staged: Path) -> M
             shutil.copyfile(origin, staged / entry)
     splits = {split: record for split, (record, _) in written.items()}
     manifest = _describe(source, facts, export, splits, padding)
-    manifest = replace(manifest, columns=_columns(staged, splits, export, facts))
+    first = manifest.shards[0].path
+    manifest = replace(manifest, columns=stored.columns_of(staged, first, projection))
     manifest = replace(manifest, trainers=exports.verdicts(exports.facts_of(manifest)))
     launch.write(staged, export, manifest)
     card.write(Build(staged, manifest))
     manifest = sealed(replace(manifest, files=stored.hash_files(staged, {})))
     write_json(staged / MANIFEST, as_json(manifest))
+    export_gate.require(Build(staged, manifest), source)
     return manifest
 
 
@@ -306,16 +308,9 @@ def for_trainer(folder: Path, manifest: Manifest, name: str) -> Manifest:
         export.require(source.facts)
         if export.projection(source.facts) is None:
             launch.write(folder, export, described)
+            export_gate.require_scripts(Build(folder, described), name)
         else:
             (folder / name).mkdir()
             _write(source, export, source.facts, folder / name)
             launch.forward(folder, name)
     return replace(described, trainers=verdicts)
-
-
-def _columns(
-    folder: Path, splits: dict[str, SplitRecord], export: Export, facts: ExportFacts
-) -> tuple[str, ...]:
-    """The names of our columns, from the first shard, read back as ``Build`` reads it."""
-    path = next(iter(splits.values())).shards[0].path
-    return tuple(stored.read(folder, path, export.projection(facts)).schema.names)

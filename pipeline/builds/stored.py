@@ -140,6 +140,13 @@ class Sink:
         self._lineage.write(table.select(rest).replace_schema_metadata({_ORDER: order}))
 
 
+def columns_of(folder: Path, path: str, projection: Projection | None) -> tuple[str, ...]:
+    """The names of our columns of a shard, whatever columns it is stored in."""
+    if projection is None:
+        return tuple(read_file(folder / path).schema.names)
+    return tuple(json.loads(read_file(folder / lineage_of(path)).schema.metadata[_ORDER]))
+
+
 def _joined(stored: pa.Table, rest: pa.Table, projection: Projection) -> Iterator[pa.Table]:
     """Batches in our columns, from those of the shard and of its lineage file."""
     order = json.loads(rest.schema.metadata[_ORDER])

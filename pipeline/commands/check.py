@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from stages.probes import ProbeVerdict
 
 SHOWN = 20
-REFUSED = 3
 
 
 @command("check")
@@ -27,7 +26,8 @@ REFUSED = 3
 @CACHE
 @JSON
 def COMMAND(folder: Path, cache_dir: Path, as_json: bool) -> None:
-    """Exit status 0 without faults, 3 otherwise."""
+    """Exit status 0 without faults, 3 where a file differs from what was built, and 1 where all of
+    them are as they were written, but what was written is wrong."""
     from pipeline.publish.check import check
     from pipeline.stores import shown
 
@@ -44,11 +44,11 @@ def COMMAND(folder: Path, cache_dir: Path, as_json: bool) -> None:
         codes = dict.fromkeys(fault.code for fault in result.faults)
         click.echo(f"What it means: pipeline explain {next(iter(codes))}", err=True)
     if as_json:
-        print_object(REFUSED if result.faults else 0, result.described())
+        print_object(result.status, result.described())
     elif not result.faults:
         click.echo(lines.fit(f"{shown(folder)}: {'; '.join(_held(result))}"))
     if result.faults:
-        raise click.exceptions.Exit(REFUSED)
+        raise click.exceptions.Exit(result.status)
 
 
 def _held(result: "Checked") -> Iterator[str]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MEMBERS = {
     "axolotl": "pipeline.exports.llamafactory:AXOLOTL",
     "medicalgpt": "pipeline.exports.llamafactory:MEDICALGPT",
+    "megatron": "pipeline.exports.trl:MEGATRON",
     "open_r1": "pipeline.exports.trl:OPEN_R1",
     "openrlhf_text": "pipeline.exports.openrlhf:TEXT",
     "transformers": "pipeline.exports.trl:TRANSFORMERS",

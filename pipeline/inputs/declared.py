@@ -140,9 +140,10 @@ def _of_rows(options: Mapping[str, Any]) -> dict[str, object]:
     }
 
 
-def declared_fingerprint(config: Config) -> str:
-    """The fingerprint of the recipe that ``resolve_recipe`` would give, in a fraction of its time:
-    no row is looked at, no claim about the model is proved, no encoder is loaded.
+def declared_recipe(config: Config) -> tuple[str, Mapping[str, object]]:
+    """The fingerprint of the recipe that ``resolve_recipe`` would give, and its options as a
+    manifest has them, in a fraction of its time: no row is looked at, no claim about the model is
+    proved, no encoder is loaded.
 
     Raises:
         UsageError, ModelError: model and options do not go together.
@@ -151,4 +152,5 @@ def declared_fingerprint(config: Config) -> str:
     config = config.but(layout=layout_of(config, task))
     found, profile = resolved(config)
     tokenizer_json = tokenizer_of(profile, found.tokenizer_json, task.with_steps)
-    return fingerprint_of(fitted(config, profile), profile, tokenizer_json)
+    config = fitted(config, profile)
+    return fingerprint_of(config, profile, tokenizer_json), config.for_build

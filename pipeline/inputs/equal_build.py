@@ -2,16 +2,17 @@
 
 import functools
 import hashlib
+import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from pipeline.builds import build, failed, limits, publish, stored, versions
 from pipeline.builds.place import Place, place_of
-from pipeline.inputs.declared import declared_fingerprint
+from pipeline.inputs.declared import declared_recipe
 from pipeline.inputs.scan import Input, located, scan, short_names
 from pipeline.manifest import dataset_files
 from pipeline.manifest.json_records import problem
@@ -72,7 +73,7 @@ def look(config: Config) -> Look:
     if all(known) and place.before.exists():
         sources = [config.sources[file.source].name for file in files]
         every = list(zip(short_names(files), map(str, known), sources, strict=True))
-        there = up_to_date(place, _identify(config, every), hashes)
+        there = up_to_date(place, *_identify(config, every), hashes)
         if there is not None:
             hashes.save()
             return Look(place, (), _built(config, place, there))
@@ -86,7 +87,7 @@ def _read(config: Config, place: Place, files: Sequence[Located], hashes: KnownH
     there = None
     if place.before.exists() and all(one.sha256 for one in inputs):
         key = _identify(config, [_named(one) for one in inputs])
-        there = up_to_date(place, key, hashes)
+        there = up_to_date(place, *key, hashes)
     if there is None:
         return Look(place, inputs, None)
     for one in inputs:
@@ -128,7 +129,8 @@ def found_late(config: Config, place: Place, key: str) -> limits.Built | None:
     Raises:
         UsageError, DataError: see ``_built``.
     """
-    there = up_to_date(place, key, known_hashes(config)) if place.before.exists() else None
+    hashes = known_hashes(config)
+    there = up_to_date(place, key, config.for_build, hashes) if place.before.exists() else None
     return None if there is None else _built(config, place, there)
 
 
@@ -173,22 +175,44 @@ def _taken_back(key: str) -> str:
     )
 
 
-def _identify(config: Config, inputs: Sequence[Named]) -> str | None:
-    """The id of the build to be; None where the options do not go together, which is for
-    ``resolve_recipe`` to say."""
+def _identify(config: Config, inputs: Sequence[Named]) -> tuple[str | None, Mapping[str, object]]:
+    """The id of the build to be, and its options; None where the options do not go together, which
+    is for ``resolve_recipe`` to say."""
     try:
-        return id_of_recipe(declared_fingerprint(config), inputs)
+        fingerprint, options = declared_recipe(config)
+        return id_of_recipe(fingerprint, inputs), options
     except PipelineError:
-        return None
+        return None, {}
 
 
-def up_to_date(place: Place, key: str | None, hashes: KnownHashes) -> build.Build | None:
+def up_to_date(
+    place: Place, key: str | None, options: Mapping[str, object], hashes: KnownHashes
+) -> build.Build | None:
     """The build that is there, if it has this id and every byte of it is there; else None.
 
     Files that other programs left in it do not count.
+
+    Args:
+        options: that it must have, as a manifest has them.
+
+    Raises:
+        PipelineError: it has the id, and was made with other options.
     """
-    if key is None:
+    there = None if key is None else _there(place, key, hashes)
+    if there is None:
         return None
+    wanted, had = json.loads(json.dumps(options)), json.loads(json.dumps(there.manifest.options))
+    other = [name for name in sorted({*wanted, *had}) if wanted.get(name) != had.get(name)]
+    if other:
+        raise PipelineError(
+            f"The build {there.shown()} has the id of this one, and other options: "
+            f"{', '.join(other)}.",
+            "Give another directory with -o, and please report it: this is a bug.",
+        )
+    return there
+
+
+def _there(place: Place, key: str, hashes: KnownHashes) -> build.Build | None:
     if place.in_store and place.versions is not None:
         data = place.versions.manifest_of(key)
         return None if data is None else build.Build(place.shown(key), build.read_manifest(data))

@@ -4,10 +4,11 @@ It is a value: it can be sent to a worker, which makes the same stages from it.
 """
 
 import functools
+import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 
-from expectations.contract import PLANNED, Context
+from expectations.contract import APART, PLANNED, RENDERED, Context
 from expectations.gate import Validate
 from expectations.second_ids import SecondReading
 from expectations.second_sample import Witness
@@ -31,6 +32,21 @@ from stages.tokenizers import claims, hub, resolve
 from stages.tokens.folded_labels import NO_MARKER, readable
 from stages.tokens.layouts import Shape
 from stages.tokens.pretokenized import Accept
+
+
+def traits(
+    names: Sequence[str], policies: Sequence[tuple[str, str]], by_question: bool
+) -> tuple[str, ...]:
+    """The traits of a build's rows that follow from its options.
+
+    Args:
+        names: of the formats; ``policies``: what is trained, and what becomes of reasoning, of
+            each source.
+        by_question: rows that ask the same are on one side of train and test.
+    """
+    answers = all(trained != "all" and kept != "mask" for trained, kept in policies)
+    rendered = answers and formats.are_rendered(names)
+    return (*((RENDERED,) if rendered else ()), *((APART,) if by_question else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +103,16 @@ class Recipe:
     @property
     def context(self) -> Context:
         """What the shards of this build are judged against."""
-        config = self.config
+        config, options = self.config, [one.options for one in self.config.sources]
+        asked = bool(config.plan.test_size) and not config.plan.test
+        by_question = asked and all(one.group_by is None for one in options)
         return Context(
             kind=self.task.kind,
             layout=config.plan.layout,
             max_length=config.plan.longest_example,
             model=self.model,
             evidence=PLANNED,
+            more=traits(self.formats, [(x.train_on, x.reasoning) for x in options], by_question),
         )
 
     def shape(self, width: int) -> Shape:
@@ -180,6 +199,33 @@ class Recipe:
         }  # of the plan: a part is not padded
         engine = [self.backend, encoders.version_of(self.backend)]
         return hash_of([options, profile, tokenizer, code_version(), engine])
+
+
+# Of these a part does not depend: who names the bytes, and what chooses among its examples.
+_OUTSIDE = ("data", "filter", "model")
+_LONGEST = 200  # characters of a value that is said in full
+
+
+def made_with(recipe: Recipe, format_name: str) -> dict[str, str]:
+    """What a part of the one source is made with, in words: each option and each fact of the model
+    by itself, as a part records it. It shares nothing with the hash that names the part."""
+    config, profile = recipe.config, recipe.model.profile
+    given = {
+        one.name: getattr(phase, one.name)
+        for phase in (config.source, config.parts)
+        for one in fields(phase)
+        if one.name not in _OUTSIDE
+    }
+    model = {f"model.{x.name}": getattr(profile, x.name) for x in fields(profile)}
+    del model["model.padding_side"]
+    more: dict[str, object] = {"format": format_name, "encoder": recipe.backend}
+    more |= {"left": config.sources[0].left, "groups": config.groups}
+    more |= {"longest_example": config.plan.longest_example}
+    words = {name: repr(value) for name, value in {**given, **model, **more}.items()}
+    return {
+        name: text if len(text) <= _LONGEST else hashlib.sha256(text.encode()).hexdigest()
+        for name, text in sorted(words.items())
+    }
 
 
 def _check_columns(recipe: Recipe) -> None:

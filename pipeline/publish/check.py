@@ -5,7 +5,8 @@ from the shards, ``datasets`` opens them, and the three nets of a build are run 
 code: the gate judges what is measured of the shards; and of a sample of rows, wider than a build's,
 if their source is still there, every one passes the laws and is read a second time, and what comes
 of it is compared with what is stored. The rows of an export are converted to a build's columns and
-judged there; they are not rebuilt.
+judged there, and what its trainer makes of them and of its launch scripts is compared with them;
+they are not rebuilt.
 """
 
 import re
@@ -14,10 +15,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from expectations.contract import STORED, Context
+from expectations.contract import Context
 from expectations.stored_rows import Sources
-from pipeline import tasks
-from pipeline.builder import exporting, gate
+from pipeline.builder import export_gate, exporting, gate, side_files
 from pipeline.builds.build import Build
 from pipeline.builds.place import found
 from pipeline.builds.stored_model import model_of, stored_model
@@ -33,7 +33,6 @@ from pipeline.stores import is_address, objects, open_store
 from stages import errors, formats, probes
 from stages.probes import ProbeSubject
 from stages.profile import TargetModel
-from stages.tokens import layouts
 
 # The other totals are counted again.
 _DECLARED = re.compile("rows_in$|_(accounted|made|kept|declared)$|^packed_apart_")
@@ -72,18 +71,6 @@ def _read_model(build: Build, result: Checked) -> TargetModel | None:
     if verdict.passed is False:
         result.add("tokenizer/tokenizer.json", "tokenizer", verdict.detail)
     return model
-
-
-def _context(manifest: Manifest, model: TargetModel) -> Context:
-    width = str(manifest.options.get("pad_to"))
-    longest = layouts.load(manifest.layout).room(width, manifest.max_length)
-    return Context(
-        kind=tasks.kind_of(manifest.task),
-        layout=manifest.layout,
-        max_length=longest,
-        model=model,
-        evidence=STORED,
-    )
 
 
 def _sources(manifest: Manifest) -> Sources:
@@ -150,7 +137,7 @@ def _declared_counts(build: Build) -> dict[str, int]:
 
 def _judge(build: Build, metrics: Path, model: TargetModel, result: Checked) -> list[Measured]:
     """Judge the shards again, as the gate of the build did."""
-    context = _context(build.manifest, model)
+    context = export_gate.context_of(build.manifest, model)
     try:
         shards = _measure_shards(build, metrics, context, result)
         declared = _declared_counts(build)
@@ -205,6 +192,7 @@ def check(folder: Path, cache_dir: Path) -> Checked:
         if build.manifest.published is None:  # such a copy leaves run.json out
             checked_files.check_record(folder, result)
         shards = _judge(build, Path(name), model, result)
+        _check_beside(build, shards, result)
         checked_files.open_with_datasets(build, result)
         # Rebuilding takes longest and says nothing new about a build that is known to be damaged.
         if not result.faults:
@@ -241,11 +229,22 @@ def _check_export(build: Build, work: Path, model: TargetModel, result: Checked)
         )
         return
     result.notes.append("This is an export: its rows are not rebuilt from the source.")
+    for one in export_gate.problems(build, None):
+        result.add(one.row or one.file, "export", f"{one.file}: {one.what}")
     shutil.copyfile(build.folder / VALIDATION, ours / VALIDATION)
-    _judge(back, metrics, model, result)
+    _check_beside(build, _judge(back, metrics, model, result), result)
     if (build.folder / "dataset_dict.json").is_file():
         checked_files.check_copies(build, result)
         checked_files.open_with_datasets(build, result)
+
+
+def _check_beside(build: Build, shards: list[Measured], result: Checked) -> None:
+    """Judge the files beside the shards as a build does, if nothing else of it is damaged."""
+    if result.faults or result.verdict is None:
+        return
+    evidence = side_files.Evidence(build, shards, result.verdict.dataset)
+    for name, what in side_files.problems(evidence):
+        result.add(name, "side_file", what)
 
 
 def _by_source(manifest: Manifest, paths: Sequence[str]) -> list[tuple[str, ...]]:

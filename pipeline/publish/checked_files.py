@@ -12,19 +12,20 @@ import numpy as np
 import pyarrow as pa
 
 from expectations.stored_rows import halves
+from pipeline.builder import side_files
 from pipeline.builds import stored
 from pipeline.builds.build import Build, read_manifest
 from pipeline.builds.stored_model import model_of
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import Input, scan
-from pipeline.manifest import counts, dataset_files, json_records
+from pipeline.manifest import dataset_files, json_records
 from pipeline.manifest.manifest import MANIFEST, InputRecord, Manifest, id_of_manifest
 from pipeline.manifest.records import RUN
 from pipeline.options.config import Config
 from pipeline.shards import collect, filters, part
 from pipeline.shards.measured import Measured, identities
 from stages import contract, findings, readers
-from stages.errors import SurroundingsError, UsageError, require_reading
+from stages.errors import DataError, PipelineError, SurroundingsError, UsageError, require_reading
 from stages.files import file_hash
 
 
@@ -66,43 +67,9 @@ def check_files(build: Build, result: Checked) -> None:
             result.add(file.name, file.code, file.detail)
 
 
-def _sums(manifest: Manifest) -> list[tuple[str, int, int]]:
-    """Each total of the manifest: its name, the number given, and the sum of its parts."""
-    rows, examples, tokens = manifest.rows, manifest.examples, manifest.tokens
-    sides = manifest.splits.values()
-    stored = examples.kept + examples.copies
-    if manifest.packs:  # stored once, those included that only another budget would use
-        stored = examples.kept + examples.left_out
-    sums = [
-        ("rows", rows.in_, sum(getattr(rows, fate) for fate in counts.FATES)),
-        ("rows of inputs", rows.in_, sum(source.rows for source in manifest.inputs)),
-        ("examples", examples.made, examples.accounted),
-        ("kept examples", stored, sum(side.examples for side in sides)),
-        ("tokens", tokens.total, sum(side.tokens for side in sides)),
-    ]
-    if manifest.filters:
-        left_out = sum(one.examples for one in manifest.filters)
-        sums.append(("filtered examples", examples.filtered, left_out))
-    if manifest.doubles:
-        left_out = sum(one.examples for one in manifest.doubles)
-        sums.append(("duplicates of sources", examples.duplicates, left_out))
-    if manifest.packs:
-        used = sum(one.examples for one in manifest.packs.values())
-        sums.append(("examples in packs", examples.kept + examples.copies, used))
-    for name, side in manifest.splits.items() if manifest.sources else ():
-        parts = [one.splits[name] for one in manifest.sources if name in one.splits]
-        given = sum(part.examples for part in parts)
-        packed = manifest.packs[name].examples if manifest.packs else side.examples
-        sums.append((f"examples of sources in {name}", packed, given))
-    for name, side in manifest.splits.items():
-        sums.append((f"rows of {name}", side.rows, sum(shard.rows for shard in side.shards)))
-        sums.append((f"tokens of {name}", side.tokens, sum(shard.tokens for shard in side.shards)))
-    return sums
-
-
 def check_figures(manifest: Manifest, result: Checked) -> None:
     """The manifest is consistent: its totals, the hashes of its shards, its build id."""
-    for what, recorded, counted in _sums(manifest):
+    for what, recorded, counted in side_files.sums(manifest):
         if recorded != counted:
             result.add(
                 MANIFEST, "figures", f"{what}: the manifest says {recorded}, the sum is {counted}"
@@ -195,6 +162,17 @@ class Checked:
     def add(self, where: str, code: str, detail: str) -> None:
         """One more fault."""
         self.faults.append(Fault(where, code, detail))
+
+    @property
+    def status(self) -> int:
+        """Of the command: 1 where every file is as it was written, and something that was written
+        is wrong, which is a bug of this program."""
+        ours = {"side_file", "export", "made_again"}
+        ours |= {one.name for one in (self.verdict.expectations if self.verdict else ())}
+        if not self.faults:
+            return 0
+        own = all(fault.code in ours for fault in self.faults)
+        return PipelineError.exit_code if own else DataError.exit_code
 
     def described(self) -> dict[str, Any]:
         """What ``--json`` prints."""

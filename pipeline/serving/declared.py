@@ -13,12 +13,12 @@ from pipeline.builds import packs
 from pipeline.builds.build import Build
 from pipeline.builds.stored_model import stored_model
 from pipeline.manifest.records import Serving
-from pipeline.shards.answers import matches
 from stages import encoders, profile
 from stages.chat_template.render import template_of
 from stages.chat_template.template import Template
 from stages.columns import IGNORED
 from stages.errors import RowError, UsageError
+from stages.tokens.inference import matches
 from stages.tokens.inference import prompts as generation_prompts
 
 _LOOKED_AT = 4000  # examples

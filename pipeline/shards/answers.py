@@ -16,7 +16,7 @@ from pipeline.executors import Sums
 from pipeline.manifest.counts import AnswerTokens, Inference
 from stages.columns import IGNORED, Ints, numbers, whole
 from stages.profile import TargetModel
-from stages.tokens.inference import Prompt, allowed, prompts
+from stages.tokens.inference import Prompt, allowed, matches, prompts
 
 OTHER = "other"  # after none of the known prompts
 Flat = npt.NDArray[np.int32]
@@ -68,18 +68,6 @@ def _turns(ids: Flat, trained: npt.NDArray[np.bool_], end: int) -> tuple[Ints, I
     first = trained.copy()
     first[1:] &= ~trained[:-1] | last[:-1]
     return np.flatnonzero(first), np.flatnonzero(last)
-
-
-def matches(ids: Flat, tail: tuple[int, ...]) -> Ints:
-    """Positions at which the ids of ``tail`` begin."""
-    count = len(ids) - len(tail) + 1
-    if count <= 0:
-        return np.zeros(0, np.int64)
-    # The candidates shrink with each further token, so the whole array is compared only once.
-    at = np.flatnonzero(ids[:count] == tail[0])
-    for place, token in enumerate(tail[1:], 1):
-        at = at[ids[at + place] == token]
-    return at
 
 
 class Counting:

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from expectations import stored_rows, tallies, undo_layout
-from expectations.contract import EXAMPLE, ROW, Context, Values
+from expectations.contract import APART, EXAMPLE, ROW, Context, Values
 from expectations.tallies import Checks, Tally
 from pipeline.shards import mapped, storage
 from pipeline.shards.train_test import mixed
@@ -31,9 +31,10 @@ from stages.files import file_hash
 from stages.tokens import layouts
 
 METRICS = ".metrics"  # in the staging directory; removed before the build is published
-_NAMES, _CONTENTS = "names", "contents"  # files of numbers
+_NAMES, _CONTENTS, _ASKED = "names", "contents", "asked"  # files of numbers
 _NAMED = np.dtype((np.int64, len(stored_rows.IDENTITY)))
 _DIGEST = np.dtype((np.int64, 2))
+_HASH = np.dtype((np.int64, 1))
 PIECE = 1 << 19  # examples whose names or contents are compared with each other at once, about
 _HASHED = 1 << 23  # bytes
 GROUP_TOKENS = 1 << 20  # measured at once
@@ -130,7 +131,11 @@ def _piece(
 def _pieces(
     folder: Path, shards: Sequence[Measured], name: str, kind: np.dtype[Any]
 ) -> Iterator[stored_rows.Piece]:
-    columns = stored_rows.IDENTITY[:3] if name == _NAMES else stored_rows.IDENTITY[3:]
+    columns = {
+        _NAMES: stored_rows.IDENTITY[:3],
+        _CONTENTS: stored_rows.IDENTITY[3:],
+        _ASKED: (_ASKED,),
+    }[name]
     total = sum(shard.rows.get(EXAMPLE, 0) for shard in shards)
     count = min(storage.BUCKETS, max(1, -(-total // PIECE)))
     bounds = [storage.BUCKETS * number // count for number in range(count + 1)]
@@ -152,6 +157,11 @@ def names(folder: Path, shards: Sequence[Measured]) -> Iterator[stored_rows.Piec
 def contents(folder: Path, shards: Sequence[Measured]) -> Iterator[stored_rows.Piece]:
     """The examples of a build by content, in pieces of about ``PIECE``: ``Dataset.contents``."""
     return _pieces(folder, shards, _CONTENTS, _DIGEST)
+
+
+def asked(folder: Path, shards: Sequence[Measured]) -> Iterator[stored_rows.Piece]:
+    """What the examples of a build ask, in pieces of about ``PIECE``: ``Dataset.asked``."""
+    return _pieces(folder, shards, _ASKED, _HASH)
 
 
 def read(path: Path) -> pa.Table:
@@ -224,6 +234,7 @@ class _Kept:
         self._checks: dict[str, Checks] = {}
         self._tallies: dict[str, list[Tally]] = {}
         self._identities: list[Ints] = []
+        self._asked: list[Ints] = []
         self._tables: dict[str, list[pa.Table]] = {}
 
     def add(self, group: _Group) -> None:
@@ -235,12 +246,19 @@ class _Kept:
             if self._wanted.tables:
                 self._tables.setdefault(table, []).append(pa.table(dict(metrics)))
         self._identities.append(np.stack([group[EXAMPLE][name] for name in stored_rows.IDENTITY]))
+        if APART in self._wanted.context.traits:
+            self._asked.append(group[EXAMPLE][_ASKED])
 
     def write(self, shard: str) -> dict[str, Tally]:
         """Write the files; the tallies of the whole shard."""
         folder = self._wanted.folder
         if self._identities:
             _write(folder, shard, np.concatenate(self._identities, axis=1))
+        if self._asked:
+            hashes = np.concatenate(self._asked)
+            buckets = storage.bucket_of(hashes.view(np.uint64))
+            path = file_of(folder, shard, _ASKED)
+            storage.write_grouped(path, hashes, buckets, storage.BUCKETS)
         for table, frames in self._tables.items():
             path = metrics_file(folder, shard, table)
             with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, frames[0].schema) as out:

@@ -6,7 +6,7 @@ parts again, a rebuild does only what changed, and any number of workers makes t
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -16,7 +16,7 @@ import pyarrow as pa
 from expectations import second_rows, second_sample
 from pipeline import executors
 from pipeline.inputs import equal_build
-from pipeline.inputs.recipe import Recipe
+from pipeline.inputs.recipe import Recipe, made_with
 from pipeline.options import overlaps
 from pipeline.shards import chain, losses, storage
 from pipeline.shards.chain import Refusal
@@ -112,7 +112,7 @@ class Work:
         key: the part's name; empty until the split is hashed.
         first_line: of the split, from 0; None where the lines before it were not counted.
         source: the number of the build's source that it belongs to.
-        maker: hash of all else that the part depends on.
+        maker: hash of all else that the part depends on; ``made_with``: in words.
     """
 
     split: contract.Split
@@ -122,6 +122,7 @@ class Work:
     first_line: int | None = 0
     source: int = 0
     maker: str = ""
+    made_with: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, split: contract.Split) -> "Work":
         """The same of a split of which more is known."""
@@ -143,7 +144,7 @@ class Work:
 
     @property
     def files(self) -> storage.PartFiles:
-        return storage.PartFiles(self.folder, self.key)
+        return storage.PartFiles(self.folder, self.key, self.made_with)
 
     @property
     def path(self) -> Path:
@@ -153,17 +154,16 @@ class Work:
 def plan_parts(recipe: Recipe, splits: list[tuple[contract.Split, int, str]]) -> list[Work]:
     """Name the part of every split that is hashed, given with its source and its format."""
     run = recipe.config.run
-    folder = str(run.cache / "parts")
-    storage.share(Path(folder), run.shared)
+    storage.share(Path(folder := str(run.cache / "parts")), run.shared)
     prints = {
-        (number, name): recipe.of_source(number).part_fingerprint(name)
+        (number, name): (own.part_fingerprint(name), made_with(own, name))
         for number, name in set(recipe.readings)
+        for own in (recipe.of_source(number),)
     }
     works: list[Work] = []
     for split, number, name in splits:
-        line, maker = _first_line(split, works), prints[number, name]
-        key = _key_of(maker, split)
-        works.append(Work(split, name, folder, key, first_line=line, source=number, maker=maker))
+        line, made = _first_line(split, works), prints[number, name]
+        works += [Work(split, name, folder, "", line, number, *made).of(split)]
     return works
 
 

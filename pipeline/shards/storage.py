@@ -14,7 +14,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +25,23 @@ import pyarrow as pa
 from pipeline.manifest import dataset_files, json_records
 from pipeline.stores import Store, objects, open_store
 from stages.columns import Ints, offsets_of
-from stages.errors import DataError, SurroundingsError
+from stages.errors import DataError, PipelineError, SurroundingsError
 from stages.files import file_hash
 
-_KEY, _REPORT = "part", "report"  # of the part's ``.json``
+_KEY, _REPORT, _MADE_WITH = "part", "report", "made_with"  # of the part's ``.json``
 
 
 @dataclass(frozen=True, slots=True)
 class PartFiles:
-    """The files of one part."""
+    """The files of one part.
+
+    Attributes:
+        made_with: what it depends on beside its split, in words; empty for who only reads files.
+    """
 
     folder: str
     key: str
+    made_with: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def path(self) -> Path:
@@ -77,6 +82,9 @@ def read(
 
     A part that another machine has put into a shared store is there by its report alone.
 
+    Raises:
+        PipelineError: it was made with other options than its name stands for.
+
     Args:
         known: gives the hash of a file, or None; by default every file is read, and a store asked.
         examples: read the examples, too; else whoever takes some compares them.
@@ -92,7 +100,22 @@ def _said(files: PartFiles, data: bytes) -> Mapping[str, Any] | None:
     except ValueError:
         return None
     report: Mapping[str, Any] = content[_REPORT]
-    return report if content[_KEY] == files.key else None
+    if content[_KEY] != files.key:
+        return None
+    _require_made_with(files, content.get(_MADE_WITH, {}))
+    return report
+
+
+def _require_made_with(files: PartFiles, there: Mapping[str, str]) -> None:
+    wanted = files.made_with
+    other = [name for name in sorted({*there, *wanted}) if there.get(name) != wanted.get(name)]
+    if other:
+        told = ", ".join(f"{n} {there.get(n)} instead of {wanted.get(n)}" for n in other[:3])
+        raise PipelineError(
+            f"A part in the cache has the name of one that this build needs, and was made with "
+            f"{told}.",
+            f"Give another --cache-dir, and report it: the name of {files.path} is a bug.",
+        )
 
 
 def _read_shared(files: PartFiles) -> Mapping[str, Any] | None:
@@ -146,7 +169,8 @@ def write(
     with replacing(files.rejects) as path:
         path.write_bytes(b"".join(line + b"\n" for line in rejects))
         hashes = dict(zip(files.hashed, (examples, plan, file_hash.sha256(path)), strict=True))
-    content = {_KEY: files.key, _REPORT: {**report, **hashes}}
+    content: dict[str, Any] = {_KEY: files.key, _REPORT: {**report, **hashes}}
+    content[_MADE_WITH] = dict(files.made_with)
     with replacing(files.report) as path:  # last: it vouches for the others
         dataset_files.write_json(path, json_records.sealed_text(content))
     send(files)

@@ -106,6 +106,11 @@ def rates_to_first_error(name: str) -> bool:
     return load(name).first_error
 
 
+def are_rendered(names: Iterable[str]) -> bool:
+    """Whether a template renders all rows of some formats: none of them gives token ids."""
+    return not any(load(name).token_ids for name in names)
+
+
 def for_kind(kind: Kind) -> list[Format]:
     """The formats that give a kind of example."""
     return [f for f in map(load, catalog.names(__name__)) if kind.formats in f.kinds]

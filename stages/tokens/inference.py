@@ -7,9 +7,10 @@ one of them, and a server must use the same one.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from stages import columns, encoders
@@ -163,8 +164,12 @@ def _tail(model: TargetModel, prompt: str) -> tuple[int, ...]:
     return tuple(encoded.ids[control[-1] :].tolist()) if len(control) else ()
 
 
-def prompts(model: TargetModel) -> tuple[Prompt, ...]:
-    """A model's generation prompts, the longest tail first; none if they have no control token."""
+def prompts(model: TargetModel, asked: str = "x") -> tuple[Prompt, ...]:
+    """A model's generation prompts, the longest tail first; none if they have no control token.
+
+    Args:
+        asked: what the question is; a tail may have it in itself.
+    """
     if model.profile.pair is not None:
         return ()
     template, switch = template_of(model), switch_of(model.profile)
@@ -172,7 +177,8 @@ def prompts(model: TargetModel) -> tuple[Prompt, ...]:
     by_tail: dict[tuple[int, ...], Prompt] = {}
     for arguments in settings:
         try:
-            text = template.render(_ASKED, None, add_generation_prompt=True, **arguments)
+            question = [{"role": "user", "content": asked}]
+            text = template.render(question, None, add_generation_prompt=True, **arguments)
         except RowError:  # the template refuses a question alone
             return ()
         tail = _tail(model, text)
@@ -180,3 +186,51 @@ def prompts(model: TargetModel) -> tuple[Prompt, ...]:
             name = NAMES[next(iter(arguments.values()))] if arguments else ""
             by_tail.setdefault(tail, Prompt(name, arguments, tail))
     return tuple(sorted(by_tail.values(), key=lambda prompt: -len(prompt.tail)))
+
+
+class Tails(NamedTuple):
+    """What the generation prompts of a model end in.
+
+    Attributes:
+        model: whose.
+        ids: from the last control token on, the longest first; none where they are not the same
+            for every question.
+        opens: they are printed before an answer only, and do not end a question as well.
+    """
+
+    model: TargetModel
+    ids: tuple[tuple[int, ...], ...]
+    opens: bool
+
+
+_TAILS: dict[int, Tails] = {}
+
+
+def tails(model: TargetModel) -> Tails:
+    """What every generation prompt of a model ends in."""
+    if id(model) not in _TAILS:
+        one, other = ({p.tail for p in prompts(model, asked)} for asked in ("x", "Why is that so?"))
+        found = tuple(sorted(one, key=len, reverse=True)) if one == other else ()
+        _TAILS[id(model)] = Tails(model, found, bool(found) and _opens(model))
+    return _TAILS[id(model)]
+
+
+def _opens(model: TargetModel) -> bool:
+    template = template_of(model)
+    try:
+        texts = {template.render(_ASKED, None, add_generation_prompt=x) for x in (True, False)}
+    except RowError:  # whatever such a template does without
+        return False
+    return len(texts) == 2
+
+
+def matches(ids: npt.NDArray[np.int32], tail: tuple[int, ...]) -> columns.Ints:
+    """Positions at which the ids of ``tail`` begin."""
+    count = len(ids) - len(tail) + 1
+    if count <= 0:
+        return np.zeros(0, np.int64)
+    # The candidates shrink with each further token, so the whole array is compared only once.
+    at = np.flatnonzero(ids[:count] == tail[0])
+    for place, token in enumerate(tail[1:], 1):
+        at = at[ids[at + place] == token]
+    return at
