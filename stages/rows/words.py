@@ -39,8 +39,6 @@ def _forms(word: str) -> str:
         return rf"{word[:-1]}(?![a-z]*(?:er|or)s?$)[a-z]{{0,7}}"
     if word[-1] == "e":
         return rf"{word[:-1]}(?:e[sd]?|ings?)"
-    if word[-1] == "y":
-        return rf"{word[:-1]}(?:y|ies|ied|ying)"
     return rf"{word}(?:{word[-1]}?(?:ed|ings?)|e?s)?"
 
 
@@ -88,6 +86,7 @@ def role(word: str) -> str:
 
     The beginning of a long word stands for it: ``resp``, ``inst``.
     """
+    word = f"{word[:-3]}y" if word.endswith("ies") else word
     long = len(word) >= _BEGINS
     said = (name for name, pattern in _OF_ROLES.items() if pattern.fullmatch(word))
     begun = (
