@@ -282,7 +282,8 @@ def refusals(config: Config) -> readings.Refusals:
             return []
         recipe = Recipe(own, model, (), (), "", encoders.Reference.name)
         numbered = [replace(record, line=i) for i, record in enumerate(records)]
-        made = recipe.normalize(reading)(numbered)
+        normalize = recipe.normalize(reading)  # of which nothing but the rows is wanted
+        made = replace(normalize, search=None, likeness=None, group_by=None)(numbered)
         printed = recipe.stages(reading)[0](made.filter(made.column("reject_code").is_null()))
         found: dict[int, Refused | None] = {}
         for batch in (made, printed):
