@@ -9,7 +9,7 @@ from typing import Any
 
 from stages.contract import FormatOptions, Row
 from stages.errors import RowError, counted
-from stages.formats._fields import NOTHING, Asking, Field
+from stages.formats._fields import NOTHING, Asking, Field, meant
 from stages.kinds import STEPS
 from stages.rows import judgements
 from stages.rows.column_names import peek
@@ -196,10 +196,13 @@ def rated(
     Raises:
         AskError: one says something else.
     """
-    lists = Field("rating of each step", names, are_ratings, _all_said)
-    first = lists.first(row, columns)
+    there = [name for name in meant(names, columns) if peek(row, name) is not None]
+    if not there[1:]:  # as nearly always
+        return there[0] if there else names[0]
+    lists = Field("rating of each step", there, are_ratings, _all_said)
+    first = lists.first(row)
     if first is None:
-        return Field("", names).first(row, columns) or names[0]
+        return Field("", there).first(row) or there[0]
     count = len(peek(row, first))
     alike = lists.that(lambda value: are_ratings(value) and len(value) == count)
     return alike.same(row, (first,), columns, before)[0]

@@ -136,6 +136,9 @@ class _MathShepherd(Asking):
     columns: Columns = {"text": ("input",), "ratings": ("label",), **_turns.BEFORE}
     prompts = ("input",)
 
+    def matches(self, row: Row) -> str | None:
+        return "input and label texts" if super().matches(row) else None
+
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         _rated_steps.require_alone(row)
         pieces = _rated_steps.cut(_turns.text(row, "input"), options)
