@@ -222,10 +222,9 @@ def test_turns_and_short_answers(make: Make, tmp_path: Path) -> None:
 
 
 def test_margins_that_contradict_the_choice(make: Make, tmp_path: Path) -> None:
-    """A rejected answer with the better score is stored as it came, and told of by name."""
+    """A margin below zero is stored as it came, and told of by name."""
     rows = [
-        {"prompt": f"Q{i}", "chosen": f"a{i}", "rejected": f"b{i}", "score_chosen": 4}
-        | {"score_rejected": 5 if i == 7 else 2}
+        {"prompt": f"Q{i}", "chosen": f"a{i}", "rejected": f"b{i}", "margin": -1 if i == 7 else 2}
         for i in range(20)
     ]
     data = rows_to(tmp_path / "pairs.jsonl", *rows)
@@ -233,7 +232,7 @@ def test_margins_that_contradict_the_choice(make: Make, tmp_path: Path) -> None:
     found = figures(out, "margins")["negative"]
     assert (found["value"], found["status"], found["rows"]) == (0.05, WARN, ["pairs.jsonl:8"])
     assert read_manifest(out)["audits"]["margins"]["status"] == WARN
-    rows[7]["score_rejected"] = 2
+    rows[7]["margin"] = 2
     rows_to(data, *rows)
     assert figures(make("rm", data), "margins")["negative"]["status"] == PASS
 

@@ -2,16 +2,18 @@
 manifest alone."""
 
 import hashlib
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from pipeline.builds.build import Build
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.records import ModelRecord, PairRecord
+from stages.chat_template.render import template_of_profile
 from stages.errors import DataError, require_reading
 from stages.files import file_hash
 from stages.findings import OPTIONAL, JsonRecord
 from stages.profile import ModelProfile, PairFraming, StepTokens, TargetModel, declare
+from stages.tokens import inference
 
 _CONFIG = "tokenizer/tokenizer_config.json"
 # What a profile and a manifest call alike.
@@ -107,4 +109,7 @@ def stored_model(build: Build) -> TargetModel:
         unk_token=config.unk_token,
         pair=pair,
     )
+    if pair is None:
+        seen = inference.variants(template_of_profile(profile))
+        profile = replace(profile, template_variants=seen)
     return declare(profile, build.tokenizer_json, with_steps=steps is not None)

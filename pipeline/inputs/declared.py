@@ -3,8 +3,9 @@
 An equal build that is there already is found with this alone, so nothing heavy is imported here.
 """
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from pipeline import exports, tasks
@@ -154,3 +155,31 @@ def declared_recipe(config: Config) -> tuple[str, Mapping[str, object]]:
     tokenizer_json = tokenizer_of(profile, found.tokenizer_json, task.with_steps)
     config = fitted(config, profile)
     return fingerprint_of(config, profile, tokenizer_json), config.for_build
+
+
+# Of these a part does not depend: who names the bytes, and what chooses among its examples.
+_OUTSIDE = ("data", "filter", "model")
+_LONGEST = 200  # characters of a value that is said in full
+
+
+def made_with(
+    config: Config, profile: ModelProfile, format_name: str, encoder: str
+) -> dict[str, str]:
+    """What a part of the one source is made with, in words: each option and each fact of the model
+    by itself, as a part records it. It shares nothing with the hash that names the part."""
+    given = {
+        one.name: getattr(phase, one.name)
+        for phase in (config.source, config.parts)
+        for one in fields(phase)
+        if one.name not in _OUTSIDE
+    }
+    model = {f"model.{x.name}": getattr(profile, x.name) for x in fields(profile)}
+    del model["model.padding_side"]
+    more: dict[str, object] = {"format": format_name, "encoder": encoder}
+    more |= {"left": config.sources[0].left, "groups": config.groups}
+    more |= {"longest_example": config.plan.longest_example}
+    words = {name: repr(value) for name, value in {**given, **model, **more}.items()}
+    return {
+        name: text if len(text) <= _LONGEST else hashlib.sha256(text.encode()).hexdigest()
+        for name, text in sorted(words.items())
+    }

@@ -9,7 +9,6 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
 import orjson
 
@@ -25,7 +24,7 @@ from stages.format import Format
 from stages.normalize import evidence
 from stages.normalize.role_names import role_of
 from stages.normalize.survey import Column, Survey, survey
-from stages.rows import column_names, shapes, signals
+from stages.rows import column_names, judgements, shapes, signals
 from stages.rows.selection import condition, renamed
 from stages.rows.unread import differs_from, ignore, mapped
 
@@ -33,13 +32,9 @@ _NEARLY_ALL = 0.9  # of the rows, that have a value of a column that all are cho
 _LISTED = 3  # values that a message shows
 
 
-def _spelled(value: Any) -> str:
-    return orjson.dumps(value, default=str).decode()
-
-
 def _contents(column: Column, rows: int) -> str:
     """The values of a column, in words: ``true in 31, false in 9 of 40 sampled rows``."""
-    counts = Counter(map(_spelled, column.values))
+    counts = Counter(orjson.dumps(value, default=str).decode() for value in column.values)
     if len(counts) > _LISTED or any(len(text) > 24 for text in counts):
         return f"in {column.rows:,} of {counted(rows, 'sampled row')}"
     shown = ", ".join(f"{text} in {count}" for text, count in counts.most_common())
@@ -114,7 +109,11 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
             f"out with {' '.join(map(ignore, sides))}.",
         )
     values, ways = survey.columns[path].values, [f"leave it out with {ignore(path)}"]
-    if chosen := condition_for(path, survey.columns[path], rows):
+    if all(isinstance(value, list) for value in values):
+        if any(judgements.together(value, "best") == judgements.TIE for value in values):
+            untied = differs_from(f"{path}[best]", judgements.TIE)
+            ways.insert(0, f"keep only the rows in which one is better with {untied}")
+    elif chosen := condition_for(path, survey.columns[path], rows):
         ways.insert(0, f"keep only the better rows with {chosen}")
     numbers = all(type(value) in (int, float) for value in values)
     if numbers and column_names.is_a(path, "margin") and not signals.has_side(path):
@@ -129,12 +128,10 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
 def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     """Options that have a format read a column, where one has a place for it."""
     text = all(isinstance(value, str) for value in column.values)
-    passages = all(
-        isinstance(one, str) for v in column.values for one in (v if type(v) is list else [v])
-    )
     lists = all(isinstance(value, list) for value in column.values)
     nameless = not (signals.classes(path) or signals.is_about(path) or role_of(path))
     may_be_context = column_names.is_a(path, "context") or (lists and nameless)
+    passages = all(map(shapes.is_passages, column.values))
     record_format = formats.load(reading)
     name, read, found = record_format.name, record_format.columns, record_format.renamed
     if column_names.is_a(path, "system") and "system text" in read:
@@ -327,9 +324,8 @@ def _is_rated(rows: Sequence[Row], found: evidence.Detection, task: str, config:
         return False
     given = [renamed(row, found.format.renamed) for row in rows]
     left = survey(given, found.format, kind, format_options(config), selection_of(config))
-    if left.asked and _are_texts_alone(found.reading):
-        return True
-    return any(one.asked is not None and one.asked.code == "rated" for one in left.columns.values())
+    rated = (one.asked is not None and one.asked.code == "rated" for one in left.columns.values())
+    return any(rated) or bool(left.asked and _are_texts_alone(found.reading))
 
 
 def naming_the_task(

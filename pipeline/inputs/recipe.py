@@ -4,9 +4,8 @@ It is a value: it can be sent to a worker, which makes the same stages from it.
 """
 
 import functools
-import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 
 from expectations.contract import APART, PLANNED, RENDERED, Context
 from expectations.gate import Validate
@@ -199,33 +198,6 @@ class Recipe:
         }  # of the plan: a part is not padded
         engine = [self.backend, encoders.version_of(self.backend)]
         return hash_of([options, profile, tokenizer, code_version(), engine])
-
-
-# Of these a part does not depend: who names the bytes, and what chooses among its examples.
-_OUTSIDE = ("data", "filter", "model")
-_LONGEST = 200  # characters of a value that is said in full
-
-
-def made_with(recipe: Recipe, format_name: str) -> dict[str, str]:
-    """What a part of the one source is made with, in words: each option and each fact of the model
-    by itself, as a part records it. It shares nothing with the hash that names the part."""
-    config, profile = recipe.config, recipe.model.profile
-    given = {
-        one.name: getattr(phase, one.name)
-        for phase in (config.source, config.parts)
-        for one in fields(phase)
-        if one.name not in _OUTSIDE
-    }
-    model = {f"model.{x.name}": getattr(profile, x.name) for x in fields(profile)}
-    del model["model.padding_side"]
-    more: dict[str, object] = {"format": format_name, "encoder": recipe.backend}
-    more |= {"left": config.sources[0].left, "groups": config.groups}
-    more |= {"longest_example": config.plan.longest_example}
-    words = {name: repr(value) for name, value in {**given, **model, **more}.items()}
-    return {
-        name: text if len(text) <= _LONGEST else hashlib.sha256(text.encode()).hexdigest()
-        for name, text in sorted(words.items())
-    }
 
 
 def _check_columns(recipe: Recipe) -> None:

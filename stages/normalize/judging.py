@@ -2,6 +2,7 @@
 steps, by one judge or by several."""
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,7 @@ from stages.rows.selection import lookup
 
 _VERDICTS = 5  # different values of a verdict: each side, its name, a tie
 _SOME = 0.5  # of the rows, in which a verdict must stand: who judged may have skipped others
+_MOST_PATHS = 1000
 _FAMILY = 3  # columns that differ in their number alone: step_1, step_2, step_3
 _GIVEN = 'Give rows such as {"problem": "...", "steps": ["...", "..."], "labels": [1, 0]}'
 _SCALES = (3, 4, 5, 6, 7, 10, 100)  # the best mark of a scale that begins at 0 or 1
@@ -30,7 +32,9 @@ def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) ->
         answers_alone: every answer is trained, so one of two sides is no answer.
         guess: see ``Judging``.
     """
-    paths = dict.fromkeys(path for row in rows for path in paths_of(row))
+    paths = Counter(path for row in rows for path in paths_of(row))
+    if len(paths) > _MOST_PATHS:  # keys that are data, such as ids
+        paths = Counter({path: n for path, n in paths.items() if 2 * n > len(rows)})
     values = {path: [lookup(row, path) for row in rows] for path in paths}
     return Judging(values, answers_alone, guess)
 

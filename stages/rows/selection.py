@@ -16,6 +16,7 @@ import orjson
 from stages.contract import Row
 from stages.errors import AskError, UsageError
 from stages.rows import judgements, signals, speakers
+from stages.rows.words import RATING
 
 AND_QUESTION = "+question"  # the end of a --group-by that joins groups which ask the same
 _TEXT = re.compile(r"(?P<column>[^=<>!]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*)", re.DOTALL)
@@ -168,7 +169,7 @@ class Selection:
     def settles(self, path: str) -> bool:
         """Whether a condition on what is inside of a column decides on all of it, as a rating."""
         inside = any(one.startswith((f"{path}[", f"{path}.")) for one in self.decided)
-        return inside and signals.classes(path).keys() <= {"label", "verdict", "measure"}
+        return inside and signals.classes(path).keys() <= {*RATING}
 
     @property
     def decided(self) -> frozenset[str]:

@@ -262,11 +262,11 @@ def _require_asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> None
             on_turns = _on_turns("weight" if weighs else "train", kind, row)
             or_else = "Add" if weighs else "Leave such rows out with --where, or add"
             detail = f"{shown}, and nothing reads {what}"
-            raise AskError(code, detail, f"{on_turns}{or_else} {ignore(path)}.")
+            raise AskError("unread_weight", detail, f"{on_turns}{or_else} {ignore(path)}.")
         if code == "unread_column" and not row.repeats(value, column_names.is_a(path, "answer")):
             detail = f"{path} {what}, and nothing reads it"
             other = f"Read it under another name with --map, or add {ignore(path)}."
-            raise AskError(code, detail, other)
+            raise AskError("unread_column", detail, other)
 
 
 def rated(path: str, value: Any, kind: "Kind") -> AskError:

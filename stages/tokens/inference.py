@@ -203,16 +203,16 @@ class Tails(NamedTuple):
     opens: bool
 
 
-_TAILS: dict[int, Tails] = {}
+_TAILS: list[Tails] = []  # of the last model
 
 
 def tails(model: TargetModel) -> Tails:
     """What every generation prompt of a model ends in."""
-    if id(model) not in _TAILS:
+    if not _TAILS or _TAILS[0].model is not model:
         one, other = ({p.tail for p in prompts(model, asked)} for asked in ("x", "Why is that so?"))
         found = tuple(sorted(one, key=len, reverse=True)) if one == other else ()
-        _TAILS[id(model)] = Tails(model, found, bool(found) and _opens(model))
-    return _TAILS[id(model)]
+        _TAILS[:] = [Tails(model, found, bool(found) and _opens(model))]
+    return _TAILS[0]
 
 
 def _opens(model: TargetModel) -> bool:
