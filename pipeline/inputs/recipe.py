@@ -199,6 +199,10 @@ class Recipe:
         engine = [self.backend, encoders.version_of(self.backend)]
         return hash_of([options, profile, tokenizer, code_version(), engine])
 
+    def made_with(self, format_name: str) -> dict[str, str]:
+        """The same in words, see ``declared.made_with``."""
+        return declared.made_with(self.config, self.model.profile, format_name, self.backend)
+
 
 def _check_columns(recipe: Recipe) -> None:
     """What a stage reads must have been written before it."""

@@ -16,7 +16,6 @@ import pyarrow as pa
 from expectations import second_rows, second_sample
 from pipeline import executors
 from pipeline.inputs import equal_build
-from pipeline.inputs.declared import made_with
 from pipeline.inputs.recipe import Recipe
 from pipeline.options import overlaps
 from pipeline.shards import chain, losses, storage
@@ -157,10 +156,7 @@ def plan_parts(recipe: Recipe, splits: list[tuple[contract.Split, int, str]]) ->
     run = recipe.config.run
     storage.share(Path(folder := str(run.cache / "parts")), run.shared)
     prints = {
-        (number, name): (
-            own.part_fingerprint(name),
-            made_with(own.config, own.model.profile, name, own.backend),
-        )
+        (number, name): (own.part_fingerprint(name), own.made_with(name))
         for number, name in set(recipe.readings)
         for own in (recipe.of_source(number),)
     }
