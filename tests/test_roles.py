@@ -522,3 +522,18 @@ def test_a_found_reading_is_built_and_says_its_columns(pipeline: Run, tmp_path: 
     pipeline("run", "sft", data, *MODEL, "-o", "again", *named).ended()
     (again,) = read_manifest(tmp_path / "again")["inputs"]
     assert again["format"] == source["format"]
+
+
+@pytest.mark.parametrize("lacking", [True, False])
+def test_of_two_texts_before_an_answer_none_is_taken_for_the_question(lacking: bool) -> None:
+    """Neither name says that it is asked: also where some rows have only one of them."""
+    rows = [
+        {
+            "plain": f"How do I keep plant {n} alive in a dark room?",
+            "dressed": "" if lacking and n % 2 else f"You are gardener {n}. Tell me about it.",
+            "completion": f"Give plant {n} some light, and water it once a week.",
+        }
+        for n in range(20)
+    ]
+    with pytest.raises(DataError):
+        evidence.detect(rows, kind_of("sft"), "rows.jsonl")

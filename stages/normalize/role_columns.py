@@ -132,11 +132,13 @@ class Columns:
     @cached_property
     def _unnamed(self) -> list[str]:
         """Texts of no known role in front of the first answer, which may be what it answers: they
-        are more than names, and differ from row to row."""
+        are more than names, and differ from row to row. None where some rows lack one of them."""
         answers = self.answers if self.answers_alone else []
         before = list(self.values)[: list(self.values).index(answers[0])] if answers else []
-        texts = [p for p in before if "." not in p and self._all(p, shapes.is_text)]
+        texts = [p for p in before if "." not in p and self._all(p, shapes.is_text, 0.0)]
         free = [p for p in texts if role_names.may_be_asked(p) and self._is_spoken(p)]
+        if not all(self._all(p, shapes.is_text) for p in free):
+            return []
         return [p for p in free if 2 * len({*self.values[p]}) > len(self.values[p])]
 
     def _holds(self, whole: str, part: str) -> bool:
