@@ -2,6 +2,7 @@
 better answer is the better one, and a step is as good as it was called."""
 
 import itertools
+import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -224,6 +225,7 @@ def test_what_is_no_rating_is_told_with_what_would_be() -> None:
         ([{**row, "is_final_correct": True} for row in steps], "nothing rates each of them"),
         (one, "each row is one step"),
         ([{"conversations": turns} for _ in ROWS], "as a judge's texts do"),
+        ([{"conversations": json.dumps(turns)} for _ in ROWS], "as a judge's texts do"),
     ):
         with pytest.raises(DataError, match=why):
             _read(rows, "prm")

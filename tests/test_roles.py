@@ -537,3 +537,18 @@ def test_of_two_texts_before_an_answer_none_is_taken_for_the_question(lacking: b
     ]
     with pytest.raises(DataError):
         evidence.detect(rows, kind_of("sft"), "rows.jsonl")
+
+
+def test_no_two_names_are_offered_as_question_and_answer_beside_what_is_said() -> None:
+    """Most of the text stands in a column that nothing can read."""
+    rows = [
+        {
+            "channel": f"help {n % 3}",
+            "started": f"thread {n}",
+            "log": [{"who": f"u{n}", "line": SAYS["answer"](n)}, {"who": "b", "line": "Thanks."}],
+        }
+        for n in ROWS
+    ]
+    with pytest.raises(DataError) as caught:
+        evidence.detect(rows, kind_of("sft"), "rows.jsonl")
+    assert "completion" not in caught.value.remedy.partition("--format")[0]

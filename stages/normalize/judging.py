@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from stages.contract import Row
-from stages.formats import _rated_steps, _ratings
+from stages.formats import _rated_steps, _ratings, _turns
 from stages.normalize import role_names
 from stages.normalize.role_columns import Columns, paths_of
 from stages.rows import judgements, signals
@@ -329,8 +329,9 @@ class Judging(Columns):
     def _judged(self) -> tuple[str, str] | None:
         """Whether answers in turns are the texts of a judge, which end with a verdict each."""
         for path in self._turns():
-            turns = itertools.chain.from_iterable(filter(None, self.values[path]))
-            answers = [said for who, said in _rated_steps.spoken([*turns]) if who == "assistant"]
+            each = (one if type(one) is list else _turns.turns_in(one) for one in self.values[path])
+            turns = [*itertools.chain.from_iterable(filter(None, each))]
+            answers = [said for who, said in _rated_steps.spoken(turns) if who == "assistant"]
             ends = [judgements.last_word(said) for said in answers if isinstance(said, str)]
             if ends and all(map(_ratings.is_rating, ends)):
                 what = f"the answers in {path} end with a verdict each, as a judge's texts do"

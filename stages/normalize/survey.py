@@ -202,7 +202,8 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
     ]
     if len(texts) > 2:
         texts = [key for key in texts if _is_said(key, [row[key] for row in rows])]
-    if not 2 <= len(texts) <= _OFFERED:
+    held = sum(len(row[key]) for row in rows for key in texts)
+    if not 2 <= len(texts) <= _OFFERED or held <= MOST_OF_THE_TEXT * sum(map(_text, rows)):
         return ""
     in_order = [*itertools.combinations(texts, 2)]
     ways = [
