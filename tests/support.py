@@ -68,7 +68,7 @@ Make = Callable[..., Path]
 
 def printed(text: str) -> list[str]:
     """The commands that an error prints to be run."""
-    return re.findall(r"^(?:Run|Or):\n  (pipeline .*)$", text, re.M)
+    return re.findall(r"^(?:Run|Or):\n  (pipeline .*)$", text.replace(" \\\n", " "), re.M)
 
 
 def _as_plan(words: Sequence[str]) -> list[str]:

@@ -59,7 +59,7 @@ def command(*words: object) -> Ran:
     return Ran(ran.exit_code, ran.stdout, ran.stderr)
 
 
-_WORDS = ("a", "and", "is", "or")  # behind an option's bare name in a sentence
+_WORDS = ("FILE", "a", "and", "is", "or")  # behind an option's bare name in a sentence
 
 
 @functools.cache
@@ -85,7 +85,7 @@ def printed(message: str) -> list[str]:
         assert word in _flags(), f"{word} is not an option of a build: {message}"
         if not _flags()[word]:
             value = re.compile(r" ('[^']*'|[^\s(,;]+)").match(message, stop)
-            if value is None or value.group(1) in _WORDS:
+            if value is None or value.group(1).rstrip(".") in _WORDS:
                 continue
             text = value.group(1)
             text = text if text.startswith("'") else text.rstrip(".,;?)")

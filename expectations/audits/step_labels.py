@@ -103,7 +103,6 @@ MARGINS = audits.Audit(
     measure=_margins_measure,
     tolerances={"warn": 0.0, "fail": 0.5},
     needs=(contract.COMPARES,),
-    instead="If the sides are swapped, swap them and their scores, as columns: "
-    "--map chosen=rejected --map rejected=chosen --map score_chosen=score_rejected --map "
-    "score_rejected=score_chosen; otherwise drop the rows whose rejected answer is the better one",
+    instead="If the sides are swapped, exchange them and give the margin without its sign; "
+    "otherwise drop the rows whose rejected answer is the better one",
 )

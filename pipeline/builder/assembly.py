@@ -201,7 +201,9 @@ def _completed(
     card.write(Build(folder, described))
     known = {shard.path: shard.sha256 for shard in outcome.shards}
     build = Build(folder, replace(described, files=hash_files(folder, known)))
-    lines = {x.name: Path(x.path) for x in outcome.inputs if x.path.endswith(".jsonl")}
+    files = ((x.name, Path(x.path), x.bytes) for x in outcome.inputs if x.path.endswith(".jsonl"))
+    # A stream leaves only a piece of itself.
+    lines = {x: path for x, path, size in files if path.is_file() and path.stat().st_size == size}
     measured = [shard.measured for shard in outcome.shards]
     side_files.require(side_files.Evidence(build, measured, verdict.dataset, lines))
     return build

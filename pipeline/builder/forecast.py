@@ -20,7 +20,7 @@ from pipeline.builder.preparation import row_name, through
 from pipeline.builder.rejects import TOO_LONG, Ledger
 from pipeline.inputs import readings
 from pipeline.inputs.readings import Looks, recognise_looks
-from pipeline.inputs.recipe import Recipe, opened_otherwise, refusals, resolve_recipe
+from pipeline.inputs.recipe import Models, Recipe, opened_otherwise, refusals, resolve_recipe
 from pipeline.options.config import Config
 from pipeline.shards import facts, losses
 from pipeline.shards.chain import Gone
@@ -137,7 +137,7 @@ class Forecast:
 
 def _looks(seen: Looks, config: Config) -> Iterator[Look]:
     """What was found out about each input of one source."""
-    detected = recognise_looks(seen, config, refusals(config))
+    detected = recognise_looks(seen, config, refusals(Models(config)))
     for (name, file, reader, glimpse), detection in zip(seen, detected, strict=True):
         yield Look(
             name=name,

@@ -229,25 +229,36 @@ def _encoder_for(config: Config, inputs: Sequence[scan.Input], tokenizer_json: b
     return fast_encoder(config.run.cache, tokenizer_json)
 
 
-def _proved(config: Config) -> tuple[resolve.Resolved, TargetModel]:
-    """The model, proved for what each source asks of it."""
-    asked = [(one.options.train_on, one.options.system) for one in config.sources]
-    places = sorted(asked.index(one) for one in set(asked))
-    first, *others = [find_model(config.only(at)) for at in places]
-    for _, model in others:
-        first[1].probes.update(model.probes)
-    return first
+class Models:
+    """The model of a build, found once for each thing that sources ask of it."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self.of = functools.cache(self._of)
+
+    def _of(
+        self, task: str, train_on: str, system: str | None
+    ) -> tuple[resolve.Resolved, TargetModel]:
+        """The model, proved for what a source asks of it; raises as ``find_model``."""
+        return find_model(self._config.only(0).but(task=task, train_on=train_on, system=system))
+
+    def proved(self) -> tuple[resolve.Resolved, TargetModel]:
+        """The model, proved for what each source asks of it; raises as ``find_model``."""
+        asked = [one.options for one in self._config.sources]
+        first, *others = [self.of(self._config.task, one.train_on, one.system) for one in asked]
+        for _, model in others:
+            first[1].probes.update(model.probes)
+        return first
 
 
-def refusals(config: Config) -> readings.Refusals:
+def refusals(models: Models) -> readings.Refusals:
     """Says which of some rows of a build's sources its template, or what stands before that in a
     build, refuses; of none where the model cannot be found, as is said elsewhere."""
 
     @functools.cache
     def model_for(task: str, train_on: str, system: str | None) -> TargetModel | None:
-        own = config.only(0).but(task=task, train_on=train_on, system=system)
         try:
-            return find_model(own)[1]
+            return models.of(task, train_on, system)[1]
         except PipelineError:
             return None
 
@@ -283,7 +294,7 @@ def opened_otherwise(error: ContainerError, config: Config) -> DataError:
         return error
 
     def read(own: Config) -> None:
-        readings.recognise_looks(readings.opened(own)[1], own, refusals(own))
+        readings.recognise_looks(readings.opened(own)[1], own, refusals(Models(own)))
 
     told = answers.explained(error, read, config)
     return told if isinstance(told, DataError) else error
@@ -304,8 +315,9 @@ def resolve_recipe(
     """
     task = tasks.load(config.task)
     config = config.but(layout=declared.layout_of(config, task))  # before any row is read
-    detected = readings.recognise_all(inputs, config, refusals(config))
-    found, model = _proved(config)
+    models = Models(config)
+    detected = readings.recognise_all(inputs, config, refusals(models))
+    found, model = models.proved()
     content = model.tokenizer_json
     backend = choose(content) if choose else _encoder_for(config, inputs, content)
     recipe = Recipe(
