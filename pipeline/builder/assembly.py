@@ -44,7 +44,7 @@ from pipeline.shards.losses import Losses, of_part
 from pipeline.shards.measured import METRICS, read
 from stages.columns import Ints, offsets_of
 from stages.errors import DataError
-from stages.files import file_hash
+from stages.files import content, file_hash
 from stages.findings import AuditResult, Audits, Validation
 
 
@@ -191,6 +191,11 @@ def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Callable[[], Validat
     return verdict
 
 
+def _are_lines(path: str) -> bool:
+    """Whether a file of this machine has rows as lines, as they are."""
+    return path.endswith(".jsonl") and Path(path).is_file() and content.compression(path) is None
+
+
 def _completed(
     outcome: Outcome, folder: Path, verdict: Validation, audits: list[AuditResult]
 ) -> Build:
@@ -201,9 +206,7 @@ def _completed(
     card.write(Build(folder, described))
     known = {shard.path: shard.sha256 for shard in outcome.shards}
     build = Build(folder, replace(described, files=hash_files(folder, known)))
-    files = ((x.name, Path(x.path), x.bytes) for x in outcome.inputs if x.path.endswith(".jsonl"))
-    # A stream leaves only a piece of itself.
-    lines = {x: path for x, path, size in files if path.is_file() and path.stat().st_size == size}
+    lines = {x.name: Path(x.path) for x in outcome.inputs if _are_lines(x.path)}
     measured = [shard.measured for shard in outcome.shards]
     side_files.require(side_files.Evidence(build, measured, verdict.dataset, lines))
     return build
