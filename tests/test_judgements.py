@@ -231,6 +231,16 @@ def test_what_is_no_rating_is_told_with_what_would_be() -> None:
             _read(rows, "prm")
 
 
+@pytest.mark.parametrize("name", ["removed", "is_wrong", "flagged"])
+def test_what_says_that_something_is_bad_is_no_rating_of_a_step(name: str) -> None:
+    """True would be read as good."""
+    rows = [
+        {"prompt": _asked(i), "steps": _steps(i), name: [False, i % 2 == 0, False]} for i in ROWS
+    ]
+    with pytest.raises(DataError):
+        _read(rows, "prm")
+
+
 def test_a_strength_is_read_by_the_sign_that_is_named() -> None:
     """Nothing in a name says which answer a number below 0 prefers."""
     rows = [

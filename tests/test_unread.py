@@ -307,6 +307,18 @@ def test_only_rows_that_are_known_to_be_better_are_offered() -> None:
         assert shapes.keeping(path, values, everywhere) == offered, (path, values)
 
 
+@pytest.mark.parametrize("word", ["exclude", "skip", "discarded", "drop", "deleted", "hidden"])
+def test_what_is_said_to_be_left_out_is_left_out(word: str) -> None:
+    """Whatever says so: the condition keeps the other rows."""
+    for good, bad in ((0, 1), (False, True), ("no", "yes")):
+        option = shapes.keeping(word, [good] * 17 + [bad] * 3)
+        kept = condition(shlex.split(option)[1])
+        assert kept.holds({word: good}), option
+        assert not kept.holds({word: bad}), option
+    marked = shapes.keeping(word, ["yes"] * 3, everywhere=False)
+    assert shlex.split(marked) == ["--filter", f"{word} IS NULL OR {word} != 'yes'"]
+
+
 def _first_way(rows: list[Row]) -> str:
     """What the first option of the question about some rows is; empty where nothing is asked."""
     config = Config.of("sft", ("rows.jsonl",), "qwen2-1.5b", Path("out"))

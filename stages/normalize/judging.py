@@ -136,6 +136,8 @@ class Judging(Columns):
         means = [f"{p}[mean]" for p in several if self._all(p, lambda v: all(map(are_numbers, v)))]
         votes = [f"{p}[most]" for p in several if f"{p}[mean]" not in means]
         for path in (*self._where(_are_marks), *self._families, *means, *votes):
+            if signals.is_low(judgements.bare(path)):
+                continue  # true says that something is bad, or not there
             if self._all(path, _are_marks) and self._as_long(path, self._steps()):
                 scale = self._scale(path)
                 found += [f"{path}[{scale}]" if scale else path]

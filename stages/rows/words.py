@@ -108,6 +108,8 @@ def says_no_more(words: Iterable[str], name: str) -> bool:
 
 def is_low(word: str) -> bool | None:
     """Whether true, or a high number, is bad under a word; None where the word rates nothing."""
+    if _SIGNS["untrained"].fullmatch(word):
+        return True
     found = next((hit for name in (*RATING, "pair") if (hit := _SIGNS[name].fullmatch(word))), None)
     if found is None:
         return None
