@@ -147,6 +147,19 @@ def test_marks_stand_for_texts_of_columns_that_are_named_and_left_out(
     come_out_the_same(one, rows)
 
 
+def test_a_key_of_many_objects_is_left_out_of_one_row() -> None:
+    """Beside keys that are taken from inside of the same objects."""
+    rows = [
+        {
+            "prompt": f"Q{n}",
+            "parts": [{"say": f"step {n}.{k}", "ok": k % 2, "ups": k + 1} for k in range(3)],
+        }
+        for n in range(4)
+    ]
+    named = {"completions": "parts[].say", "labels": "parts[].ok"}
+    assert any(come_out_the_same(normalize("stepwise", FormatOptions(columns=named)), rows))
+
+
 @given(
     st.lists(with_others(lists()) | st.none(), max_size=6),
     st.sampled_from(stop_text.POLICIES),

@@ -337,8 +337,11 @@ class Outlines:
         tally, named = self._normalize.tally, self._normalize.options.columns.values()
         paths = (*selection.parts_of(row, named), *self._normalize.carried.paths)
         for name in names:
+            found: dict[str, list[Any]] = {}
             for path, value in selection.rest(name, row[name], paths):
-                tally.add(path, value)
+                found.setdefault(path, []).append(value)
+            for path, values in found.items():
+                tally.add(path, *values)
 
 
 _UNKNOWN = _Outline(-1, [], [], ())  # of rows that have none yet
