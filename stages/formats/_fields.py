@@ -38,11 +38,6 @@ def is_there(value: Any) -> bool:
     return value is not None
 
 
-def is_text(value: Any) -> bool:
-    """Whether a value is a text."""
-    return isinstance(value, str)
-
-
 def is_list(value: Any) -> bool:
     """Whether a value is a list."""
     return isinstance(value, list)

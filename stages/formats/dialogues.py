@@ -8,9 +8,10 @@ from stages.contract import Columns, Conversation, Example, FormatOptions, Messa
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _messages, _turns, unusable
-from stages.formats._fields import Asking, Field, is_text, required
+from stages.formats._fields import Asking, Field, required
 from stages.kinds import CONVERSATION
 from stages.rows.column_names import peek
+from stages.rows.shapes import is_text
 from stages.rows.speakers import role_named
 from stages.rows.unread import FLAGS
 

@@ -6,11 +6,12 @@ from typing import Any
 from stages.contract import Columns, Example, FormatOptions, Message, Pair, Row
 from stages.errors import RowError
 from stages.formats import _pairs, _turns, rankings
-from stages.formats._fields import Field, is_any, is_text, listing, open_question
+from stages.formats._fields import Field, is_any, listing, open_question
 from stages.formats._messages import role_of
 from stages.rows import stop_text
 from stages.rows.column_names import peek
 from stages.rows.dialects import DIALOGUE
+from stages.rows.shapes import is_text
 
 _Turns = list[Message]
 

@@ -10,9 +10,10 @@ from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _rated_steps, _ratings, _turns
-from stages.formats._fields import NOTHING, Asking, Field, is_list, is_text
+from stages.formats._fields import NOTHING, Asking, Field, is_list
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
+from stages.rows.shapes import is_text
 
 _LABELS = tuple(
     "labels label ratings rating step_labels rewards scores step_rewards step_scores".split()

@@ -7,8 +7,9 @@ from typing import Any
 from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
 from stages.errors import AskError, RowError
 from stages.formats import _messages, _rated_steps, _ratings, _turns
-from stages.formats._fields import Field, Question, is_any, is_list, is_text, required
+from stages.formats._fields import Field, Question, is_any, is_list, required
 from stages.rows.column_names import read_key
+from stages.rows.shapes import is_text
 
 _OBJECTS = ("steps", "process", "solution_steps", "reasoning_steps", "rated_steps")
 _TEXTS = ("text", "step", "content", "step_text", "thought")

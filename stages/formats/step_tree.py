@@ -11,10 +11,11 @@ from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepC
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _fields, _rated_steps, _ratings, _turns
-from stages.formats._fields import Field, is_any, is_text
+from stages.formats._fields import Field, is_any
 from stages.kinds import STEPS
 from stages.rows import stop_text
 from stages.rows.column_names import peek
+from stages.rows.shapes import is_text
 
 _CHILDREN = ("children", "branches", "nodes", "next_steps")
 _OWN = Field("text of a node", ("text", "step", "content", "thought", "action"), is_text, str.strip)

@@ -6,10 +6,11 @@ from stages.contract import BARE, Columns, Conversation, Example, FormatOptions,
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _turns, message_trees
-from stages.formats._fields import Asking, Field, is_any, is_text, open_question, says
+from stages.formats._fields import Asking, Field, is_any, open_question, says
 from stages.kinds import CONVERSATION
 from stages.rows import stop_text
 from stages.rows.column_names import Overlaid, peek
+from stages.rows.shapes import is_text
 from stages.rows.speakers import role_named
 from stages.rows.unread import ignore, mapped
 from stages.rows.words import parts
