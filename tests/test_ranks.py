@@ -22,7 +22,7 @@ from pipeline.builder.build import finish
 from pipeline.builder.dataset import make_shards
 from pipeline.builder.planning import plan
 from pipeline.builder.preparation import prepare
-from pipeline.commands import _ranks
+from pipeline.commands import run as ranked
 from pipeline.inputs import equal_build, recipe, scan, versions
 from pipeline.manifest import dataset_files, json_records
 from pipeline.options.command_line import with_options
@@ -263,7 +263,7 @@ def test_the_job_array_says_which_rank_it_is(
     given: list[Any], variables: dict[str, str], wanted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Options win; ranks that do not count from 0 are refused."""
-    ask = click.command()(with_options(_ranks._RANK)(_ranks.rank_of))
+    ask = click.command()(with_options(ranked._RANK)(ranked.rank_of))
     for name in [name for one in ask.params for name in one.envvar or ()]:
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():

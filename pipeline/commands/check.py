@@ -1,5 +1,7 @@
 """``pipeline check``: a finished build looked at again, file by file and row by row."""
 
+import dataclasses
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +14,14 @@ from pipeline.messages.result import print_object
 from pipeline.options import build_options, paths
 from pipeline.options.command_line import CACHE, JSON, chosen, folder, for_task, with_options
 from pipeline.options.help_page import command
+from pipeline.options.paths import FOLDER
 from stages.errors import UsageError, counted
 
 if TYPE_CHECKING:
     from pipeline.publish.checked_files import Checked
     from stages.probes import ProbeVerdict
+if TYPE_CHECKING:
+    from pipeline.serving.declared import Examined
 
 SHOWN = 20
 
@@ -112,3 +117,86 @@ def DOCTOR(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
     if failed:
         click.echo(f"{failed} of {counted(len(examined.verdicts), 'probe')} failed", err=True)
         click.get_current_context().exit(UsageError.exit_code)
+
+
+# ``pipeline stops``: whether a trained model, or a server of it, ends its answers.
+
+REFUSED = 3
+
+
+def _result(examined: "Examined", limit: float) -> dict[str, Any]:
+    faults = [finding for finding in examined.findings if finding.fault]
+    return {
+        "target": examined.target,
+        "passed": not faults and examined.running_on() <= limit,
+        "answers": len(examined.answers),
+        "ran_on": sum(not answer.ended for answer in examined.answers),
+        "share_running_on": round(examined.running_on(), 6),
+        "limit": limit,
+        "counts": examined.counts(),
+        "findings": [dataclasses.asdict(finding) for finding in examined.findings],
+        "examples": [dataclasses.asdict(a) for a in examined.answers if not a.ended][:3],
+    }
+
+
+@command("stops")
+@click.argument("target", metavar="MODEL_DIR|URL")
+@click.option(
+    "--build", required=True, type=FOLDER, help="The sft build that the model was trained on."
+)
+@click.option(
+    "--tokenizer-only",
+    is_flag=True,
+    help="Compare only tokenizer, template and stop ids; needs no torch, runs no prompt.",
+)
+@click.option(
+    "--prompts",
+    type=click.IntRange(1),
+    default=4,
+    show_default=True,
+    help="Prompts of each kind: single, multi-turn, with tools, a batch with padding.",
+)
+@click.option(
+    "--max-new-tokens",
+    "most",
+    type=click.IntRange(1),
+    help="Tokens after which an answer counts as running on [twice the longest trained answer].",
+)
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Temperature of the sampled answers.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sampled answers.")
+@click.option(
+    "--limit",
+    type=click.FloatRange(0, 1),
+    default=0.05,
+    show_default=True,
+    help="Share of answers that may run on.",
+)
+@click.option("--served", default="", help="Model name on the server [the first that it lists].")
+@click.option(
+    "--key-env",
+    default="OPENAI_API_KEY",
+    show_default=True,
+    metavar="VARIABLE",
+    help="Environment variable with the server's key, if it needs one.",
+)
+@JSON
+def STOPS(target: str, as_json: bool, limit: float, key_env: str, **given: Any) -> None:
+    """Exit status 0 when answers end and nothing is wrong, 3 otherwise."""
+    from pipeline.serving.examine import StopRun, examine
+
+    given["most"] = given["most"] or 0
+    examined = examine(StopRun(target, key=os.environ.get(key_env, ""), **given))
+    result = _result(examined, limit)
+    if as_json:
+        print_object(0 if result["passed"] else REFUSED, result)
+    else:
+        page = lines.templates(Path(__file__).parent).get_template("stops.jinja")
+        click.echo(page.render(seen=result, asked=examined.asked), nl=False)
+    if not result["passed"]:
+        raise click.exceptions.Exit(REFUSED)
