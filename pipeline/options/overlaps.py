@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.options import many_values, paths
 from stages.errors import SurroundingsError, UsageError
 from stages.files import file_hash
-from stages.overlap.settings import Evaluation, Likeness, Search
+from stages.overlap import Evaluation, Likeness, Search
 
 if TYPE_CHECKING:
     from pipeline.options.build_options import PlanOptions

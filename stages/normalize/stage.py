@@ -22,7 +22,7 @@ from stages.files.line_block import LineBlock
 from stages.format import Format
 from stages.formats import _inside
 from stages.normalize.outlines import Outlines
-from stages.overlap import search, settings, signatures
+from stages.overlap import Likeness, Search, search, signatures
 from stages.rows import carried, examples, groups, selection, stop_text, unread
 from stages.rows.carried import IDENTITY, Carried, batch_of
 from stages.rows.column_names import EMPTY, Watched
@@ -74,8 +74,8 @@ class Normalize:
     step_separator: str = "\n"
     group_by: str | None = None
     carried: Carried = field(default_factory=Carried)
-    search: settings.Search | None = None
-    likeness: settings.Likeness | None = None
+    search: Search | None = None
+    likeness: Likeness | None = None
     leave: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ from stages import columns, contract, kinds, readers
 from stages.columns import Ints
 from stages.errors import SurroundingsError, UsageError
 from stages.files import file_hash
-from stages.overlap import settings, signatures, words
+from stages.overlap import Evaluation, Search, signatures, words
 from stages.rows.selection import lookup
 
 NAME = "overlaps"
@@ -161,7 +161,7 @@ def _blocks(texts: Sequence[str], rows: Ints) -> Iterator[tuple[int, int]]:
 
 
 @functools.lru_cache(maxsize=2)
-def index_of(search: settings.Search) -> Index:
+def index_of(search: Search) -> Index:
     """The index of a search, made once in a process.
 
     Raises:
@@ -170,7 +170,7 @@ def index_of(search: settings.Search) -> Index:
     return Index(items(search.evaluations), search.size)
 
 
-def put(batch: contract.Batch, kind: kinds.Kind, search: settings.Search) -> contract.Batch:
+def put(batch: contract.Batch, kind: kinds.Kind, search: Search) -> contract.Batch:
     """The batch with the column ``overlaps``: a list of hits, empty for almost every sequence."""
     texts, rows = signatures.compared_texts(batch, kind, search.whole)
     found = index_of(search).overlaps(texts, rows)
@@ -279,7 +279,7 @@ def _column(path: str, rows: list[tuple[int, contract.Row | None]]) -> str:
     )
 
 
-def read(evaluation: settings.Evaluation) -> Questions:
+def read(evaluation: Evaluation) -> Questions:
     """The questions of an evaluation.
 
     Raises:
@@ -335,6 +335,6 @@ class Items:
 
 
 @functools.lru_cache(maxsize=2)
-def items(evaluations: tuple[settings.Evaluation, ...]) -> Items:
+def items(evaluations: tuple[Evaluation, ...]) -> Items:
     """All questions, read once in a process; raises as ``read`` does."""
     return Items.of([read(one) for one in evaluations])

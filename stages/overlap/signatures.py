@@ -20,7 +20,7 @@ from stages import columns, kinds
 from stages.columns import Ints, offsets_of
 from stages.contract import Batch
 from stages.errors import UsageError
-from stages.overlap import settings, words
+from stages.overlap import Likeness, words
 from stages.overlap.words import Hashes, Known, mixed, rolling
 
 ROW, QUESTION = "signature", "question_signature"
@@ -98,7 +98,7 @@ def _blocks(texts: Sequence[str], rows: Ints, count: int) -> Iterator[tuple[int,
     yield from pairwise(bounds)
 
 
-def put(batch: Batch, kind: kinds.Kind, likeness: settings.Likeness) -> Batch:
+def put(batch: Batch, kind: kinds.Kind, likeness: Likeness) -> Batch:
     """The batch with a column for each signature that is asked for."""
     for name, whole in likeness.columns:
         told, rows = compared_texts(batch, kind, whole)
