@@ -6,19 +6,15 @@ parsed by the strict parser. No more than one item and the window are in memory.
 """
 
 import codecs
-import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO
 
-import orjson
-
 from stages import files
 from stages.contract import Lines, Record
 from stages.errors import ContainerError
-from stages.files import content, line_block
-from stages.readers import _wrapper
+from stages.files import line_block
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 4 << 20
@@ -155,7 +151,7 @@ def _values(text: _Text) -> Iterator[tuple[int, bytes]]:
     in_array = text.skip() == "["
     if in_array:
         text.step()
-    begun = None if in_array else _wrapper.begin(text.text[text.at :], text.goes_on)
+    begun = None if in_array else begin_wrapped(text.text[text.at :], text.goes_on)
     if begun is not None:
         in_array = True
         text.pass_by(begun.group())
@@ -280,63 +276,25 @@ def binary(path: str, at: int, wanted: str) -> ContainerError:
     )
 
 
-def _is_a(kind: type, line: bytes) -> bool:
-    """Whether a line is a whole value of a kind, so that what follows it is another row."""
-    try:
-        return type(orjson.loads(line)) is kind
-    except orjson.JSONDecodeError:
-        return False
+# A JSON file that is one object with one key, and under it the rows: ``{"data": [...]}``.
+
+_BEGINS = re.compile(r'\s*\{\s*(?P<key>"(?:[^"\\]|\\.)*")\s*:\s*\[\s*(?=\{)')
+_TURN = re.compile(r'\{\s*"(?:role|from)"')
 
 
-_is_object = functools.partial(_is_a, dict)
+def begin_wrapped(text: str, more: bool = False) -> re.Match[str] | None:
+    """How a text begins that is such an object: ``{"data": [``; None for any other text.
 
-
-def _spans_lines(head: bytes) -> bool:
-    """Whether the first value is complete and spans lines, or a lone carriage return follows it.
-
-    Lines that end in a lone carriage return are not lines here, so they are read as values.
-    """
-    text = head.decode("utf-8", "ignore")
-    try:
-        stop = json.JSONDecoder(parse_int=str).raw_decode(text)[1]
-    except (ValueError, RecursionError):
-        return False
-    lone = text[stop : stop + 1] == "\r" and text[stop + 1 : stop + 2] != "\n"
-    return "\n" in text[:stop] or lone
-
-
-def is_lines(source: content.Source, default: bool, limit: int) -> bool:
-    """Whether a file has one value per line; otherwise it is an array, or values one after another.
+    A list of turns is no list of rows: the object is a row itself.
 
     Args:
-        default: the answer by the file's name, where its beginning does not show it.
-        limit: bytes of the longest line.
-
-    Raises:
-        ContainerError: it is binary, or not UTF-8.
+        more: the file goes on behind the text.
     """
-    with content.opened(source, salvage=True) as file:  # a damage is reported when rows are read
-        head = file.read(HEAD)
-        if b"\n" not in head and not head.removeprefix(BOM).lstrip().startswith(b"["):
-            head += file.readline(limit)
-        more = bool(file.read(1))
-    refuse_other_encodings(content.path_of(source), head)
-    # With rows of JSON before or after it, a zero byte damages one row only.
-    if b"\0" in head and not any(map(_is_object, head.removeprefix(BOM).split(b"\n"))):
-        raise binary(content.path_of(source), head.index(0), "JSON")
-    body = head.removeprefix(BOM).lstrip()
-    lines = [line for line in body.split(b"\n")[: -1 if more else None] if line.strip()]
-    if body.startswith(b"["):
-        return len(lines) > 1 and _is_a(list, lines[0])
-    if (
-        not default
-        and body.startswith(b"{")
-        and _wrapper.begin(body.decode("utf-8", "ignore"), more)
-    ):
-        return False
-    objects = sum(map(_is_object, lines))
-    if objects and (_is_object(lines[0]) or objects * 2 >= len(lines)):
-        return True
-    if body.startswith(b"{") and _spans_lines(body):
-        return False
-    return default
+    begun = _BEGINS.match(text)
+    if begun is None or _TURN.match(text, begun.end()):
+        return None
+    try:
+        value, stop = _DECODER.raw_decode(text, text.index("{"))
+    except (ValueError, RecursionError):
+        return begun if more else None
+    return begun if len(value) == 1 and not more and not text[stop:].strip() else None

@@ -8,19 +8,23 @@ file's bytes alone, and only the bytes around them are read to find them.
 
 import functools
 import itertools
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import IO
 
+import orjson
+
 from stages import contract, files
 from stages.files import content, file_version, frames
 from stages.files.line_block import LineBlock, too_long
-from stages.readers import _tables, _values, _wrapper
+from stages.readers import _tables, _values
 
 SPLIT_BYTES = 16 << 20  # a constant: parts must not depend on the number of workers
 BATCH_BYTES = 4 << 20
 BATCH_ROWS = 8192
 MAX_LINE = 64 << 20
+_KEY_WITHIN = 1 << 20  # bytes in which the only key of a file is looked for
 _BOM = _values.BOM
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
 
@@ -70,6 +74,76 @@ def records(file: IO[bytes], at_start: bool) -> Iterator[contract.Lines]:
         offset += len(body) + 1
 
 
+def _is_a(kind: type, line: bytes) -> bool:
+    """Whether a line is a whole value of a kind, so that what follows it is another row."""
+    try:
+        return type(orjson.loads(line)) is kind
+    except orjson.JSONDecodeError:
+        return False
+
+
+_is_object = functools.partial(_is_a, dict)
+
+
+def _spans_lines(head: bytes) -> bool:
+    """Whether the first value is complete and spans lines, or a lone carriage return follows it.
+
+    Lines that end in a lone carriage return are not lines here, so they are read as values.
+    """
+    text = head.decode("utf-8", "ignore")
+    try:
+        stop = json.JSONDecoder(parse_int=str).raw_decode(text)[1]
+    except (ValueError, RecursionError):
+        return False
+    lone = text[stop : stop + 1] == "\r" and text[stop + 1 : stop + 2] != "\n"
+    return "\n" in text[:stop] or lone
+
+
+def _is_lines(source: content.Source, default: bool, limit: int) -> bool:
+    """Whether a file has one value per line; otherwise it is an array, or values one after another.
+
+    Args:
+        default: the answer by the file's name, where its beginning does not show it.
+        limit: bytes of the longest line.
+
+    Raises:
+        ContainerError: it is binary, or not UTF-8.
+    """
+    with content.opened(source, salvage=True) as file:  # a damage is reported when rows are read
+        head = file.read(_values.HEAD)
+        if b"\n" not in head and not head.removeprefix(_BOM).lstrip().startswith(b"["):
+            head += file.readline(limit)
+        more = bool(file.read(1))
+    _values.refuse_other_encodings(content.path_of(source), head)
+    # With rows of JSON before or after it, a zero byte damages one row only.
+    if b"\0" in head and not any(map(_is_object, head.removeprefix(_BOM).split(b"\n"))):
+        raise _values.binary(content.path_of(source), head.index(0), "JSON")
+    body = head.removeprefix(_BOM).lstrip()
+    lines = [line for line in body.split(b"\n")[: -1 if more else None] if line.strip()]
+    if body.startswith(b"["):
+        return len(lines) > 1 and _is_a(list, lines[0])
+    if (
+        not default
+        and body.startswith(b"{")
+        and _values.begin_wrapped(body.decode("utf-8", "ignore"), more)
+    ):
+        return False
+    objects = sum(map(_is_object, lines))
+    if objects and (_is_object(lines[0]) or objects * 2 >= len(lines)):
+        return True
+    if body.startswith(b"{") and _spans_lines(body):
+        return False
+    return default
+
+
+def _key_of(source: content.Source) -> str:
+    """The key under which a file has its rows; empty where they stand alone."""
+    with content.opened(source, salvage=True) as file:
+        head, more = file.read(_KEY_WITHIN), bool(file.read(1))
+    begun = _values.begin_wrapped(head.decode("utf-8", "ignore").removeprefix("\ufeff"), more)
+    return str(json.loads(begun["key"])) if begun else ""
+
+
 class Jsonl(content.Whole):
     """Reads lines; of a file that holds other values, ``json`` reads these.
 
@@ -82,7 +156,7 @@ class Jsonl(content.Whole):
     lines = True
 
     def cut(self, version: file_version.FileVersion) -> list[contract.Split]:
-        if not _values.is_lines(version, default=self.lines, limit=MAX_LINE):
+        if not _is_lines(version, default=self.lines, limit=MAX_LINE):
             return [content.whole(version, "json")]
         return self.line_splits(version)
 
@@ -121,10 +195,10 @@ class Jsonl(content.Whole):
                 yield contract.Lines([], 0, damage)
 
     def glimpse(self, source: content.Source, rows: int, salvage: bool = False) -> contract.Glimpse:
-        if not _values.is_lines(source, default=self.lines, limit=MAX_LINE):
+        if not _is_lines(source, default=self.lines, limit=MAX_LINE):
             values = functools.partial(_values.records, path=content.path_of(source))
             glimpse = _tables.first_rows(source, values, rows=rows, salvage=salvage)
-            return replace(glimpse, key=_wrapper.key_of(source))
+            return replace(glimpse, key=_key_of(source))
         if content.compression(source):
             return _tables.first_rows(source, records, rows=rows, salvage=salvage)
         return _tables.windows(source, rows=rows, records=records, longest=MAX_LINE)
