@@ -2,19 +2,28 @@
 came of it."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline import tasks
 from pipeline.builds import stored
 from pipeline.builds.build import Build
+from pipeline.builds.packs import examples
+from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import dump, sealed
 from pipeline.manifest.manifest import MANIFEST, Manifest, PublishedRecord
 from pipeline.manifest.records import CONTAMINATED, NEAR_DUPLICATES, REJECTS, REPORT, RUN, Reject
-from pipeline.publish import view
 from pipeline.report import card, page
-from pipeline.report.card import Publisher
-from stages.errors import UsageError
+from pipeline.report.card import Publisher, licenses_of, recorded_sources, title
+from stages.columns import IGNORED, TYPES
+from stages.encoders import parsed
+from stages.errors import UsageError, counted
 from stages.files import file_hash
 
 Report = Callable[[str, int, int], None]  # what is done, how many of it, of how many
@@ -103,7 +112,7 @@ def _unquoted(source: Path, target: Path, keys: tuple[str, ...]) -> None:
 
 def _made(build: Build, work: Path, publisher: Publisher, with_rejects: bool) -> None:
     """Write the files that are made for readers, and those that are written in another way."""
-    view.write_view(build, work)
+    write_view(build, work)
     said = [_NO_RUN] if (build.folder / RUN).is_file() else []
     quoting = [name for name in _QUOTES if (build.folder / name).is_file()]  # exports have none
     if quoting and not with_rejects:
@@ -112,7 +121,7 @@ def _made(build: Build, work: Path, publisher: Publisher, with_rejects: bool) ->
             _unquoted(build.folder / name, work / name, _QUOTES[name])
         quiet = _WithoutTexts(build.folder, build.manifest)
         (work / REPORT).write_bytes(page.make(quiet).encode())
-    told = replace(publisher, view=f"{view.FOLDER}/*.parquet", left_out=tuple(said))
+    told = replace(publisher, view=f"{FOLDER}/*.parquet", left_out=tuple(said))
     (work / card.CARD).write_bytes(card.make(build, told).encode())
 
 
@@ -143,7 +152,7 @@ def assemble(build: Build, work: Path, publisher: Publisher, *, with_rejects: bo
     _made(build, work, publisher, with_rejects)
     mine = {p.relative_to(work).as_posix() for p in work.rglob("*") if p.is_file()}
     files = {**build.manifest.files, **{n: file_hash.sha256(work / n) for n in sorted(mine)}}
-    files[view.CROISSANT] = view.describe(build, files, work, publisher)
+    files[CROISSANT] = describe(build, files, work, publisher)
     record = PublishedRecord(
         of=build.manifest.content_sha256,
         license=publisher.license or None,
@@ -161,3 +170,177 @@ def assemble(build: Build, work: Path, publisher: Publisher, *, with_rejects: bo
 def _piece(folder: Path, work: Path, name: str, sha256: str) -> Piece:
     path = work / name if (work / name).is_file() else folder / name
     return Piece(name, path, sha256, path.stat().st_size)
+
+
+# What a publication has for its readers: the Parquet view and ``croissant.json``.
+#
+# The view is the examples as text, for people and for viewers of tables: one file a split, one
+# example a row, with ``row_id``, the text that its token ids stand for, and how many tokens it has.
+# It is for reading; what is trained on are the shards.
+
+FOLDER = "view"
+_ROWS = 1024  # examples that are decoded at a time
+_CARRIED = ("source", "step_labels", "margin")
+
+
+def name_of(split: str) -> str:
+    """The file of a split, relative to the build."""
+    return f"{FOLDER}/{split}.parquet"
+
+
+def _stretches(labels: np.ndarray[Any, np.dtype[np.int32]]) -> list[tuple[int, int]]:
+    """Where trained tokens follow each other: first and past the last."""
+    trained = np.concatenate(([False], labels != IGNORED, [False]))
+    edges = np.flatnonzero(trained[1:] != trained[:-1])
+    return [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
+
+
+def _texts(tokenizer: Any, lists: list[list[int]]) -> pa.Array:
+    return pa.array(tokenizer.decode_batch(lists, skip_special_tokens=False), pa.string())
+
+
+def _pairs(table: pa.Table, tokenizer: Any) -> dict[str, pa.Array]:
+    """Prompt and both answers; the sides share their first ``prompt_length`` tokens."""
+    shared = table.column("prompt_length").to_pylist()
+    sides = {name: table.column(f"{name}_ids").to_pylist() for name in ("chosen", "rejected")}
+    prompts = [ids[:n] for ids, n in zip(sides["chosen"], shared, strict=True)]
+    texts = {"prompt": _texts(tokenizer, prompts)}
+    for name, lists in sides.items():
+        texts[name] = _texts(tokenizer, [ids[n:] for ids, n in zip(lists, shared, strict=True)])
+    counts = (len(a) + len(b) for a, b in zip(*sides.values(), strict=True))
+    return {**texts, "tokens": pa.array(counts, pa.int32())}
+
+
+def _single(table: pa.Table, tokenizer: Any) -> dict[str, pa.Array]:
+    """The whole text, and each stretch of it that is trained."""
+    ids, labels = (table.column(name).to_pylist() for name in ("input_ids", "labels"))
+    spans = [_stretches(np.asarray(row, np.int32)) for row in labels]
+    flat = [row[a:b] for row, where in zip(ids, spans, strict=True) for a, b in where]
+    offsets = np.cumsum([0, *map(len, spans)]).astype(np.int32)
+    trained = pa.ListArray.from_arrays(pa.array(offsets), _texts(tokenizer, flat))
+    return {
+        "text": _texts(tokenizer, ids),
+        "trained": trained,
+        "tokens": pa.array(map(len, ids), pa.int32()),
+        "trained_tokens": pa.array((sum(b - a for a, b in one) for one in spans), pa.int32()),
+    }
+
+
+def _tables(build: Build, split: str, tokenizer: Any) -> Iterator[pa.Table]:
+    """The rows of the view, some at a time."""
+    columns = _pairs if tasks.kind_of(build.manifest.task).compares else _single
+    for shard in build.splits[split].tables():
+        # Columns of a task of the user's own cannot be taken out of a layout.
+        known = [name for name in shard.schema.names if name in TYPES or name == "row_ids"]
+        single = examples(shard.select(known), build.manifest.layout)
+        for start in range(0, len(single), _ROWS):
+            table = single.slice(start, _ROWS).combine_chunks()
+            kept = {name: table.column(name) for name in _CARRIED if name in table.schema.names}
+            found = {"row_id": table.column("row_id"), **columns(table, tokenizer)}
+            yield pa.table({**found, **kept})
+
+
+def write_view(build: Build, work: Path) -> None:
+    """Write the view of every split into a folder.
+
+    Raises:
+        DataError: a shard or the tokenizer is damaged.
+    """
+    tokenizer = parsed(build.tokenizer_json)
+    (work / FOLDER).mkdir()
+    for split in build.splits:
+        writer: pq.ParquetWriter | None = None
+        for table in _tables(build, split, tokenizer):
+            if writer is None:
+                writer = pq.ParquetWriter(work / name_of(split), table.schema, compression="zstd")
+            writer.write_table(table)
+        if writer is not None:
+            writer.close()
+
+
+# ``croissant.json``: the publication in the vocabulary of MLCommons' Croissant 1.0 (JSON-LD).
+#
+# Its records are those of the Parquet view; the shards are listed as files.
+
+
+CROISSANT = "croissant.json"
+_PARQUET, _ARROW = "application/x-parquet", "application/vnd.apache.arrow.stream"
+_TYPES = {pa.string(): "sc:Text", pa.int32(): "sc:Integer", pa.float32(): "sc:Float"}
+_CONTEXT = Path(__file__).with_name("croissant_context.json")
+
+
+def _file(name: str, sha256: str, size: int, kind: str) -> dict[str, Any]:
+    return {
+        "@type": "cr:FileObject",
+        "@id": name,
+        "name": name,
+        "contentUrl": name,
+        "contentSize": f"{size} B",
+        "encodingFormat": kind,
+        "sha256": sha256,
+    }
+
+
+def _field(split: str, column: pa.Field) -> dict[str, Any]:
+    repeated = pa.types.is_list(column.type)
+    kind = column.type.value_type if repeated else column.type
+    field = {
+        "@type": "cr:Field",
+        "@id": f"{split}/{column.name}",
+        "name": column.name,
+        "dataType": _TYPES[kind],
+        "source": {"fileObject": {"@id": name_of(split)}, "extract": {"column": column.name}},
+    }
+    return {**field, "repeated": True} if repeated else field
+
+
+def _records(split: str, work: Path, *, once: bool) -> dict[str, Any]:
+    schema = pq.read_schema(work / name_of(split))
+    # Of a source that is used several times, rows have copies.
+    key = {"key": {"@id": f"{split}/row_id"}} if once else {}
+    return {
+        "@type": "cr:RecordSet",
+        "@id": split,
+        "name": split,
+        **key,
+        "field": [_field(split, column) for column in schema],
+    }
+
+
+def describe(build: Build, files: Mapping[str, str], work: Path, publisher: Publisher) -> str:
+    """Write the document into a folder; its sha256.
+
+    Args:
+        files: sha256 of the publication's files, by name.
+        work: where the Parquet view is.
+    """
+    manifest = build.manifest
+    views = [name_of(split) for split in build.splits]
+    shards = [shard for shard in manifest.shards if shard.path.endswith(".arrow")]
+    about: dict[str, Any] = {
+        "@context": json.loads(_CONTEXT.read_bytes()),
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "name": title(manifest, publisher),
+        "description": (
+            f"{counted(manifest.examples.kept, 'example')} as token ids of "
+            f"{manifest.model.name}, ready to "
+            f"train ({manifest.task}), with a view of them as text. Made by posttrain-pipeline "
+            f"{manifest.version}, build {manifest.build_id}."
+        ),
+        "keywords": ["posttrain-pipeline", manifest.task, manifest.model.name],
+    }
+    found = licenses_of(manifest, publisher)
+    if found:
+        about["license"] = found[0] if len(found) == 1 else found
+    origins = [*publisher.origins, *(one.get("origin") for one in recorded_sources(manifest))]
+    if any(origins):
+        about["isBasedOn"] = list(dict.fromkeys(filter(None, origins)))
+    about["distribution"] = [
+        *(_file(n, files[n], (work / n).stat().st_size, _PARQUET) for n in views),
+        *(_file(one.path, one.sha256, one.bytes, _ARROW) for one in shards),
+    ]
+    once = not manifest.examples.copies
+    about["recordSet"] = [_records(split, work, once=once) for split in build.splits]
+    write_json(work / CROISSANT, about)
+    return file_hash.sha256(work / CROISSANT)
