@@ -20,8 +20,7 @@ from pipeline.manifest.json_records import load, one_line
 from pipeline.manifest.records import Reject
 from pipeline.options.build_options import OPTIONS as OPTIONS_OF
 from pipeline.options.config import Config
-from pipeline.shards.chain import Refusal
-from pipeline.shards.losses import Losses
+from pipeline.shards.chain import Losses, Refusal
 from stages.readers import jsonl
 
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"

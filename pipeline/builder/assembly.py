@@ -39,8 +39,8 @@ from pipeline.messages.progress import CHECK, PLAN, REPORT, Report
 from pipeline.report import card
 from pipeline.report import page as report_page
 from pipeline.shards import filters, pack_index, part
+from pipeline.shards.chain import Losses, losses_of_part
 from pipeline.shards.gather import ShardReport
-from pipeline.shards.losses import Losses, of_part
 from pipeline.shards.measured import METRICS, read
 from stages.columns import Ints, offsets_of
 from stages.errors import DataError
@@ -116,7 +116,7 @@ def _unwritten(folder: Path, shards: Sequence[ShardReport]) -> dict[str, file_ha
 def _refuse_too_many(prepared: Prepared, planned: Planned, ledger: Ledger) -> None:
     losses: dict[int, Losses] = {}
     for work, report in zip(planned.works, planned.reports, strict=True):
-        losses[work.source] = losses.get(work.source, Losses()) + of_part(report.counts)
+        losses[work.source] = losses.get(work.source, Losses()) + losses_of_part(report.counts)
     kept = planned.outline.counts.kept
     filtered = planned.chosen.filtered if planned.chosen else None
     if filtered is not None and filtered.by.any() and not kept:

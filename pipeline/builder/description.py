@@ -20,7 +20,7 @@ from pipeline.manifest import counts as tallies
 from pipeline.manifest import manifest as records
 from pipeline.manifest.records import Decontamination, Likeness
 from pipeline.serving import serving
-from pipeline.shards import budgets, examples, facts, filters, gather, losses, pack_index
+from pipeline.shards import budgets, chain, examples, facts, filters, gather, pack_index
 from pipeline.shards.choose import Chosen
 from pipeline.shards.part import PartReport
 from pipeline.shards.train_test import TEST, TRAIN
@@ -122,7 +122,7 @@ def examples_of(outcome: Outcome) -> tallies.ExampleCounts:
     """What became of every example."""
     ledger, counts = outcome.ledger, outcome.outline.counts
     others: dict[str, Any] = dict(counts.left_out)
-    lost = sum((losses.of_part(part.counts) for part in outcome.parts), losses.Losses())
+    lost = sum((chain.losses_of_part(part.counts) for part in outcome.parts), chain.Losses())
     turns = tallies.TurnCounts(lost.turns, lost.turns_refused) if lost.turns else None
     made = sum(part.made for part in outcome.parts)
     return tallies.ExampleCounts(

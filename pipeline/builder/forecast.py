@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.builder.alike import Alike, FilteredSample
+from pipeline.builder.contaminated import Alike, FilteredSample
 from pipeline.builder.max_reject import exceeding, limits, together
 from pipeline.builder.preparation import row_name, through
 from pipeline.builder.rejects import TOO_LONG, Ledger
@@ -22,9 +22,8 @@ from pipeline.inputs import readings
 from pipeline.inputs.readings import Looks, recognise_looks
 from pipeline.inputs.recipe import Models, Recipe, opened_otherwise, refusals, resolve_recipe
 from pipeline.options.config import Config
-from pipeline.shards import facts, losses
-from pipeline.shards.chain import Gone
-from pipeline.shards.losses import Losses
+from pipeline.shards import facts
+from pipeline.shards.chain import Gone, Losses, losses_of
 from pipeline.stores import sources
 from stages import columns
 from stages.chat_template import loss_weights
@@ -178,7 +177,7 @@ def _through(
     gone, left = went.gone, went.batch
     if over.any():
         gone, left = [*gone, Gone(TOO_LONG, _cut(left, over))], left.filter(pa.array(~over))
-    lost = losses.of(went.normalized, left, gone)
+    lost = losses_of(went.normalized, left, gone)
     made.losses[look.source] = made.losses.get(look.source, Losses()) + lost
     made.unread[look.name], made.filtered[look.name] = went.tally.rows, went.tally.filtered
     if "note" in went.batch.schema.names:

@@ -14,7 +14,7 @@ from typing import Any
 from pipeline import tasks
 from pipeline.builder.rejects import TOO_LONG, Codes, Ledger, Long
 from pipeline.options.config import FEW_ROWS, Config
-from pipeline.shards.losses import Losses
+from pipeline.shards.chain import Losses
 from stages.errors import DataError, counted, were
 
 FIFTH = 1 / 5  # what these lose must be less

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import numpy as np
 
-from pipeline.builder import alike
+from pipeline.builder.contaminated import sampled_lines
 from pipeline.builder.forecast import Forecast, Look, why_stop
 from pipeline.builder.max_reject import shares, together
 from pipeline.builder.population import packing_table, sources
@@ -254,6 +254,6 @@ def as_text(forecast: Forecast) -> str:
         left_out=inputs.in_words(left_out) if left_out else "",
         warnings=carried.WARNINGS,
         sources=said("sources", sources, "about "),
-        alike=alike.lines(plan),
+        alike=sampled_lines(plan),
     )
     return fit(text.removesuffix("\n"))

@@ -20,8 +20,8 @@ from pipeline.messages.progress import Report, Whole, follower_of
 from pipeline.messages.session import current
 from pipeline.options.build_options import RunOptions
 from pipeline.options.config import Config
-from pipeline.shards import chain, filters, losses, part
-from pipeline.shards.losses import Losses
+from pipeline.shards import chain, filters, part
+from pipeline.shards.chain import Losses
 from pipeline.stores import sources
 from stages import catalog, contract, encoders, readers
 from stages.errors import UsageError
@@ -301,7 +301,7 @@ def _refused(
     made = through(recipe, reading, records)
     made.count(ledger, names)
     filters.of_rows(recipe.config, made.batch, names.__getitem__)
-    return losses.of(made.normalized, made.batch, made.gone)
+    return chain.losses_of(made.normalized, made.batch, made.gone)
 
 
 def require_hopeful(recipe: Recipe, inputs: Sequence[Input]) -> None:

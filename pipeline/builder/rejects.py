@@ -17,7 +17,7 @@ from pipeline.builds import failed
 from pipeline.manifest import dataset_files, json_records, records
 from pipeline.messages.result import of_error
 from pipeline.options.config import Config
-from pipeline.shards import collect, losses, part
+from pipeline.shards import chain, collect, part
 from pipeline.shards.chain import Refusal
 from pipeline.shards.examples import columns_of
 from pipeline.shards.storage import here
@@ -106,10 +106,10 @@ class Ledger:
             row_id, first = refused[0]
             self.rows.add(row_id, first.code, first.detail)
         for row_id, one in refused:
-            if losses.is_sequence(one, several):
+            if chain.is_sequence(one, several):
                 self.examples.add(row_id, one.code, one.detail)
                 self.in_part.update([one.code] if kept else [])
-        lost = [one for _, one in refused if losses.is_lost(one, several)]
+        lost = [one for _, one in refused if chain.is_lost(one, several)]
         stuck = any(one.code != TOO_LONG for one in lost)
         self.long += [
             # The detail begins with the tokens.

@@ -15,7 +15,7 @@ from pipeline.options import overlaps
 from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
 from pipeline.shards import doubles, train_test
-from pipeline.shards.losses import PARTIAL
+from pipeline.shards.chain import PARTIAL
 from pipeline.shards.storage import here
 from stages import columns
 from stages.columns import Ints, offsets_of

@@ -18,7 +18,7 @@ from pipeline import executors
 from pipeline.inputs import equal_build
 from pipeline.inputs.recipe import Recipe
 from pipeline.options import overlaps
-from pipeline.shards import chain, losses, storage
+from pipeline.shards import chain, storage
 from pipeline.shards.chain import Refusal
 from pipeline.stores import ranges, remote
 from stages import columns, contract, readers
@@ -31,7 +31,7 @@ from stages.tokens.folded_labels import fold
 # Normalize, the stages after it, and the second reading.
 Machinery: TypeAlias = tuple[Normalize, tuple[contract.Stage, ...], second_sample.Witness]
 
-PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest", losses.PARTIAL)
+PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest", chain.PARTIAL)
 # Of these a plan is made, as far as a part has them: 33 to 45 bytes an example.
 _PLANNED = ("line", *PLAN_COLUMNS[2:], groups.NAME, groups.ASKED, "margin")
 
@@ -279,13 +279,13 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
         last = max(records, default=last)
         normalized, batch, gone = examples_of(machinery, lines, work.place)
         report.made += chain.made(normalized)
-        report.tally("losses", losses.of(normalized, batch, gone).as_counts())
+        report.tally("losses", asdict(chain.losses_of(normalized, batch, gone)))
         rejects += chain.rejected(gone, records)
         if batch.num_rows:
             second_rows.check_values(batch, recipe.config.carried.paths, records, work.place)
             _count(recipe, report, batch)
             report.tokens += pa.compute.sum(batch.column("length")).as_py()
-            batches.append(_stored(recipe, losses.marked(batch, gone)))
+            batches.append(_stored(recipe, chain.marked(batch, gone)))
         report.refused = len(rejects)
         read += lines.size if plain else 0
         executors.tell(replace(report.amount, size=read))
