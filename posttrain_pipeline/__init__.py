@@ -32,17 +32,8 @@ DISTRIBUTION = "posttrain-pipeline"
 # The module of each name; they are imported on first use, so that the commands start fast.
 _HOMES = {
     "Build": "pipeline.builds.build",
-    "Plan": "posttrain_pipeline.api",
-    "open": "posttrain_pipeline.api",
-    "plan": "posttrain_pipeline.api",
-    "run": "posttrain_pipeline.api",
     "__version__": "pipeline.version",
-    "DataError": "stages.errors",
-    "GateError": "stages.errors",
-    "ModelError": "stages.errors",
-    "PipelineError": "stages.errors",
-    "SurroundingsError": "stages.errors",
-    "UsageError": "stages.errors",
+    **dict.fromkeys(("Plan", "open", "plan", "run"), "posttrain_pipeline.api"),
 }
 
 __all__ = [
@@ -63,10 +54,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     require_ours()
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_HOMES.get(name, "stages.errors")), name)
 
 
 def __dir__() -> list[str]:

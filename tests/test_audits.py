@@ -33,7 +33,7 @@ from expectations.stored_rows import Chunk, chunk_of
 from expectations.undo_layout import Sequences
 from pipeline.builder.assembly import taken
 from pipeline.builds import build, limits
-from pipeline.shards.measured import read
+from pipeline.builds.stored import read_file as read
 from pipeline.tasks import kind_of
 from stages import columns, errors, profile
 

@@ -17,10 +17,10 @@ from expectations.second_sample import Witness
 from pipeline import exports, tasks
 from pipeline.builder.exporting import export_build
 from pipeline.builds.publish import MANIFEST
+from pipeline.builds.stored import read_file as read
 from pipeline.manifest import dataset_files, json_records
 from pipeline.publish.check import check
 from pipeline.publish.checked_files import Checked
-from pipeline.shards.measured import read
 from stages.errors import UsageError
 from stages.files import file_hash
 from stages.tokenizers.resolve import Overrides, resolve

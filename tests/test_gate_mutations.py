@@ -19,9 +19,10 @@ import pipeline.builder.build
 from expectations.contract import ENCODER, STREAM
 from expectations.invariants import invariants
 from pipeline.builder import assembly, description
+from pipeline.builds import stored
 from pipeline.inputs import recipe
 from pipeline.options.config import Config
-from pipeline.shards import gather, measured
+from pipeline.shards import gather
 from stages.errors import ExpectationError
 from stages.tokens import packed
 
@@ -43,7 +44,7 @@ CASES = damages("shard")
 
 def rewritten(path: Path, change: Callable[[Rows], None]) -> None:
     """The shard once more, with other rows."""
-    table = measured.read(path)
+    table = stored.read_file(path)
     rows = table.to_pylist()
     change(rows)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:

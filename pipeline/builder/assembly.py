@@ -30,7 +30,7 @@ from pipeline.builder.planning import MadeParts, Planned
 from pipeline.builder.preparation import Prepared
 from pipeline.builder.rejects import Ledger
 from pipeline.builds.build import Build
-from pipeline.builds.stored import hash_files
+from pipeline.builds.stored import hash_files, read_file
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import as_json
 from pipeline.manifest.manifest import AuditLine
@@ -41,7 +41,7 @@ from pipeline.report import page as report_page
 from pipeline.shards import filters, pack_index, part
 from pipeline.shards.chain import Losses, losses_of_part
 from pipeline.shards.gather import ShardReport
-from pipeline.shards.measured import METRICS, read
+from pipeline.shards.measured import METRICS
 from stages.columns import Ints, offsets_of
 from stages.errors import DataError
 from stages.files import content, file_hash
@@ -222,7 +222,7 @@ def _chunks(folder: Path, outcome: Outcome, context: Context, stride: int) -> It
     """One chunk per shard: every ``stride``-th row, counted over the whole build."""
     seen = 0
     for shard in outcome.shards:
-        table = read(folder / shard.path)
+        table = read_file(folder / shard.path)
         chosen = np.arange((-seen) % stride, shard.rows, stride)  # goes on where it left off
         seen += shard.rows
         if len(chosen):

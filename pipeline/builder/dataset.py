@@ -14,6 +14,7 @@ from expectations.stored_rows import Sources
 from pipeline.builder.planning import Planned, workspace_of
 from pipeline.builder.preparation import Prepared, in_parallel
 from pipeline.builds.place import before
+from pipeline.builds.stored import read_file
 from pipeline.inputs import declared, equal_build
 from pipeline.manifest.dataset_files import write_json, write_split, write_splits
 from pipeline.manifest.records import SERVING
@@ -21,7 +22,7 @@ from pipeline.messages.progress import WRITE, Report, Whole
 from pipeline.serving import serving
 from pipeline.shards import pack_index, reused_shards, window_plan
 from pipeline.shards.gather import Gather, ShardReport
-from pipeline.shards.measured import METRICS, read
+from pipeline.shards.measured import METRICS
 from stages import formats
 
 _Made = TypeVar("_Made")
@@ -161,7 +162,7 @@ def _schema(folder: Path, shards: Sequence[ShardReport]) -> pa.Schema:
     """That of the first shard that opens; the gate names those that do not."""
     for shard in shards:
         if shard.measured.counts["opens_pyarrow"]:
-            return read(folder / shard.path).schema
+            return read_file(folder / shard.path).schema
     return pa.schema([])
 
 

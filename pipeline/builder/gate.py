@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from expectations import gate, gx_runner, gx_suites, invariants, stored_rows, tallies, undo_layout
 from expectations.contract import DATASET, EXAMPLE, ROW, SHARD, Context
+from pipeline.builds import stored
 from pipeline.manifest.dataset_files import listed_and_alike
 from pipeline.messages.session import current
 from pipeline.shards import measured, pack_index
@@ -150,7 +151,7 @@ def _places(evidence: Evidence, table: str, rows: Sequence[int]) -> list[dict[st
     for row in rows:
         index = int(np.searchsorted(starts, row, side="right")) - 1
         shard, at = evidence.shards[index], row - int(starts[index])
-        offsets, names = undo_layout.names(measured.read(evidence.folder / shard.path))
+        offsets, names = undo_layout.names(stored.read_file(evidence.folder / shard.path))
         # A broken training row is named by its first example.
         first = at if table == EXAMPLE else int(offsets[at])
         name = names[first].as_py() if first < len(names) else None

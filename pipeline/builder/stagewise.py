@@ -18,6 +18,7 @@ import pyarrow as pa
 from expectations.contract import STREAM, Context
 from pipeline import tasks
 from pipeline.builder import rejects
+from pipeline.builds.stored import read_file
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import Input, scan
 from pipeline.manifest import dataset_files, json_records, records
@@ -27,7 +28,6 @@ from pipeline.secrets import shown
 from pipeline.serving.serving import write_tokenizer
 from pipeline.shards import chain, collect, gather
 from pipeline.shards import plan as planning
-from pipeline.shards.measured import read
 from stages import columns, formats, readers
 from stages.chat_template import loss_weights
 from stages.contract import Batch, Record, Split, Stage
@@ -262,7 +262,7 @@ def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options
     config = recipe.config.but(layout=offered[name].name, **options)
     recipe = replace(recipe, config=config)
     files = _write_train(recipe, _examples(recipe, name, source), output)
-    schema = read(output / files[0]).schema
+    schema = read_file(output / files[0]).schema
     names = [Path(path).name for path in files]
     dataset_files.write_split(output, "train", schema=schema, shards=names, key="0" * 16)
     dataset_files.write_splits(output, ["train"])

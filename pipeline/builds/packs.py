@@ -18,6 +18,7 @@ from typing import Any, overload
 import numpy as np
 import pyarrow as pa
 
+from pipeline.builds import stored
 from pipeline.builds.build import Build, StoredShard
 from stages.columns import TYPES, Ints, list_parts, offsets_of, whole
 from stages.errors import DataError, UsageError, require_reading
@@ -137,8 +138,7 @@ class Packs:
     def _opened(self) -> pa.Table:
         if self._index is None:
             try:
-                with pa.memory_map(str(self._build.path(self._name))) as file:
-                    self._index = pa.ipc.open_stream(file).read_all()
+                self._index = stored.read_file(self._build.path(self._name))
                 if len(self._index) != self._count:
                     raise pa.ArrowInvalid(f"it has {len(self._index)} packs, not {self._count}")
             except (OSError, pa.ArrowException) as error:

@@ -22,9 +22,10 @@ from pipeline.shards import equal, facts, gather, window_plan
 from pipeline.shards.collect import ORIGIN, Collector, PartSource
 from pipeline.shards.examples import Choice, Numbers
 from pipeline.shards.plan import Member, Window, in_order, keys_of
-from pipeline.shards.storage import bucket_of, replacing
+from pipeline.shards.storage import bucket_of
 from pipeline.shards.train_test import TEST, TRAIN, mixed
 from stages.columns import Ints, offsets_of
+from stages.files.file_hash import replacing
 
 _KEY, _TEST = "key", "test"  # where it stands among all, before it is hashed; its side
 _PLANNED = ("line", "sequence", "length", "digest")
@@ -132,7 +133,6 @@ def _table(
 
 
 def _write(path: Path, tables: Iterator[pa.Table]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     first = next(tables)
     with replacing(path) as temporary:
         sink = pa.OSFile(str(temporary), "wb")

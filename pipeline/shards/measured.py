@@ -164,12 +164,6 @@ def asked(folder: Path, shards: Sequence[Measured]) -> Iterator[stored_rows.Piec
     return _pieces(folder, shards, _ASKED, _HASH)
 
 
-def read(path: Path) -> pa.Table:
-    """A shard as a trainer reads it."""
-    with pa.memory_map(str(path)) as file:
-        return pa.ipc.open_stream(file).read_all()
-
-
 def _sha256(file: mapped.Mapped) -> str:
     """The hash of a mapped file, of which little is held at a time."""
     content, digest = file.content, hashlib.sha256()

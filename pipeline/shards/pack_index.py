@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from expectations import contract, tallies, undo_layout
+from pipeline.builds.stored import read_file
 from pipeline.manifest.manifest import IndexRecord
 from pipeline.shards.facts import Counts
 from pipeline.shards.storage import writing
@@ -74,8 +75,7 @@ def read(path: Path) -> pa.Table:
     Raises:
         OSError, pyarrow.ArrowException: it is missing, or is no such file.
     """
-    with pa.memory_map(str(path)) as file:
-        table = pa.ipc.open_stream(file).read_all()
+    table = read_file(path)
     if table.schema != SCHEMA:
         raise pa.ArrowInvalid(f"its columns are {', '.join(table.schema.names)}")
     return table

@@ -31,10 +31,10 @@ from pipeline.manifest.json_records import from_json, plain
 from pipeline.shards import examples, gather
 from pipeline.shards.gather import Gather, ShardReport, ShardWork
 from pipeline.shards.measured import METRICS, file_of, files_of
-from pipeline.shards.storage import here, replacing, writing
+from pipeline.shards.storage import here, writing
 from stages.errors import PipelineError, SurroundingsError
 from stages.files import file_hash
-from stages.files.file_hash import FileState, KnownHashes
+from stages.files.file_hash import FileState, KnownHashes, replacing
 
 FOLDER = "shards"  # in the cache
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
@@ -235,7 +235,6 @@ def remember(keeping: Keeping, key: str, report: ShardReport) -> None:
         OSError: the cache cannot be written to.
     """
     memory = memory_of(Path(keeping.cache), report.sha256)
-    memory.parent.mkdir(parents=True, exist_ok=True)
     hashes = {}
     for name, path in files_of(Path(keeping.gather.folder) / METRICS, report.path).items():
         hashes[name] = file_hash.sha256(path)

@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +26,7 @@ from pipeline.stores import Store, objects, open_store
 from stages.columns import Ints, offsets_of
 from stages.errors import DataError, PipelineError, SurroundingsError
 from stages.files import file_hash
+from stages.files.file_hash import replacing
 
 _KEY, _REPORT, _MADE_WITH = "part", "report", "made_with"  # of the part's ``.json``
 
@@ -125,7 +125,6 @@ def _read_shared(files: PartFiles) -> Mapping[str, Any] | None:
         return None
     for path in files.hashed.values():  # whatever is here of the part is not whole
         path.unlink(missing_ok=True)
-    files.report.parent.mkdir(parents=True, exist_ok=True)
     with replacing(files.report) as path:
         path.write_bytes(data)
     return report
@@ -164,7 +163,6 @@ def write(
     Returns:
         The hashes of the other files, which the report is written with.
     """
-    files.path.parent.mkdir(parents=True, exist_ok=True)
     examples, plan = _written(files.path, table), _written(files.plan, table.select(list(planned)))
     with replacing(files.rejects) as path:
         path.write_bytes(b"".join(line + b"\n" for line in rejects))
@@ -198,18 +196,6 @@ def _use(path: Path) -> None:
         os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
     except PermissionError:  # somebody else's file: they alone may set times of their choice
         path.touch()
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path whose file takes the place of ``path`` when the block ends well."""
-    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
 
 
 @contextlib.contextmanager
@@ -248,7 +234,6 @@ def share(folder: Path, address: str) -> None:
     note = folder / _NOTE
     if not address or (note.is_file() and note.read_bytes() == said):
         return
-    folder.mkdir(parents=True, exist_ok=True)
     with replacing(note) as new:
         new.write_bytes(said)
 
@@ -330,7 +315,6 @@ def write_grouped(
     """
     order = np.argsort(buckets, kind="stable")
     offsets = offsets_of(np.bincount(buckets, minlength=count))
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary, temporary.open("wb") as file:
         file.write(offsets.astype("<i8").tobytes())
         file.write(np.ascontiguousarray(records[order]).tobytes())

@@ -18,8 +18,8 @@ from pipeline.shards import equal, facts, gather, reused_shards, train_test
 from pipeline.shards.examples import Choice, PlannedExamples
 from pipeline.shards.plan import Side, Window, sides_of
 from pipeline.shards.reused_shards import Keeping
-from pipeline.shards.storage import replacing
 from stages import columns
+from stages.files.file_hash import replacing
 
 INDEX_OF = "packs of "  # a side: its packs, as places among its examples in the window
 _WINDOW = "window"
@@ -129,7 +129,6 @@ def written(path: Path, window: Window, laid: list[Side], counts: facts.Counts) 
             for name, one in zip(_names(side.name, number), (order, sizes), strict=True):
                 numbers[name] = one.astype(np.uint32)
             own.append(len(order))
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez(file, **numbers)
     return Laid(

@@ -3,7 +3,6 @@ are asked for: what arrived has the hash that it is said to have."""
 
 import hashlib
 import os
-import uuid
 from pathlib import Path
 
 from pipeline.stores import Stat, Store
@@ -71,16 +70,11 @@ def fetch(store: Store, name: str, target: Path, sha256: str | None) -> Path:
     """
     if sha256 is not None and target.is_file():
         return target  # it got its name when its hash was known
-    target.parent.mkdir(parents=True, exist_ok=True)
-    new = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")
-    try:
+    with file_hash.replacing(target) as new:
         if not store.fetch(name, new):
             raise DataError(f"{store.shown}/{name} is missing.", "Build it again.")
         if sha256 is not None and file_hash.sha256(new) != sha256:
             raise DataError(f"{store.shown}/{name} has changed since the build.", "Build it again.")
-        new.replace(target)
-    finally:
-        new.unlink(missing_ok=True)
     return target
 
 

@@ -7,9 +7,7 @@ Of other stores the version is asked for once more after the range has come.
 import hashlib
 import json
 import os
-import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import astuple, replace
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +17,7 @@ from pipeline.secrets import redacted
 from pipeline.stores.filesystem import filesystem_of, is_refused
 from stages.contract import Split
 from stages.errors import SurroundingsError
+from stages.files import file_hash
 from stages.files.file_version import FileVersion
 
 # The keys under which stores give the version of an object, best first: a listing may give fewer
@@ -188,11 +187,4 @@ def noted(path: Path, find: Callable[[], Any]) -> Any:
 
 def write(path: Path, content: bytes) -> None:
     """Keep a file, whole or not at all; without a writable cache it is found out again."""
-    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(_hash(path, content) + content)
-        temporary.replace(path)
-    except OSError:
-        with suppress(OSError):  # a read-only disk refuses this even where there is no such file
-            temporary.unlink()
+    file_hash.keep(path, _hash(path, content) + content)

@@ -9,8 +9,8 @@ import json
 import os
 import stat
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import IO, Any, TypeAlias, TypeVar
@@ -50,12 +50,19 @@ def of_content(content: bytes) -> str:
 
 def keep(path: Path, content: bytes) -> None:
     """Put a file into a cache, whole or not at all; without a writable cache it is made again."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with suppress(OSError), replacing(path) as new:
+        new.write_bytes(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path whose file takes the place of ``path`` when the block ends well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.urandom(16).hex()}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
+        yield temporary
         temporary.replace(path)
-    except OSError:
+    finally:
         with suppress(OSError):  # a read-only disk refuses this even where there is no such file
             temporary.unlink()
 
