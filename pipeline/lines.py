@@ -142,6 +142,7 @@ def templates(folder: Path) -> "jinja2.Environment":
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        optimized=False,  # folding constants takes longer than it saves
         loader=jinja2.FileSystemLoader(folder),
     )
     spelled = functools.partial(json.dumps, ensure_ascii=False)

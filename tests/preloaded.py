@@ -146,6 +146,7 @@ def load() -> None:
     from pipeline import memory
 
     memory.keep_freed()
+    importlib.import_module("datasets")  # which check opens builds with
     importlib.import_module("pandas")  # which pyarrow would look for
     importlib.import_module("polars")  # imported only: its threads start with its first expression
     for package in ("pipeline", "stages", "expectations"):
@@ -154,17 +155,24 @@ def load() -> None:
                 importlib.import_module(module.name)
 
     from expectations import gx_library
+    from pipeline.builder import plan_page
+    from pipeline.builds import summary
     from pipeline.inputs.versions import code_version
     from pipeline.options.build_options import default_cache
+    from pipeline.report import card
     from pipeline.report import page as report
 
     gx_library.registry()
     report.prepare()
+    summary.said("sources", [], "")
+    card.template()
+    plan_page.template()
     code_version()
     load_tokenizers(default_cache())
     vars(os)["fsync"] = lambda handle: None  # no test cuts the power
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000)  # it comes seldom: it took a fifth of a small build's time
 
 
 def serve(listening: socket.socket) -> None:

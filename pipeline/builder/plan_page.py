@@ -235,12 +235,8 @@ def _piece_lines(pieces: list[Piece]) -> Iterator[str]:
                 yield f"  {label:<8} {click.style(line, fg=_COLOURS.get(kind, 'yellow'))}"
 
 
-def as_text(forecast: Forecast) -> str:
-    """The forecast as text for the terminal."""
-    plan = as_json(forecast)
-    tokens = plan["model"]["tokens"].items()
-    left_out = plan["files_left_out"]
-    sources = [json_records.from_json(counts.SourceRecord, one) for one in plan["sources"]]
+def template() -> Any:
+    """What the text of a forecast is made from."""
     made = templates(Path(__file__).parent)
     made.filters.update(
         sheet_lines=sheet_page.as_text,
@@ -248,7 +244,16 @@ def as_text(forecast: Forecast) -> str:
         split_told=loss_weights.sentence,
         piece_lines=_piece_lines,
     )
-    text = made.get_template("plan.jinja").render(
+    return made.get_template("plan.jinja")
+
+
+def as_text(forecast: Forecast) -> str:
+    """The forecast as text for the terminal."""
+    plan = as_json(forecast)
+    tokens = plan["model"]["tokens"].items()
+    left_out = plan["files_left_out"]
+    sources = [json_records.from_json(counts.SourceRecord, one) for one in plan["sources"]]
+    text = template().render(
         p=plan,
         tokens=", ".join(f"{name} {text} = {i}" for name, (text, i) in tokens),
         left_out=inputs.in_words(left_out) if left_out else "",

@@ -16,6 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import orjson
+
 from expectations.contract import EXAMPLE
 from pipeline import tasks
 from pipeline.builder.export_gate import policies
@@ -59,7 +61,7 @@ class Evidence:
 
     def read(self, name: str) -> Any:
         """A file of JSON."""
-        return json.loads(self.text(name))
+        return orjson.loads((self.build.here / name).read_bytes())
 
     @cached_property
     def ids(self) -> dict[str, int]:

@@ -269,6 +269,13 @@ def _kind(field: pa.Field) -> str:
 CARD = "README.md"
 
 
+def template() -> Any:
+    """What a card is made from."""
+    made = lines.templates(Path(__file__).parent)
+    made.filters.update(plain=plain, code=code, block=block)
+    return made.get_template("card.jinja")
+
+
 def make(build: Build, publisher: Publisher = NOTHING) -> str:
     """The card.
 
@@ -279,9 +286,7 @@ def make(build: Build, publisher: Publisher = NOTHING) -> str:
     manifest = build.manifest
     told = publisher.about(manifest)
     licenses = licenses_of(manifest, told)
-    made = lines.templates(Path(__file__).parent)
-    made.filters.update(plain=plain, code=code, block=block)
-    text = made.get_template("card.jinja").render(
+    text = template().render(
         m=manifest,
         p=told,
         title=title(manifest, told),
