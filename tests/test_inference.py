@@ -140,7 +140,7 @@ def test_limits_are_exact(model: profile.TargetModel, rows: list[list[int]]) -> 
     assert found is not None
     assert (found.max, found.turns) == (flat[-1], len(flat))
     assert found.p999 == int(np.quantile(flat, 0.999, method="inverted_cdf"))
-    again = answers.total([counting.answers, counting.answers])
+    again = counting.answers + counting.answers
     assert again.lengths.total() == 2 * len(flat)
 
 

@@ -131,8 +131,8 @@ def _dataset(evidence: Evidence, context: Context) -> stored_rows.Dataset:
                 sums[side, table] = tallies.joined(found, ())
 
     names, contents, asked = (
-        partial(each, evidence.metrics, evidence.shards)
-        for each in (measured.names, measured.contents, measured.asked)
+        partial(measured.pieces, evidence.metrics, evidence.shards, name)
+        for name in ("names", "contents", "asked")
     )
     return stored_rows.Dataset(sums, names, contents, evidence.declared, context, asked)
 

@@ -253,7 +253,7 @@ def as_text(forecast: Forecast) -> str:
     tokens = plan["model"]["tokens"].items()
     left_out = plan["files_left_out"]
     sources = [json_records.from_json(counts.SourceRecord, one) for one in plan["sources"]]
-    text = template().render(
+    text: str = template().render(
         p=plan,
         tokens=", ".join(f"{name} {text} = {i}" for name, (text, i) in tokens),
         left_out=inputs.in_words(left_out) if left_out else "",

@@ -266,24 +266,17 @@ class Shards:
         Raises:
             UsageError: no shard holds it; where it was refused, that and why.
         """
-        for which in (lambda names: names.index(row_id).as_py(), self._first_of(row_id)):
+        first = f"{row_id}#"
+        for which in (
+            lambda names: names.index(row_id).as_py(),
+            lambda names: pc.index(pc.starts_with(names, first), True).as_py(),
+        ):
             if (found := self._find(which)) is not None:
                 return found
-        refused = next(filter(self._of_row(row_id), self._rejects()), None)
-        if refused is not None:
+        for refused in (one for one in self._rejects() if f"{one.id}#".startswith(first)):
             what = f"{refused.id} was refused: {refused.code}: {refused.detail}."
             raise UsageError(what, f"What it means, and the fix: pipeline explain {refused.code}")
         raise UsageError(f"No example has the row_id {row_id!r}.", "Ids are FILE:LINE.")
-
-    @staticmethod
-    def _first_of(row_id: str) -> Callable[[pa.Array], int]:
-        """Gives the place of the first example of a row among names; -1 for none."""
-        return lambda names: int(pc.index(pc.starts_with(names, f"{row_id}#"), True).as_py())
-
-    @staticmethod
-    def _of_row(row_id: str) -> Callable[[Reject], bool]:
-        """Tells the lines of a row's refused examples, or of the row."""
-        return lambda one: one.id == row_id or one.id.startswith(f"{row_id}#")
 
     def _rejects(self) -> Iterator[Reject]:
         """The refused rows, where the build has a list of them."""

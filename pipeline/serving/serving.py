@@ -239,7 +239,7 @@ def of_build(
     recipe: Recipe, shards: Sequence[gather.ShardReport]
 ) -> tuple[counts.Inference | None, counts.AnswerTokens | None]:
     """The manifest's ``inference`` and ``max_new_tokens``, from the answers of each shard."""
-    counted = answers.total(shard.answers for shard in shards)
+    counted = sum((shard.answers for shard in shards), answers.Answers())
     trained = not recipe.task.kind.marks
     described = answers.described(counted, prompts(recipe.model)) if trained else None
     return described, answers.limits(counted)

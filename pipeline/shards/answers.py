@@ -5,7 +5,6 @@ model the generation prompt that its answers were trained after.
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -35,11 +34,6 @@ class Answers(Sums):
     lengths: Counter[int] = field(default_factory=Counter)
     prompts: Counter[str] = field(default_factory=Counter)
     unmeasured: int = 0
-
-
-def total(shards: Iterable[Answers]) -> Answers:
-    """The counts of all shards together."""
-    return sum(shards, Answers())
 
 
 def limits(answers: Answers) -> AnswerTokens | None:

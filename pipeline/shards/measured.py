@@ -33,8 +33,11 @@ from stages.tokens import layouts
 METRICS = ".metrics"  # in the staging directory; removed before the build is published
 _NAMES, _CONTENTS, _ASKED = "names", "contents", "asked"  # files of numbers
 _NAMED = np.dtype((np.int64, len(stored_rows.IDENTITY)))
-_DIGEST = np.dtype((np.int64, 2))
-_HASH = np.dtype((np.int64, 1))
+_FILES: dict[str, tuple[tuple[str, ...], np.dtype[Any]]] = {  # the columns of each, and their kind
+    _NAMES: (stored_rows.IDENTITY[:3], _NAMED),
+    _CONTENTS: (stored_rows.IDENTITY[3:], np.dtype((np.int64, 2))),
+    _ASKED: ((_ASKED,), np.dtype((np.int64, 1))),
+}
 PIECE = 1 << 19  # examples whose names or contents are compared with each other at once, about
 _HASHED = 1 << 23  # bytes
 GROUP_TOKENS = 1 << 20  # measured at once
@@ -128,14 +131,10 @@ def _piece(
     return found
 
 
-def _pieces(
-    folder: Path, shards: Sequence[Measured], name: str, kind: np.dtype[Any]
-) -> Iterator[stored_rows.Piece]:
-    columns = {
-        _NAMES: stored_rows.IDENTITY[:3],
-        _CONTENTS: stored_rows.IDENTITY[3:],
-        _ASKED: (_ASKED,),
-    }[name]
+def pieces(folder: Path, shards: Sequence[Measured], name: str) -> Iterator[stored_rows.Piece]:
+    """The examples of a build by ``names``, by ``contents`` or by what is ``asked``, in pieces of
+    about ``PIECE``: so is the field of ``Dataset`` called."""
+    columns, kind = _FILES[name]
     total = sum(shard.rows.get(EXAMPLE, 0) for shard in shards)
     count = min(storage.BUCKETS, max(1, -(-total // PIECE)))
     bounds = [storage.BUCKETS * number // count for number in range(count + 1)]
@@ -147,21 +146,6 @@ def _pieces(
             every = np.concatenate([np.zeros((0, *kind.shape), np.int64), *found])
             made[side] = dict(zip(columns, every.T, strict=False))
         yield made
-
-
-def names(folder: Path, shards: Sequence[Measured]) -> Iterator[stored_rows.Piece]:
-    """The examples of a build by name, in pieces of about ``PIECE``: ``Dataset.names``."""
-    return _pieces(folder, shards, _NAMES, _NAMED)
-
-
-def contents(folder: Path, shards: Sequence[Measured]) -> Iterator[stored_rows.Piece]:
-    """The examples of a build by content, in pieces of about ``PIECE``: ``Dataset.contents``."""
-    return _pieces(folder, shards, _CONTENTS, _DIGEST)
-
-
-def asked(folder: Path, shards: Sequence[Measured]) -> Iterator[stored_rows.Piece]:
-    """What the examples of a build ask, in pieces of about ``PIECE``: ``Dataset.asked``."""
-    return _pieces(folder, shards, _ASKED, _HASH)
 
 
 def _sha256(file: mapped.Mapped) -> str:

@@ -51,25 +51,15 @@ def _paths(filesystem: Any, path: str, url: str) -> dict[str, Info | None]:
     found = filesystem.find(path, detail=True)
     names = [name for name in found if posixpath.basename(name) not in sources.SIDECARS]
     paths = [name for name in _shown(names) if readers.of_path(name)]
-    settings = {name for name in paths if _is_settings(filesystem, name, found)}
-    if len(settings) < len(paths):  # else they are rows, one a file
-        paths = [name for name in paths if name not in settings]
+    sizes = {name: info.get("size") for name, info in found.items()}
+    no_rows = sources.settings(paths, sizes.get, sizes.__contains__, filesystem.cat_file)
+    paths = [name for name in paths if name not in no_rows]
     if not paths:
         raise UsageError(
             f"{redacted(url)} has no data files.",
             f"Known suffixes: {', '.join(sorted(readers.suffixes()))}.",
         )
     return {name: found[name] for name in paths}
-
-
-def _is_settings(filesystem: Any, path: str, listed: dict[str, Info]) -> bool:
-    """See ``sources.are_settings``; a file that is too large, or lies elsewhere, is not fetched."""
-    folder, size = posixpath.dirname(path), listed[path].get("size")
-    if readers.of_path(path) != "json" or size is None or size > sources.MOST_SETTINGS:
-        return False
-    if not any(posixpath.join(folder, name) in listed for name in sources.REPOSITORY):
-        return False
-    return sources.are_settings(filesystem.cat_file(path))
 
 
 def _folder(filesystem: Any, path: str, cache_dir: Path, version: str | None) -> Path:

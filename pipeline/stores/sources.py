@@ -7,8 +7,10 @@ ranges or no version is fetched whole into the cache first, and the build reads 
 import glob
 import itertools
 import os
+import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -184,11 +186,12 @@ def _folders(folder: str) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
 
 
 # What shows that a folder is a repository of the hub, whose settings lie beside its data.
-REPOSITORY = ("README.md", ".gitattributes")
-MOST_SETTINGS = 1 << 20  # bytes that a file of settings has
+_REPOSITORY = ("README.md", ".gitattributes")
+_MOST_SETTINGS = 1 << 20  # bytes that a file of settings has
+_NO_SIZE = 1 << 62
 
 
-def are_settings(content: bytes) -> bool:
+def _are_settings(content: bytes) -> bool:
     """Whether a file of JSON in a repository of the hub is one object that is no row: it has no
     list of objects, as turns are, and does not wrap rows."""
     try:
@@ -201,31 +204,43 @@ def are_settings(content: bytes) -> bool:
     return not any(isinstance(one, dict) for one in itertools.chain(*lists))
 
 
-def _is_settings(path: str) -> bool:
-    folder = os.path.dirname(path)
-    if readers.of_path(path) != "json" or os.path.getsize(path) > MOST_SETTINGS:
-        return False
-    if not any(os.path.exists(os.path.join(folder, name)) for name in REPOSITORY):
-        return False
-    try:
-        return are_settings(Path(path).read_bytes())
-    except OSError:
-        return False  # said by who reads it
+def settings(
+    paths: Sequence[str],
+    size_of: Callable[[str], int | None],
+    exists: Callable[[str], bool],
+    read: Callable[[str], bytes],
+) -> set[str]:
+    """Which of the data files of a folder are settings; none, where there is nothing else: then
+    they are rows, one a file. What is too large, or has no size, is not read."""
+    found = set()
+    for path in paths:
+        small = readers.of_path(path) == "json" and (size_of(path) or _NO_SIZE) <= _MOST_SETTINGS
+        if small and any(exists(posixpath.join(posixpath.dirname(path), n)) for n in _REPOSITORY):
+            found.update([path] if _are_settings(read(path)) else [])
+    return found if len(found) < len(paths) else set()
+
+
+def _size(path: str) -> int | None:
+    return os.path.getsize(path) if os.path.exists(path) else None
+
+
+def _content(path: str) -> bytes:
+    with suppress(OSError):  # said by who reads it
+        return Path(path).read_bytes()
+    return b""
 
 
 def _tree(folder: str) -> tuple[list[Located], list[str]]:
     """The data files of a folder, and the files that hold no rows."""
     found = [*_folders(folder)]
     data = [path for _, others in found for path in others if readers.of_path(path)]
-    settings = {path for path in data if os.path.exists(path) and _is_settings(path)}
-    if len(settings) == len(data):  # there is nothing else: rows, one a file
-        settings = set()
+    no_rows = settings(data, _size, os.path.exists, _content)
     located: list[Located] = []
     left: list[str] = []
     for saved, others in found:
         located += [_file(_there(path), arrow.HF.name) for path in saved]
         for path in map(_there, others):
-            if path in settings or not readers.of_path(path):
+            if path in no_rows or not readers.of_path(path):
                 left.append(named(path))
             else:
                 located.append(_file(path))
