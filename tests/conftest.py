@@ -37,7 +37,7 @@ collect_ignore = [] if importlib.util.find_spec("torch") else ["failures"]
 
 # A loaded machine fails no test, and equal code has equal results: the same examples are drawn in
 # each run. ``make fuzz`` draws others, and more of them.
-settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("fuzz", deadline=None)
 settings.load_profile("fuzz" if os.environ.get("FUZZ") else "repeatable")
 

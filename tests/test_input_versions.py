@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from support import few, say, table_bytes
+from support import few, own_cache, say, table_bytes
 
 from pipeline.builder.planning import make_parts, works_of
 from pipeline.builder.preparation import prepare
@@ -185,15 +185,9 @@ class _Sweep:
         self.folder, self.data, self.run = folder, data, run
         self.kept = folder / "kept"
         shutil.copytree(data.parent, self.kept)
-        self.warm = self._cache(cache_dir, "warm")
+        self.warm = own_cache(folder / "warm", cache_dir)
         self.tokenizers = cache_dir
         self.points = self.fives = 0
-
-    def _cache(self, cache_dir: Path, name: str) -> Path:
-        cache = self.folder / name
-        cache.mkdir()
-        (cache / "tokenizers").symlink_to(cache_dir / "tokenizers")
-        return cache
 
     def _restore(self) -> None:
         shutil.rmtree(self.data.parent)
@@ -216,7 +210,7 @@ class _Sweep:
             at += 1
             self._restore()
             OPENS.watch(target, at, change)
-            cache = self.warm if warm else self._cache(self.tokenizers, "fresh")
+            cache = self.warm if warm else own_cache(self.folder / "fresh", self.tokenizers)
             outcome = self._run(cache)
             opens = OPENS.count
             OPENS.watch(None)
@@ -393,10 +387,7 @@ def test_whoever_hashes_the_inputs_the_parts_are_the_same(
     """And the build's id, which is known late then."""
     path = tmp_path / name
     path.write_bytes(WRITERS[name](ROWS))
-    one, other = tmp_path / "one", tmp_path / "other"
-    for folder in (one, other):
-        folder.mkdir()
-        (folder / "tokenizers").symlink_to(cache_dir / "tokenizers")
+    one, other = (own_cache(tmp_path / name, cache_dir) for name in ("one", "other"))
     early = prepare(_config(path, one, tmp_path))
     made = make_parts(early, lambda *_: None)
     _settled(monkeypatch)

@@ -122,10 +122,8 @@ def test_the_phases_make_the_build_of_one_call(config: Config, tmp_path: Path) -
     prepared = _stored(prepare(config))
     halves = [_stored(make_parts(prepared, silent, numbers)) for numbers in ([3, 1], [0, 2])]
     finish(_stored(prepared), join(halves), silent)
-    at_once = {"output": tmp_path / "at_once", "cache_dir": tmp_path / "another"}
-    (tmp_path / "another").mkdir()
-    (tmp_path / "another" / "tokenizers").symlink_to(tmp_path / "cache" / "tokenizers")
-    build(config.but(**at_once), silent)
+    another = own_cache(tmp_path / "another", config.run.cache_dir)
+    build(config.but(output=tmp_path / "at_once", cache_dir=another), silent)
     files = files_of(tmp_path / "at_once")
     assert len(files) > 12
     assert files_of(tmp_path / "out") == files

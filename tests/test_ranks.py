@@ -14,7 +14,7 @@ import pytest
 from conftest import NAME
 from packaging.requirements import Requirement
 from stub_s3 import BUCKET, S3Stub
-from support import ROOT, SAMPLES, Ran, Run, files_of, flip, silent, table
+from support import ROOT, SAMPLES, Ran, Run, files_of, flip, own_cache, silent, table
 
 from pipeline import run_build, stores
 from pipeline.builder import planning, ranks
@@ -119,8 +119,7 @@ def test_ranks_meet_in_a_store(pipeline: Run, tmp_path: Path, cache: Path, in_s3
     for machine in "abc":  # what is not shared
         own = tmp_path / machine / "posttrain-pipeline" / "shared"
         own /= hashlib.sha256(shared[1].encode()).hexdigest()[:32]
-        own.mkdir(parents=True)
-        (own / "tokenizers").symlink_to(cache / "tokenizers")
+        own_cache(own, cache)
 
     def run(machine: str, command: str, *rank: str) -> Ran:
         home = str(tmp_path / machine)

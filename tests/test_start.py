@@ -68,13 +68,14 @@ def _run(name: str, body: str, folder: Path, cache: Path) -> subprocess.Complete
     return subprocess.CompletedProcess(code, process.returncode, out, err)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
         "pipeline.builds.publish:shutil.rmtree",  # of what an earlier run may have left
         "pipeline.builder.assembly:audit",  # while the other process judges
-        pytest.param("pipeline.inputs.recipe:find_model", marks=pytest.mark.slow),
-        pytest.param("pipeline.builder.assembly:report_page.write", marks=pytest.mark.slow),
+        "pipeline.inputs.recipe:find_model",
+        "pipeline.builder.assembly:report_page.write",
     ],
 )
 def test_ctrl_c_leaves_nothing(
@@ -87,18 +88,13 @@ def test_ctrl_c_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "pipeline.builder.build:remember",  # the hashes, for the next build
-        pytest.param("pipeline.builds.failed:clear", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["builder.build:remember", "builds.failed:clear"])
 def test_ctrl_c_after_publication_changes_nothing(
     name: str, tmp_path: Path, cache_dir: Path
 ) -> None:
     """The build is there: the status says so, and stdout where."""
-    ran = _run(name, _INTERRUPTED, tmp_path, cache_dir)
+    ran = _run(f"pipeline.{name}", _INTERRUPTED, tmp_path, cache_dir)
     said = "warning: out is published all the same: interrupted"
     assert (ran.returncode, ran.stderr.strip()) == (0, said)
     assert ran.stdout == "out/manifest.json\n"
