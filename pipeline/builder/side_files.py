@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 from expectations.contract import EXAMPLE
 from pipeline import tasks
 from pipeline.builder.export_gate import policies
+from pipeline.builds import stored
 from pipeline.builds.build import Build
 from pipeline.manifest import counts
 from pipeline.manifest.manifest import Manifest
@@ -30,6 +31,7 @@ Problem: TypeAlias = tuple[str, str]  # the file, and what differs
 SHOWN = 3  # differences that an error names
 _FIRST = 1 << 26  # bytes of an input in which the lines of refused rows are counted again
 _MANIFEST = "manifest.json"
+_CHANCE, _MANY = 8, 5  # deviations that no split by chance reaches, where so many are expected
 _SHARE = 0.001  # by which the share of a source may differ from the one that was asked for
 
 
@@ -85,7 +87,7 @@ def require(evidence: Evidence) -> None:
     Raises:
         OwnLawError: one is not.
     """
-    found = problems(evidence)
+    found = [*problems(evidence), *_files(evidence)]
     if found:
         more = f"\n  and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
         lines = "".join(f"\n  {name}: {what}" for name, what in found[:SHOWN])
@@ -106,6 +108,19 @@ def _unequal(name: str, said: Mapping[str, Any], wanted: Mapping[str, Any]) -> I
     for key, value in wanted.items():
         if said.get(key) != value:
             yield name, f"{key} is {said.get(key)!r}, and must be {value!r}"
+
+
+def _files(evidence: Evidence) -> Iterator[Problem]:
+    """Files that are not as the manifest says; the shards were hashed as they were read."""
+    folder, manifest = evidence.build.here, evidence.manifest
+    hashed = {shard.path: shard.sha256 for shard in manifest.shards}
+
+    def sha256(path: Path) -> str:
+        name = path.relative_to(folder).as_posix()
+        return hashed.get(name) or hashlib.sha256(path.read_bytes()).hexdigest()
+
+    for one in stored.differences(folder, manifest.files, sha256):
+        yield one.name, one.detail
 
 
 # The tokenizer, and where a server must stop.
@@ -176,6 +191,7 @@ def _figures(evidence: Evidence) -> Iterator[str]:
         if said != found:
             yield f"{what}: the manifest says {said}, and the sum is {found}"
     yield from _of_sources(manifest)
+    yield from _of_sides(manifest)
 
 
 def sums(manifest: Manifest) -> Iterator[tuple[str, int, int]]:
@@ -249,6 +265,21 @@ def _of_shards(evidence: Evidence) -> Iterator[tuple[str, object, object]]:
         yield "packs", manifest.packing.packs, packs
         full = round(manifest.tokens.total / (packs * manifest.max_length), 6)
         yield "efficiency", manifest.packing.efficiency, full
+
+
+def _of_sides(manifest: Manifest) -> Iterator[str]:
+    """Test has the share that was counted, and as many groups as chance gives."""
+    told = manifest.sides
+    if told is None or told.by == "files" or manifest.packs:
+        return
+    examples = {name: side.examples for name, side in manifest.splits.items()}
+    share = examples.get("test", 0) / (sum(examples.values()) - manifest.examples.copies)
+    if round(share, 6) != told.share:
+        yield f"sides: test has a share of {share:.6f} of the examples, and not {told.share:g}"
+    wanted, rest = told.groups * told.asked, told.groups * (1 - told.asked)
+    chance = _CHANCE * (wanted * (1 - told.asked)) ** 0.5
+    if min(wanted, rest) >= _MANY and abs(told.groups_in_test - wanted) > chance:
+        yield f"sides: {told.groups_in_test} of {told.groups} groups are in test, not {wanted:.0f}"
 
 
 def _of_sources(manifest: Manifest) -> Iterator[str]:
