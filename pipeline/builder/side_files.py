@@ -29,7 +29,7 @@ from stages.errors import OwnLawError, counted
 
 Problem: TypeAlias = tuple[str, str]  # the file, and what differs
 SHOWN = 3  # differences that an error names
-_FIRST = 1 << 26  # bytes of an input in which the lines of refused rows are counted again
+_FIRST = 1 << 26  # bytes of an input in which refused rows are looked up; of a file hashed again
 _MANIFEST = "manifest.json"
 _CHANCE, _MANY = 8, 5  # deviations that no split by chance reaches, where so many are expected
 _SHARE = 0.001  # by which the share of a source may differ from the one that was asked for
@@ -111,15 +111,15 @@ def _unequal(name: str, said: Mapping[str, Any], wanted: Mapping[str, Any]) -> I
 
 
 def _files(evidence: Evidence) -> Iterator[Problem]:
-    """Files that are not as the manifest says; the shards were hashed as they were read."""
-    folder, manifest = evidence.build.here, evidence.manifest
-    hashed = {shard.path: shard.sha256 for shard in manifest.shards}
+    """Files that are not as the manifest says; shards, and what is as large, are not read again."""
+    folder, known = evidence.build.here, evidence.manifest.files
 
     def sha256(path: Path) -> str:
-        name = path.relative_to(folder).as_posix()
-        return hashed.get(name) or hashlib.sha256(path.read_bytes()).hexdigest()
+        large = path.suffix == ".arrow" or path.stat().st_size > _FIRST
+        given = known[path.relative_to(folder).as_posix()]
+        return given if large else hashlib.sha256(path.read_bytes()).hexdigest()
 
-    for one in stored.differences(folder, manifest.files, sha256):
+    for one in stored.differences(folder, known, sha256):
         yield one.name, one.detail
 
 
@@ -285,21 +285,21 @@ def _of_sides(manifest: Manifest) -> Iterator[str]:
 def _of_sources(manifest: Manifest) -> Iterator[str]:
     """A budget is not exceeded, what it gave is stored, and a share is that of the recipe."""
     given = {"rows": "examples", "tokens": "tokens", "trained_tokens": "trained"}
-    sure = not any("total" in one.asked for one in manifest.sources)
+    total = manifest.options.get("total")
     wanted = sum(one.amount for one in manifest.sources if one.wanted_share is not None)
     for one in manifest.sources:
         if one.unit in given:
-            stored = getattr(one.splits["train"], given[one.unit])
-            if one.given > one.amount or stored != one.given:
-                yield (
-                    f"source {one.name}: {one.given:g} {one.unit} are given and {stored} stored, "
-                    f"and its budget is {one.amount:g}"
-                )
+            there = getattr(one.splits["train"], given[one.unit])
+            if one.given > one.amount or there != one.given:
+                told = f"{one.given:g} {one.unit} are given and {there} stored"
+                yield f"source {one.name}: {told}, and its budget is {one.amount:g}"
         share = one.asked.get("share")
-        if share is None or one.wanted_share is None or not sure or not wanted:
+        if share is None or one.wanted_share is None or not wanted:
             continue
-        if abs(one.wanted_share - share) > _SHARE + 1 / wanted:
-            yield f"source {one.name}: its share is {one.wanted_share:g}, and {share:g} is asked"
+        whole = share * total if isinstance(total, int) else one.amount
+        if abs(one.wanted_share - share) > _SHARE + 1 / wanted or abs(one.amount - whole) > 1:
+            told = f"its share is {one.wanted_share:g}, {one.amount:g} trained tokens"
+            yield f"source {one.name}: {told}, and {share:g} of {total or 'all'} is asked"
 
 
 # Refused rows.
