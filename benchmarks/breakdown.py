@@ -1,4 +1,5 @@
-"""Where the time of a build goes, function by function, and what of it the driver does alone.
+"""Where the time of a build goes, function by function and net by net, and what of it the driver
+does alone.
 
 Builds of two sizes are sampled (``sampled.py``); their difference is what a row costs.
 """
@@ -12,6 +13,7 @@ from pathlib import Path
 from benchmarks import process
 from benchmarks.cell import Cell
 from benchmarks.results import Content
+from benchmarks.sampled import NETS
 from benchmarks.workplace import Workplace, build
 
 _SAMPLED = Path(__file__).with_name("sampled.py")
@@ -22,14 +24,20 @@ _KEPT_FIRST = 0.002  # seconds, of a build
 _LEAST = 0.05  # microseconds a row that a line of the table has
 
 
-def _sampled(place: Workplace, task: str, count: int, *more: str) -> Content:
-    """Where the time of one build went: seconds by function, and other threads and processes."""
+def _looked_at(place: Workplace, task: str, count: int, *more: str) -> Content:
+    """One build as ``sampled.py`` has seen it."""
     source = place.rows("english", _SHAPES[task], count)
     with place.scratch() as folder:
         words = build(task, source, folder / "out", place.cache(folder), *more)[1:]
         out = folder / "spent.json"
         process.run([sys.executable, _SAMPLED, out, *words], folder)
         content: Content = json.loads(out.read_text())
+    return content
+
+
+def _sampled(place: Workplace, task: str, count: int, *more: str) -> Content:
+    """Where the time of one build went: seconds by function, and other threads and processes."""
+    content = _looked_at(place, task, count, *more)
     spent = content.pop("functions")
     others = {"(other threads)": content["other_threads"], "(other processes)": content["children"]}
     return {**spent, **others}
@@ -96,6 +104,28 @@ def functions(task: str, sizes: tuple[int, int], repeats: int) -> Cell:
 
     settings = {"task": task, "sizes": list(sizes), "repeats": repeats}
     return Cell(f"functions-{task}", settings, make)
+
+
+BUILD = "the whole build"
+_EXPORTED = ("--for", "llamafactory")  # whose rows are packs in columns of its own
+_JUDGED = "laws on the shards, judged by Great Expectations"  # in another process, the only one
+
+
+def nets(sizes: tuple[int, int], repeats: int) -> Cell:
+    """Seconds of each net, and of the whole build with its export, in each run of two sizes."""
+
+    def once(place: Workplace, count: int) -> Content:
+        seen = _looked_at(place, "sft", count, *_EXPORTED)
+        spent = dict.fromkeys(NETS, 0.0) | seen["nets"]
+        spent[_JUDGED] += seen["children"]
+        whole = seen["main_thread"] + seen["other_threads"] + seen["children"]
+        return {name: round(seconds, 3) for name, seconds in (*spent.items(), (BUILD, whole))}
+
+    def make(place: Workplace) -> Content:
+        small, large = ([once(place, n) for _ in range(repeats)] for n in sizes)
+        return {"small": small, "large": large}
+
+    return Cell("nets", {"sizes": list(sizes), "repeats": repeats}, make)
 
 
 def driver(sizes: tuple[int, int], repeats: int) -> Cell:

@@ -24,6 +24,29 @@ OURS = tuple(
     ROOT + name + os.sep for name in ("stages", "expectations", "pipeline", "posttrain_pipeline")
 )
 IMPORTS, NOBODY = "imports", "the interpreter"
+# Where each net begins, by the name that docs/reliability.md gives it.
+NETS = {
+    "laws while parts are made": ("expectations/gate.py:Validate.__call__",),
+    "second reading": (
+        "expectations/second_sample.py:Witness.__call__",
+        "expectations/second_rows.py:check_values",
+    ),
+    "what a part is made with": (
+        "pipeline/inputs/declared.py:made_with",
+        "pipeline/shards/storage.py:_require_made_with",
+    ),
+    "laws on the shards, judged by Great Expectations": (
+        "pipeline/shards/measured.py:measure",
+        "pipeline/shards/pack_index.py:measure",
+        "pipeline/builder/judge.py:Judge.ask",
+    ),
+    "files beside the shards": ("pipeline/builder/side_files.py:require",),
+    "exports": (
+        "pipeline/builder/export_gate.py:require",
+        "pipeline/builder/export_gate.py:require_scripts",
+    ),
+}
+_NET_OF = {place: net for net, places in NETS.items() for place in places}
 _EVERY = 0.002  # seconds between two looks
 
 
@@ -41,17 +64,30 @@ def where(frame: FrameType | None) -> str:
     return IMPORTS if loading else NOBODY
 
 
+def net_of(frame: FrameType | None) -> str | None:
+    """The net that is at work; None where none is."""
+    while frame is not None:
+        code = frame.f_code
+        net = _NET_OF.get(f"{code.co_filename.removeprefix(ROOT)}:{code.co_qualname}")
+        if net is not None:
+            return net
+        frame = frame.f_back
+    return None
+
+
 class Sampler(threading.Thread):
     """Looks at the main thread until it is told to stop.
 
     Attributes:
-        spent: seconds of the main thread's processor time by function.
+        spent: seconds of the main thread's processor time by function; ``nets``: of those nets that
+            were at work.
         own: seconds that the looks themselves took; thousands of them add up where a build waits.
     """
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.spent: dict[str, float] = defaultdict(float)
+        self.nets: dict[str, float] = defaultdict(float)
         self.own = 0.0
         self.stop = threading.Event()
         self._main = threading.main_thread().ident or 0
@@ -64,6 +100,8 @@ class Sampler(threading.Thread):
             frame = sys._current_frames().get(self._main)
             now = time.clock_gettime(clock)
             self.spent[where(frame)] += now - before
+            if (net := net_of(frame)) is not None:
+                self.nets[net] += now - before
             before = now
         self.own = time.thread_time()
 
@@ -81,6 +119,7 @@ def _write(out: Path, sampler: Sampler, process: int) -> None:
         "main_thread": main,
         "other_threads": max(0.0, thread - main - sampler.own),
         "children": children.ru_utime + children.ru_stime,
+        "nets": sampler.nets,
         "functions": dict(sorted(sampler.spent.items(), key=lambda item: -item[1])),
     }
     out.write_text(json.dumps(content, indent=1))

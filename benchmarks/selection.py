@@ -89,6 +89,7 @@ def everything(sizes: Sizes) -> list[Measurement]:
     made += [starts.starts(max(2, sizes.repeats), smallest), starts.gate(_JUDGED, sizes.repeats)]
     for layout in ("ragged", "padded", "packed"):
         made += [gathers.gathers(layout, smallest, GATHERED, sizes.repeats)]
+    made += [breakdown.nets((starts.FEW, second), sizes.repeats)]
     largest = (pair[0], max(pair[1], sizes.ours[-1]))
     made += [breakdown.functions("sft", largest, sizes.repeats)]
     made += [breakdown.functions(task, pair, sizes.repeats) for task in ("rm", "prm")]

@@ -1,8 +1,9 @@
 """The tables of docs/performance.md."""
 
-from collections.abc import Iterable, Sequence
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 
-from benchmarks.breakdown import rooms
+from benchmarks.breakdown import BUILD, rooms
 from benchmarks.figures import Figures, over, shown
 from benchmarks.programs import OURS, PROGRAMS
 from benchmarks.selection import OTHER, TEXTS
@@ -198,3 +199,20 @@ def workers(figures: Figures) -> str:
         wall, cpu = (figures.runs("workers", number, what=what) for what in ("wall", "cpu"))
         lines.append((number, wall, cpu))
     return table(("workers", "wall s", "CPU s"), lines)
+
+
+def net(figures: Figures, name: str) -> str:
+    """What a net costs of a small build, and of each further row."""
+    cell, sizes = figures.measured("nets"), figures.settings("nets").get("sizes")
+    if not cell or not sizes:
+        return NOTHING
+    small, large = ({what: _median(cell[n], what) for what in (name, BUILD)} for n in cell)
+    each = {what: (large[what] - small[what]) / (sizes[1] - sizes[0]) * 1e6 for what in small}
+    return (
+        f"{small[name]:.2f} of {small[BUILD]:.2f} s with {sizes[0]} rows; "
+        f"{each[name]:.1f} of {each[BUILD]:.1f} us for each further row"
+    )
+
+
+def _median(runs: Sequence[Mapping[str, float]], what: str) -> float:
+    return statistics.median(run[what] for run in runs)

@@ -1,7 +1,7 @@
 """Writes the generated pages from the program itself: docs/reference.md, docs/extending.md, the
 tables of docs/formats.md, docs/recipes.md, docs/dependencies.md and the guides (docs/guides.py),
-the JSON Schema of recipes, docs/suites/, docs/performance.md and docs/scale.md from what was
-measured.
+the JSON Schema of recipes, docs/suites/, and from what was measured docs/performance.md,
+docs/scale.md and the costs in docs/reliability.md.
 
 And docs/codes/, a page for each code of pipeline explain. With --check it only compares.
 
@@ -21,7 +21,9 @@ from pathlib import Path
 
 import click
 
-from benchmarks import page, worked
+from benchmarks import page, tables, worked
+from benchmarks.figures import Figures
+from benchmarks.sampled import NETS
 from docs import code_pages, dependencies, guides, rooms
 from docs.guides import table
 from expectations.contract import APART, PLANNED, RENDERED, Context
@@ -171,6 +173,18 @@ def recipes_page() -> str:
     return _KEYS.sub(lambda _: made, RECIPES.read_text("utf-8"))
 
 
+RELIABILITY = ROOT / "docs" / "reliability.md"
+
+
+def reliability_page() -> str:
+    """The page about reliability with what each net costs, the last cell of its line."""
+    text, figures = RELIABILITY.read_text("utf-8"), Figures()
+    for name in NETS:
+        line = re.compile(rf"^(\| {re.escape(name)} \|.*\|)[^|\n]*\|$", re.MULTILINE)
+        text = line.sub(rf"\1 {tables.net(figures, name)} |", text)
+    return text
+
+
 EXTENDING = ROOT / "docs" / "extending.md"
 # What can be added: the folder, and the modules with helper functions beside those in the folder.
 _EXTENSIONS: dict[str, tuple[str, ...]] = {
@@ -259,6 +273,7 @@ def pages() -> dict[Path, str]:
         EXTENDING: extending(),
         FORMATS: formats_page(),
         RECIPES: recipes_page(),
+        RELIABILITY: reliability_page(),
         recipe_model.SCHEMA: recipe_model.schema_text(),
         page.PAGE: page.text(),
         worked.PAGE: worked.page(),

@@ -118,6 +118,7 @@ TYPES: dict[str, pa.DataType] = {
     "length": pa.int32(),
     "trained": pa.int32(),
     "truncated": pa.int32(),
+    "longer": pa.int32(),
     "merged_cuts": pa.int32(),
     "controls": pa.int32(),
     "digest": pa.binary(16),

@@ -25,17 +25,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import preloaded
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from preloaded import load_tokenizers
 from support import table
 
 import expectations
 import pipeline.builder.build
 import pipeline.run_build
 import stages
-from expectations import gx_library
 from pipeline.builder import exporting
 from pipeline.builds import publish
 from pipeline.options.config import Config
@@ -921,11 +920,9 @@ def _script_inverse(labels: pa.ListArray, ids: pa.ListArray) -> pa.ListArray:
 
 
 def preload(tokenizers: Path) -> None:
-    """Import and load once what every fork needs; nothing is encoded, so that forking is safe."""
-    importlib.import_module("pandas")  # which pyarrow would look for
-
-    gx_library.registry()
-    load_tokenizers(tokenizers.parent)
+    """Import, compile and load once what every fork needs, which is half of a small build. Nothing
+    is encoded, so that forking is safe."""
+    preloaded.load(tokenizers.parent)
 
 
 def outcome(found: Mutant | None, build: Build, tokenizers: Path) -> str:

@@ -141,8 +141,12 @@ def load_tokenizers(cache: Path) -> None:
             encoders.load(backend, tokenizer)
 
 
-def load() -> None:
-    """Import everything, and make what each command would make."""
+def load(cache: Path | None = None) -> None:
+    """Import everything, and make what each command would make.
+
+    Args:
+        cache: of tokenizers [the program's].
+    """
     from pipeline import memory
 
     memory.keep_freed()
@@ -168,7 +172,7 @@ def load() -> None:
     card.template()
     plan_page.template()
     code_version()
-    load_tokenizers(default_cache())
+    load_tokenizers(cache or default_cache())
     vars(os)["fsync"] = lambda handle: None  # no test cuts the power
     gc.collect()
     gc.freeze()

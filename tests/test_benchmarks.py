@@ -1,7 +1,9 @@
 """The benchmarks measure what they say: rows, processes, figures, and the page made of them."""
 
+import importlib
 import itertools
 import json
+import operator
 import sys
 import time
 from pathlib import Path
@@ -9,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks import page, process, rows, sampled
+from benchmarks import page, process, rows, sampled, tables
+from benchmarks.breakdown import BUILD
 from benchmarks.figures import Figures
 from benchmarks.programs import OURS, PROGRAMS
 from benchmarks.selection import Sizes, comparisons, everything
+from benchmarks.workplace import ROOT
 
 SPENDS = (
     "import time\nend = time.process_time() + {seconds}\nwhile time.process_time() < end: pass\n"
@@ -135,3 +139,28 @@ def test_the_sampler_charges_all_time_of_the_main_thread() -> None:
     sampler.stop.set()
     sampler.join()
     assert sum(sampler.spent.values()) - before == pytest.approx(0.2, abs=0.05)
+
+
+def test_every_net_begins_somewhere() -> None:
+    """Each name of the table is one of docs/reliability.md, and each place is a function."""
+    page_text = (ROOT / "docs" / "reliability.md").read_text("utf-8")
+    for net, places in sampled.NETS.items():
+        assert f"| {net} |" in page_text
+        for place in places:
+            path, _, name = place.partition(":")
+            module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
+            assert operator.attrgetter(name)(module).__code__.co_qualname == name
+
+
+def test_the_cost_of_a_net_is_of_one_run(tmp_path: Path) -> None:
+    """The medians of both sizes; nothing before it was measured."""
+    assert tables.net(Figures(tmp_path), "exports") == tables.NOTHING
+    small = [
+        {"exports": 0.1, BUILD: 2.0},
+        {"exports": 0.3, BUILD: 4.0},
+        {"exports": 0.2, BUILD: 3.0},
+    ]
+    large = [{"exports": 1.2, BUILD: 13.0}]
+    _cell(tmp_path, "nets", {"small": small, "large": large}, sizes=[100, 1_000_100])
+    wanted = "0.20 of 3.00 s with 100 rows; 1.0 of 10.0 us for each further row"
+    assert tables.net(Figures(tmp_path), "exports") == wanted

@@ -70,8 +70,13 @@ def _each_side(rows: stored_rows.StoredRows) -> contract.Columns:
 
 
 def _printed(rows: stored_rows.StoredRows) -> contract.Columns:
-    """How many control tokens the template printed, known only while parts are made."""
-    columns = {"n_controls_printed": rows.table.column("controls").to_numpy()}
+    """How many control tokens the template printed, and whether a row has lost a turn or step that
+    would have fitted; both are known only while parts are made."""
+    longer = rows.table.column("longer").to_numpy()
+    columns = {
+        "n_controls_printed": rows.table.column("controls").to_numpy(),
+        "trimmed_too_much": (longer > 0) & (longer <= rows.context.max_length),
+    }
     if rows.paired:
         sides = [_controls(side, rows.context.model) for side in rows.sides.values()]
         columns["n_controls"] = np.sum(sides, axis=0)
@@ -118,6 +123,13 @@ SUBJECT = contract.Subject(
             "time",
             checks=(contract.Equal("n_controls", "n_controls_printed"),),
             breaks={"n_controls": 2**20},
+            needs=(contract.STREAM,),
+        ),
+        contract.Invariant(
+            name="trimmed_as_needed",  # what --too-long has dropped would not have fitted
+            why="a turn or a step that fits and is left out is lost without a word",
+            checks=(contract.none("trimmed_too_much"),),
+            breaks={"trimmed_too_much": 1},
             needs=(contract.STREAM,),
         ),
     ),

@@ -21,6 +21,7 @@ import orjson
 from expectations.contract import EXAMPLE
 from pipeline import tasks
 from pipeline.builder.export_gate import policies
+from pipeline.builds import stored
 from pipeline.builds.build import Build
 from pipeline.manifest import counts
 from pipeline.manifest.manifest import Manifest
@@ -30,8 +31,9 @@ from stages.errors import OwnLawError, counted
 
 Problem: TypeAlias = tuple[str, str]  # the file, and what differs
 SHOWN = 3  # differences that an error names
-_FIRST = 1 << 26  # bytes of an input in which the lines of refused rows are counted again
+_FIRST = 1 << 26  # bytes of an input in which refused rows are looked up; of a file hashed again
 _MANIFEST = "manifest.json"
+_CHANCE, _MANY = 8, 5  # deviations that no split by chance reaches, where so many are expected
 _SHARE = 0.001  # by which the share of a source may differ from the one that was asked for
 
 
@@ -87,7 +89,7 @@ def require(evidence: Evidence) -> None:
     Raises:
         OwnLawError: one is not.
     """
-    found = problems(evidence)
+    found = [*problems(evidence), *_files(evidence)]
     if found:
         more = f"\n  and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
         lines = "".join(f"\n  {name}: {what}" for name, what in found[:SHOWN])
@@ -108,6 +110,19 @@ def _unequal(name: str, said: Mapping[str, Any], wanted: Mapping[str, Any]) -> I
     for key, value in wanted.items():
         if said.get(key) != value:
             yield name, f"{key} is {said.get(key)!r}, and must be {value!r}"
+
+
+def _files(evidence: Evidence) -> Iterator[Problem]:
+    """Files that are not as the manifest says; shards, and what is as large, are not read again."""
+    folder, known = evidence.build.here, evidence.manifest.files
+
+    def sha256(path: Path) -> str:
+        large = path.suffix == ".arrow" or path.stat().st_size > _FIRST
+        given = known[path.relative_to(folder).as_posix()]
+        return given if large else hashlib.sha256(path.read_bytes()).hexdigest()
+
+    for one in stored.differences(folder, known, sha256):
+        yield one.name, one.detail
 
 
 # The tokenizer, and where a server must stop.
@@ -178,6 +193,7 @@ def _figures(evidence: Evidence) -> Iterator[str]:
         if said != found:
             yield f"{what}: the manifest says {said}, and the sum is {found}"
     yield from _of_sources(manifest)
+    yield from _of_sides(manifest)
 
 
 def sums(manifest: Manifest) -> Iterator[tuple[str, int, int]]:
@@ -253,24 +269,39 @@ def _of_shards(evidence: Evidence) -> Iterator[tuple[str, object, object]]:
         yield "efficiency", manifest.packing.efficiency, full
 
 
+def _of_sides(manifest: Manifest) -> Iterator[str]:
+    """Test has the share that was counted, and as many groups as chance gives."""
+    told = manifest.sides
+    if told is None or told.by == "files" or manifest.packs:
+        return
+    examples = {name: side.examples for name, side in manifest.splits.items()}
+    share = examples.get("test", 0) / (sum(examples.values()) - manifest.examples.copies)
+    if round(share, 6) != told.share:
+        yield f"sides: test has a share of {share:.6f} of the examples, and not {told.share:g}"
+    wanted, rest = told.groups * told.asked, told.groups * (1 - told.asked)
+    chance = _CHANCE * (wanted * (1 - told.asked)) ** 0.5
+    if min(wanted, rest) >= _MANY and abs(told.groups_in_test - wanted) > chance:
+        yield f"sides: {told.groups_in_test} of {told.groups} groups are in test, not {wanted:.0f}"
+
+
 def _of_sources(manifest: Manifest) -> Iterator[str]:
     """A budget is not exceeded, what it gave is stored, and a share is that of the recipe."""
     given = {"rows": "examples", "tokens": "tokens", "trained_tokens": "trained"}
-    sure = not any("total" in one.asked for one in manifest.sources)
+    total = manifest.options.get("total")
     wanted = sum(one.amount for one in manifest.sources if one.wanted_share is not None)
     for one in manifest.sources:
         if one.unit in given:
-            stored = getattr(one.splits["train"], given[one.unit])
-            if one.given > one.amount or stored != one.given:
-                yield (
-                    f"source {one.name}: {one.given:g} {one.unit} are given and {stored} stored, "
-                    f"and its budget is {one.amount:g}"
-                )
+            there = getattr(one.splits["train"], given[one.unit])
+            if one.given > one.amount or there != one.given:
+                told = f"{one.given:g} {one.unit} are given and {there} stored"
+                yield f"source {one.name}: {told}, and its budget is {one.amount:g}"
         share = one.asked.get("share")
-        if share is None or one.wanted_share is None or not sure or not wanted:
+        if share is None or one.wanted_share is None or not wanted:
             continue
-        if abs(one.wanted_share - share) > _SHARE + 1 / wanted:
-            yield f"source {one.name}: its share is {one.wanted_share:g}, and {share:g} is asked"
+        whole = share * total if isinstance(total, int) else one.amount
+        if abs(one.wanted_share - share) > _SHARE + 1 / wanted or abs(one.amount - whole) > 1:
+            told = f"its share is {one.wanted_share:g}, {one.amount:g} trained tokens"
+            yield f"source {one.name}: {told}, and {share:g} of {total or 'all'} is asked"
 
 
 # Refused rows.

@@ -18,10 +18,12 @@ import numpy.typing as npt
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import load
 from pipeline.options.config import Config
+from pipeline.options.many_values import Keep
 from pipeline.shards import collect, doubles, facts, plan, storage, train_test
 from pipeline.shards.examples import Choice, Fate, PlannedExamples
 from pipeline.shards.train_test import Counted
 from stages.columns import Ints, offsets_of
+from stages.errors import PipelineError
 from stages.rows.groups import NO_QUESTION
 
 ENTRY = np.dtype([("a", "<u8"), ("b", "<u8"), ("at", "<u4"), ("of", "<u4")])
@@ -29,6 +31,7 @@ GROUP = np.dtype([("group", "<u8"), ("examples", "<u4"), ("test", "<u4")])
 _PLACE = np.dtype("<u4")
 _FATE, _TEST, _SOURCE = 7, 8, 4  # of ``of``: the fate, the side, and where the source begins
 _NO_EXAMPLE = (Fate.FILTERED, Fate.CONTAMINATED)  # of these nothing is a double
+_REPORT = "Nothing was published; please report it with the recipe."
 Item = tuple[plan.Window, Choice | None]  # with what was chosen of it in one memory
 Bools = npt.NDArray[np.bool_]
 
@@ -137,10 +140,13 @@ def find(search: Search, bucket: int) -> facts.Counts:
 
     Raises:
         DataError: with ``--dedup``, two with one digest differ.
+        PipelineError: the first of equal examples is not the one that stays.
     """
     entries, window = search.bucket("digests", bucket, ENTRY)
     fate, test = entries["of"] & _FATE, (entries["of"] & _TEST).astype(bool)
     again, stays = _pairs(entries, fate)
+    if not Keep.of(search.config.plan.dedup_keep).column and (again < stays).any():
+        raise PipelineError("Of equal examples another than the first stays.", _REPORT)
     by_source: Counter[tuple[int, int]] = Counter()
     if search.config.plan.dedup:
         order = np.argsort(again)

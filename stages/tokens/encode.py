@@ -24,7 +24,7 @@ from stages.tokens.segment_encoder import Encoded, SegmentEncoder, digests, weig
 
 Bools = npt.NDArray[np.bool_]
 Ids = npt.NDArray[np.int32]
-_SUMS = ("controls", "truncated", "merged_cuts")  # over both sides of a pair
+_SUMS = ("controls", "truncated", "longer", "merged_cuts")  # over both sides of a pair
 COUNTS = ("length", "trained", *_SUMS, "digest")
 COLUMNS, SEGMENTS = "columns", "segments"  # the ways in which rows are encoded
 
@@ -37,8 +37,8 @@ class _Sequences:
         folded: of all rows, flat: the id of a token, or its complement where it is trained.
         offsets: where each row's tokens start.
         controls, markers: control tokens of the template, and those behind steps, per row.
-        truncated: tokens that were dropped, per row; ``merged_cuts``: as ``segment_encoder`` has
-            them.
+        truncated: tokens that were dropped, per row; ``longer``, ``merged_cuts``: as
+            ``segment_encoder`` has them.
         pieces: the rows by their segments; None where they were encoded as columns.
     """
 
@@ -47,6 +47,7 @@ class _Sequences:
     controls: Ints
     markers: Ints
     truncated: Ints
+    longer: Ints
     merged_cuts: Ints
     pieces: Encoded | None = None
 
@@ -70,6 +71,7 @@ def _of_segments(encoder: SegmentEncoder, batch: Batch, prefix: str) -> _Sequenc
         controls=count_per_row(offsets, (kinds & CONTROL) > 0),
         markers=count_per_row(offsets, (kinds & MARKER) > 0),
         truncated=encoded.truncated,
+        longer=encoded.longer,
         merged_cuts=encoded.merged_cuts,
         pieces=encoded,
     )
@@ -95,6 +97,7 @@ def _of_outlines(
             controls=encoded.controls[rows],
             markers=encoded.markers[rows],
             truncated=np.zeros(count, np.int64),
+            longer=np.zeros(count, np.int64),
             merged_cuts=encoded.merged_cuts[rows],
         )
         made.append(one)

@@ -60,6 +60,27 @@ def trimmed(
     return kept
 
 
+def longer(kinds: Kinds, lengths: Ints, offsets: Ints, kept: npt.NDArray[np.bool_]) -> Ints:
+    """Tokens that each row would have with the first turn or step that it has lost; 0 where it has
+    lost none. That a row needed to lose it is a law of its own, which asks for this alone.
+
+    Args:
+        lengths: before anything is dropped; others as ``trimmed`` has them.
+    """
+    found = np.zeros(len(offsets) - 1, np.int64)
+    gone, ends = np.flatnonzero(~kept), np.flatnonzero((kinds & (CLOSES | MARKER)) > 0)
+    rows, first = np.unique(np.searchsorted(offsets, gone, side="right") - 1, return_index=True)
+    for row, lost in zip(rows.tolist(), gone[first].tolist(), strict=True):
+        start, stop = int(offsets[row]), int(offsets[row + 1])
+        own = ends[(ends >= start) & (ends < stop)]
+        if len(own) and own[-1] >= lost:
+            # Behind the last step the template goes on; behind the last turn nothing is kept.
+            behind = lengths[own[-1] + 1 : stop] if kinds[own[-1]] & MARKER else lengths[:0]
+            end = own[np.searchsorted(own, lost)]
+            found[row] = lengths[start : end + 1].sum() + behind.sum()
+    return found
+
+
 def too_long(batch: contract.Batch, lengths: Ints, limit: int, name: str = "") -> contract.Batch:
     """Refuse rows that are above the limit.
 

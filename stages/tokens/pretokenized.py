@@ -44,6 +44,7 @@ class Accept:
             trained=count_per_row(offsets, labels != IGNORED),
             controls=count_per_row(offsets, controls),
             truncated=none,
+            longer=none,
             merged_cuts=none,
         )
         # ``folded_ids`` would hide a label that is neither the id nor -100. The lowest int32, to

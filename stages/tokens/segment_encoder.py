@@ -18,7 +18,7 @@ from stages import columns
 from stages.chat_template.segments import CONTROL
 from stages.encoders import Encoder
 from stages.profile import TargetModel
-from stages.tokens.max_length import POLICIES, trimmed
+from stages.tokens.max_length import POLICIES, longer, trimmed
 from stages.tokens.merged_cuts import Edges, MergedCuts
 from stages.tokens.outline_tokens import OutlineEncoder
 
@@ -33,7 +33,7 @@ class Encoded:
         offsets: where each row's tokens start.
         kept: which segments ``--too-long`` leaves.
         segments: where each row's segments start; ``lengths``: tokens of each, 0 where dropped.
-        truncated: tokens that were dropped, per row.
+        truncated: tokens that were dropped, per row; ``longer``: see ``max_length``.
         merged_cuts: per row, how often the tokenizer would have merged across a cut.
     """
 
@@ -44,6 +44,7 @@ class Encoded:
     segments: columns.Ints
     lengths: columns.Ints
     truncated: columns.Ints
+    longer: columns.Ints
     merged_cuts: columns.Ints
 
 
@@ -99,6 +100,7 @@ class SegmentEncoder:
             self._policy, kinds=kinds, lengths=lengths, offsets=offsets, limit=self.max_length
         )
         truncated = columns.sum_per_row(offsets, np.where(kept, 0, lengths))
+        untrimmed = longer(kinds, lengths, offsets, kept)
         token_kinds = np.repeat(kinds, lengths)
         if not kept.all():
             tokens = np.repeat(kept, lengths)
@@ -113,6 +115,7 @@ class SegmentEncoder:
             segments=offsets,
             lengths=lengths,
             truncated=truncated,
+            longer=untrimmed,
             merged_cuts=merged,
         )
 
