@@ -205,8 +205,20 @@ def load(
         tokenizer_class=str(config.get("tokenizer_class", "PreTrainedTokenizerFast")),
         bos_token=tokens.get("bos_token"),
         end_of_call=end_of_call,
+        promoted=_openers(template, end_of_turn, [t for t in added if t not in controls]),
     )
     return profile, content
+
+
+def _openers(template: Template, end_of_turn: str, ordinary: Collection[str]) -> tuple[str, ...]:
+    """Those of the ordinary added tokens with which a turn opens: text must not forge them."""
+    question, answer = (turn["content"] for turn in _EXCHANGE)
+    _, _, behind = _exchanges(template, 2).partition(question)
+    asked, _, behind = behind.partition(answer)
+    answered = behind.partition(question)[0].partition(end_of_turn)[2]
+    opening = (asked.lstrip(), answered.lstrip())
+    found = (token for text in opening for token in ordinary if text.startswith(token))
+    return tuple(dict.fromkeys(found))
 
 
 def _declared_stops(declared: claims.Claims, added: Mapping[str, Any]) -> list[str]:
