@@ -252,6 +252,7 @@ class Compiler:
         text = self._template.render(chat.seen, tools)
         spans = self._spans(chat, text)
         self._printed.require(chat, text)
+        self._printed.require_texts(chat, text)
         printed_fields.require_reasoning(
             shown, text, spans, end_of_turn=self._end_of_turn, train_all=self.train_all
         )

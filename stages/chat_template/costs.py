@@ -49,7 +49,9 @@ ATTRIBUTES: tuple[tuple[type, list[str]], ...] = (
 # all of it once: look at it, or at its elements.
 _LOOKING = set("attr count d default first last length".split())
 _STEPPING = set("batch items list map reject rejectattr reverse select selectattr slice".split())
-WALKING = set("first groupby in join max min sort sum unique".split()) | _STEPPING  # an iterator, too
+WALKING = (
+    set("first groupby in join max min sort sum unique".split()) | _STEPPING
+)  # an iterator, too
 _PARTING = set("dictsort groupby join max min sort title unique wordcount".split()) | _STEPPING
 _SEARCHING = set(
     "count find index lstrip partition replace rfind rindex rpartition rsplit rstrip split strip "
