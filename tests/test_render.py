@@ -441,6 +441,24 @@ def test_a_text_beside_calls_is_not_dropped_where_jinja_renders_each_row() -> No
                 renderer(found)
 
 
+def test_a_template_that_prints_a_part_of_a_field_loses_the_rest() -> None:
+    """Every call of a turn is printed, and the reasoning itself, not only that there is some."""
+    body = "{{ m.tool_calls[0]|tojson if m.tool_calls }}{{ '-' if m.reasoning }}{{ m.content }}"
+    renderer = Renderer(with_template(HEAD + body + TAIL))
+    other = {"function": {"name": "add", "arguments": {"a": 2}}}
+    for fields, told in (
+        ({"tool_calls": [CALL]}, None),
+        ({"tool_calls": [CALL, other]}, "call 2 of turn 2"),
+        ({"reasoning": "hm"}, "reasoning of turn 2"),
+    ):
+        found = row(("user", "x"), ("assistant", "y"), fields=[None, json.dumps(fields)])
+        if told is None:
+            assert renderer(found)[2] == "compiled"
+        else:
+            with pytest.raises(errors.RowError, match=told):
+                renderer(found)
+
+
 def test_a_template_that_refuses_a_row_refuses_only_that() -> None:
     """What the template raises is the row's refusal, and another shape still renders."""
     guard = "{% if m.role == 'system' %}{{ raise_exception('no system turns') }}{% endif %}"
