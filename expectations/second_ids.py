@@ -19,13 +19,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from expectations.second_rows import require_aligned
+from expectations.second_text import MOST, SecondText
 from stages import encoders, profile
-from stages.chat_template.render import template_of
 from stages.columns import IGNORED
 from stages.contract import BARE, Message
-from stages.errors import ReadingError, RowError
+from stages.errors import ReadingError
 
-MOST = 32  # answers of a row that are read twice, since each takes a rendering of its prompt
 _FREE = range(0xF0000, 0xFFFFE)  # private-use characters, which stand for hidden control tokens
 _BLANKS = "".join(map(chr, (*range(9, 14), 32, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B)))) + (
     "\u2028\u2029\u202f\u205f\u3000"
@@ -103,13 +102,12 @@ class SecondReading:
 
     def __post_init__(self) -> None:
         model = self.model
-        self._template = template_of(model)
         names = sorted(model.controls, key=len, reverse=True)
         self._controls = re.compile("|".join(map(re.escape, names)))
         self._tokenizer = encoders.parsed(model.tokenizer_json)
         added = self._tokenizer.get_added_tokens_decoder().values()
         self._flags = {token.content: token for token in added}
-        self._prompts = [dict(variant) for variant in model.profile.template_variants]
+        self._text = SecondText(model.profile)
 
     def _segments(self, text: str, before: str) -> list[tuple[str, bool]]:
         """Texts (False) and control tokens (True), without the whitespace that tokens swallow."""
@@ -158,17 +156,6 @@ class SecondReading:
             ids += part_ids
         return ids
 
-    def _start(self, text: str, before: list[dict[str, Any]], tools: list[Any] | None) -> int:
-        """Where an answer starts: behind the longest generation prompt that begins the text."""
-        prompts = [
-            self._template.render(before, tools, add_generation_prompt=True, **variant)
-            for variant in self._prompts
-        ]
-        fitting = [len(prompt) for prompt in prompts if text.startswith(prompt)]
-        if not fitting:
-            raise ReadingError(f"turn {len(before) + 1} does not come after its own prompt.")
-        return max(fitting)
-
     def _reasoning(self, text: str, start: int, stop: int) -> int:
         """The number of characters at the start of an answer that are reasoning."""
         answer = text[start:stop]
@@ -197,17 +184,19 @@ class SecondReading:
         # text.
         shown = [{**one, "content": hidden.hide(one["content"] or "")} for one in seen]
         shown = [a if b["content"] is not None else b for a, b in zip(shown, seen, strict=True)]
-        text = self._rendered(shown, tools)
-        if hidden.tokens and hidden.restore(text) != self._rendered(seen, tools):
-            return None
         answers = [
             i
             for i, t in enumerate(turns)
             if t.role == "assistant" and (t.trained or self.train_all)
         ]
-        starts = [self._start(text, shown[:i], tools) for i in answers[:MOST]]
+        text, starts = self._text(shown, tools, answers)
+        if hidden.tokens and hidden.restore(text) != self._text(seen, tools, answers)[0]:
+            return None
+        ended = answers[:MOST][-1:] == [len(turns) - 1]
+        ends = [self._text.end(shown[i]) for i in answers[:MOST]]
         weights = [turns[i].weight or 0.0 for i in answers[:MOST]]
-        ids, token_weights, last = self._read(text, starts, weights, hidden)
+        parts = list(zip(starts, ends, weights, strict=True))
+        ids, token_weights, last = self._read(text, parts, hidden, ended=ended)
         upto = len(ids) if len(answers) <= MOST else last
         if self.train_all:
             token_weights = self._every_turn(ids, turns)
@@ -215,33 +204,33 @@ class SecondReading:
         whole = None if hidden.tokens else self.whole(text)
         return Reading(ids, token_weights, upto=upto, whole=whole)
 
-    def _rendered(self, seen: list[dict[str, Any]], tools: list[Any] | None) -> str:
-        try:
-            return self._template.render(seen, tools)
-        except RowError as error:
-            raise ReadingError(
-                f"the template refuses it the second time: {error.detail}"
-            ) from error
-
     def _read(
-        self, text: str, starts: list[int], weights: list[float], hidden: _Hidden
+        self, text: str, answers: list[tuple[int, str, float]], hidden: _Hidden, ended: bool
     ) -> tuple[list[int], list[float], int]:
         """Ids and weights of a rendered text that is cut where its answers start, and its number of
-        tokens up to the end of the last answer."""
+        tokens up to the end of the last answer.
+
+        Args:
+            answers: where each starts, the token that ends it, and its weight.
+            ended: the last turn is an answer, whose end is the last one in the text.
+        """
+        starts = [start for start, _, _ in answers]
         ids = self._ids(text[: starts[0] if starts else len(text)], hidden)
         token_weights = [0.0] * len(ids)
         upto = len(ids)
-        for (start, stop), weight in zip(
-            itertools.pairwise([*starts, len(text)]), weights, strict=True
-        ):
+        stops = [*starts[1:], len(text)]
+        for (start, token, weight), stop in zip(answers, stops, strict=bool(answers)):
             # Up to ``cut`` is reasoning, which is encoded apart: a build cuts there, too.
             left = self._reasoning(text, start, stop) if self.mask_reasoning else 0
             cut = start + left
             head = self._ids(text[start:cut], hidden, text[:start]) if left else []
             tail = self._ids(text[cut:stop], hidden, text[:cut])
-            if self.model.end_of_turn_id not in tail:
+            closing = self.model.controls.get(token, -1)
+            if closing not in tail:
                 raise ReadingError("an answer has no end of turn.")
-            end = tail.index(self.model.end_of_turn_id) + 1
+            end = tail.index(closing) + 1
+            if ended and stop == len(text):
+                end = len(tail) - tail[::-1].index(closing)
             upto = len(ids) + len(head) + end
             ids += head + tail
             token_weights += [0.0] * len(head) + [weight] * end + [0.0] * (len(tail) - end)
@@ -249,7 +238,8 @@ class SecondReading:
 
     def _every_turn(self, ids: list[int], turns: Sequence[Message]) -> list[float]:
         """Weights of all tokens where every turn is trained, each up to its end-of-turn token."""
-        ends = [i + 1 for i, token in enumerate(ids) if token == self.model.end_of_turn_id]
+        closing = self.model.end_ids
+        ends = [i + 1 for i, token in enumerate(ids) if token in closing]
         weights = [turn.weight or 0.0 for turn in turns]
         if len(ends) == len(turns) + 1:  # the template has added a system turn
             weights = [1.0, *weights]
@@ -304,9 +294,9 @@ class SecondReading:
         if system is not None:
             shown.insert(0, {"role": "system", "content": hidden.hide(system)})
         answer = {"role": "assistant", "content": tokens.separator.join(marked)}
-        text = self._rendered([*shown, answer], None)
-        start = self._start(text, shown, None)
-        ids, weights, _ = self._read(text, starts=[start], weights=[0.0], hidden=hidden)
+        text, starts = self._text([*shown, answer], None, [len(shown)])
+        answers = [(start, self._text.end(answer), 0.0) for start in starts]
+        ids, weights, _ = self._read(text, answers, hidden, ended=True)
         require_aligned(text, ratings, tokens, lambda one: len(self._ids(one, hidden)))
         whole = None if hidden.tokens else self.whole(text)
         return Reading(ids, weights, upto=len(ids), whole=whole)
@@ -316,7 +306,7 @@ class SecondReading:
         texts = []
         for turns in (prompt, answer):
             seen = [turn.seen() for turn in turns]
-            texts.append(self._rendered(seen, None))
+            texts.append(self._text.rendered(seen))
         encoding = encoders.as_text(self._tokenizer, texts[0], texts[1])
         framing = self.model.profile.pair
         # Where the answer has no token, its start is where the tokens after it begin.

@@ -4,9 +4,12 @@ They have those families' special tokens, flags and pipeline, and ids of their o
 on them is how we treat such a tokenizer, not the vendors' ids.
 """
 
+import contextlib
 import functools
+import itertools
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +26,9 @@ from tokenizers import (
 )
 
 from stages import probes, profile
+from stages.chat_template import turn_ends
+from stages.chat_template.template import Template
+from stages.errors import RowError
 from stages.tokenizers.profiles import all_profiles
 
 _TABLE = table("small_tokenizers.toml")
@@ -144,4 +150,51 @@ def model_folder(folder: Path, name: str) -> Path:
         "type_vocab_size": 2 if bert else 1,
     }
     (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+# A model directory around a template alone: what it prints around texts becomes special tokens.
+
+_TOKENS = {"bos_token": "<|startoftext|>", "eos_token": "<|endoftext|>", "pad_token": "<|padding|>"}
+_MARKER = re.compile(
+    r"<[|｜][^<>\s]{1,40}>|<[a-z_]+\|>|</?[A-Za-z][\w:]*>|\[/?[A-Z_]{3,}\]|\]~!?b[\[\]]|\[e~\["
+)
+
+
+def _printed(template: Template) -> Iterator[str]:
+    """What a template prints for a chat, for calls and for their results."""
+    thought = dict.fromkeys(("reasoning_content", "thinking"), "a thought")
+    chat = [turn_ends.asks("a question"), turn_ends.answers("an answer")]
+    one = [chat[0], turn_ends.calls("quince"), turn_ends.result("a fruit")]
+    both = [
+        chat[0],
+        turn_ends.calls("quince", "medlar", **thought),
+        one[2],
+        turn_ends.result("x", 1),
+    ]
+    system = [{"role": "system", "content": "Be kind."}, *chat]
+    for turns, asked in itertools.product(
+        (chat * 2, chat[:1], system, one, both, [*both, chat[1]]), (False, True)
+    ):
+        tools = None if turns in (chat * 2, chat[:1], system) else turn_ends.TOOLS
+        with contextlib.suppress(RowError):
+            yield template.render(turns, tools, add_generation_prompt=asked)
+
+
+def template_folder(folder: Path, source: str, specials: Sequence[str] = (), **tokens: str) -> Path:
+    """A model directory of a template, with a tokenizer that has its markers as special tokens.
+
+    Args:
+        specials: more special tokens; ``tokens``: named ones, instead of names of ours.
+    """
+    folder.mkdir(parents=True)
+    named = tokens or _TOKENS
+    printed = "".join(_printed(Template(source, "2026-01-01", **named)))
+    known = [named["pad_token"], named["eos_token"], *named.values(), *specials]
+    tokenizer = byte_level(list(dict.fromkeys([*known, *_MARKER.findall(printed)])))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    said = named if "bos_token" in source or tokens else {**named, "bos_token": None}
+    (folder / "tokenizer_config.json").write_text(json.dumps({**said, "chat_template": source}))
+    spare = {"vocab_size": tokenizer.get_vocab_size() + 8}
+    (folder / "config.json").write_text(json.dumps(spare))
     return folder

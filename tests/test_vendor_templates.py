@@ -32,6 +32,7 @@ from stages.chat_template.reasoning import place, spelled_by
 from stages.chat_template.segments import controls_pattern
 from stages.chat_template.template import Template
 from stages.chat_template.trained_spans import Chat
+from stages.chat_template.turn_ends import End, Ends
 from stages.contract import Message
 from stages.errors import RowError
 from stages.tokenizers.profiles import all_profiles
@@ -304,7 +305,8 @@ def test_a_vendors_template_is_compiled_to_what_it_prints_and_loses_nothing(path
     printed, and a field that is said to be unread changes nothing."""
     source = path.read_text("utf-8")
     template = Template(source, f"{Clock.now():%Y-%m-%d}", **TOKENS)
-    compiler = Compiler(template, controls_pattern(TOKENS.values()), "<EOS>", [{}])
+    end = End(token="<EOS>")
+    compiler = Compiler(template, controls_pattern(TOKENS.values()), Ends(end, end), [{}])
     fields = {"role", "content", *printed_fields(source)}
     for dialogue in dialogues(path):
         rows = [first := dialogue.turns(), dialogue.alike(first), dialogue.alike(first)]

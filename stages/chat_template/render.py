@@ -7,7 +7,7 @@ that cannot be compiled are rendered one by one. Either way the text is exactly 
 import itertools
 import json
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from stages import columns, contract
-from stages.chat_template import loss_weights, reasoning, shapes, template
+from stages.chat_template import loss_weights, reasoning, shapes, template, turn_ends
 from stages.chat_template.compile import Compiler, Program
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED, controls_pattern
 from stages.errors import RowError
@@ -73,6 +73,15 @@ class Row:
         self.trained = [False, *self.trained]
         self.shape = self._own_shape()
 
+    def with_answers(self, fields: Mapping[str, Any]) -> "Row":
+        """The row with more fields in every answer."""
+        own = [json.loads(told) if told else {} for told in self.fields]
+        told = [
+            json.dumps({**one, **fields}) if role == "assistant" else field
+            for role, one, field in zip(self.roles, own, self.fields, strict=True)
+        ]
+        return Row(self.roles, self.contents, told, self.trained, self.tools)
+
 
 def exchange(question: str, answer: str, system: str | None = None) -> Row:
     """A question and its answer, which is trained."""
@@ -96,10 +105,12 @@ class Renderer:
     def __init__(self, model: TargetModel, train_on: str = "assistant") -> None:
         self._controls = controls_pattern(model.controls)
         self._end_of_turn = model.profile.end_of_turn
+        own = template_of(model)
+        self._ends = turn_ends.declared(own, self._controls, model.profile.ends)
         self._compiler = Compiler(
-            template_of(model),
+            own,
             controls=self._controls,
-            end_of_turn=self._end_of_turn,
+            ends=self._ends,
             variants=[dict(variant) for variant in model.profile.template_variants],
             train_all=train_on == "all",
         )
@@ -147,8 +158,8 @@ class Renderer:
         ends = None
         if self._compiler.train_all:
             ends = self._compiler.turn_ends("".join(texts), row.turns(), _parsed(row.tools))
-        end = self._end_of_turn
-        return loss_weights.of_segments(texts, kinds, weights=own, end_of_turn=end, ends=ends)
+        tokens = self._ends.tokens
+        return loss_weights.of_segments(texts, kinds, weights=own, tokens=tokens, ends=ends)
 
     def led(self, text: str) -> str:
         """A text at the start of a row, with the space that the tokenizer puts there, if any."""

@@ -4,12 +4,14 @@ Of an encoder, the tokens around two texts are read off its tokenizer.
 """
 
 import json
-import re
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Encoding, Tokenizer
 
+from stages.chat_template import turn_ends
+from stages.chat_template.segments import controls_pattern
 from stages.chat_template.template import Template
 from stages.encoders import parsed
 from stages.errors import ModelError, RowError
@@ -19,8 +21,8 @@ from stages.tokenizers.profiles import template
 from stages.tokens import inference
 
 _PADS = ("<|finetune_right_pad_id|>", "<pad>", "[PAD]", "<|endoftext|>", "<|PAD_TOKEN|>")
-_ANSWER = "an answer"
 _LARGEST = 1 << 31
+_EXCHANGE = [turn_ends.asks("a question"), turn_ends.answers("an answer")]
 # The markers of turns in the pair template, see stages/profiles/roberta.toml.
 TURN_MARKERS = ("System:", "User:", "Assistant:", "Tool:")
 # Architectures by their exact "model_type": whether positions start after the pad id, and whether
@@ -91,37 +93,63 @@ def template_source(folder: Path, config: dict[str, Any]) -> str:
     return source
 
 
-def _end_of_turn(template: Template, controls: list[str], name: str) -> str:
-    """The first control token that the template prints after an answer."""
-    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": _ANSWER}]
+def _end_of_turn(template: Template, controls: list[str], stops: Sequence[str], name: str) -> str:
+    """The token that ends an answer: where the files name stops, one of these."""
     try:
-        tail = template.render(messages).rpartition(_ANSWER)[2]
+        pattern = controls_pattern(controls or ["\0"])
+        token, tail = turn_ends.of_answers(template, pattern, stops)
     except RowError as error:
         raise ModelError(
             f"{name}: {error.detail}.", "Give another template with --chat-template."
         ) from error
-    control = re.search("|".join(map(re.escape, sorted(controls, key=len, reverse=True))), tail)
-    plain = tail.strip().split("\n")[0]
-    if control is None and plain:
-        return plain  # the probes check it
-    if not controls or control is None:
-        raise ModelError(
-            f"{name}: the chat template prints no end-of-turn token after an answer.",
-            "Name one with --eos, or give a template that does with --chat-template.",
-        )
-    return control.group()
+    found = token or tail.strip().split("\n")[0]  # the probes check what is no token
+    if found:
+        return found
+    raise ModelError(
+        f"{name}: the chat template prints no end-of-turn token after an answer.",
+        "Name one with --eos, or give a template that does with --chat-template.",
+    )
+
+
+def _exchanges(template: Template, times: int) -> str:
+    """Questions and answers in the template; empty where it refuses them."""
+    try:
+        return template.render(_EXCHANGE * times)
+    except RowError:
+        return ""
+
+
+def _bos_policy(template: Template, bos: str | None) -> str:
+    """Where the template prints the bos token."""
+    one, two = (_exchanges(template, times).count(bos or "\0") for times in (1, 2))
+    if two > one:
+        return "turns"
+    return "template" if one else "none"
+
+
+def _eos_token(source: str, date: str, end_of_turn: str, tokens: dict[str, str]) -> str:
+    """The end of a turn, or the declared eos token where the template prints that elsewhere."""
+    declared = tokens.get("eos_token", end_of_turn)
+    templates = (
+        Template(source, date, **{**tokens, "eos_token": token})
+        for token in (declared, end_of_turn)
+    )
+    printed = {_exchanges(template, 1) for template in templates}
+    return end_of_turn if len(printed) == 1 else declared
 
 
 def _pad_token(
-    name: str, declared: object, added: set[str], barred: set[str], unknown: object
+    name: str, added: set[str], ends: Collection[str], unknown: object, **named: object
 ) -> str:
     """The declared pad token, or a common one that is registered; never one that ends a turn.
 
-    The unknown token is the last choice, since ordinary text may give it.
+    The unknown token is the last choice but one, since ordinary text may give it; the last is a
+    declared pad token that is the eos token, too, where turns end in others.
     """
+    declared, eos = named["pad_token"], named["eos_token"]
     usual = [token for token in (declared, *_PADS) if isinstance(token, str) and token in added]
-    for token in sorted(usual, key=lambda token: token == unknown):
-        if token not in barred:
+    for token in sorted(usual, key=lambda token: (token == eos, token == unknown)):
+        if token not in ends:
             return token
     raise ModelError(
         f"{name}: the tokenizer has no pad token that differs from its eos token.",
@@ -149,8 +177,12 @@ def load(
     unknown = claims.token_text(config.get("unk_token")) or document["model"].get("unk_token")
     date = str(ModelProfile.__dataclass_fields__["date_string"].default)
     template = Template(source, date, **tokens)
-    end_of_turn = eos or _end_of_turn(template, controls, name)
-    stops = dict.fromkeys(t for t in (end_of_turn, tokens.get("eos_token")) if t)
+    declared = _declared_stops(claims.read(folder), added)
+    end_of_turn = eos or _end_of_turn(template, controls, stops=declared, name=name)
+    pattern = controls_pattern(controls or ["\0"])
+    end_of_call = turn_ends.of_calls(template, pattern, end_of_turn, declared)
+    ends = (end_of_turn, end_of_call or end_of_turn)
+    stops = dict.fromkeys(t for t in (*ends, tokens.get("eos_token"), *declared) if t)
     vocab_size = len(document["model"]["vocab"])
     top = max([vocab_size, *(token["id"] + 1 for token in added.values())])
     profile = ModelProfile(
@@ -158,10 +190,8 @@ def load(
         model_ids=(),
         chat_template=source,
         end_of_turn=end_of_turn,
-        eos_token=end_of_turn,
-        pad_token=_pad_token(
-            name, declared=named["pad_token"], added=set(added), barred=set(stops), unknown=unknown
-        ),
+        eos_token=_eos_token(source, date, end_of_turn, tokens),
+        pad_token=_pad_token(name, set(added), ends, unknown, **named),
         generation_eos=tuple(stops),
         vocab_size=vocab_size,
         embedding_size=number(model, "vocab_size", default=top, folder=folder),
@@ -169,13 +199,33 @@ def load(
             model, "max_position_embeddings", default=_LARGEST - 1, folder=folder
         ),
         is_base=False,
-        bos_policy="template" if "bos_token" in tokens and "bos_token" in source else "none",
+        bos_policy=_bos_policy(template, tokens.get("bos_token")),
         template_variants=inference.variants(template),
-        one_example_per_turn=inference.rewrites(template),
+        one_example_per_turn=inference.rewrites(template, ends),
         tokenizer_class=str(config.get("tokenizer_class", "PreTrainedTokenizerFast")),
         bos_token=tokens.get("bos_token"),
+        end_of_call=end_of_call,
+        promoted=_openers(template, end_of_turn, [t for t in added if t not in controls]),
     )
     return profile, content
+
+
+def _openers(template: Template, end_of_turn: str, ordinary: Collection[str]) -> tuple[str, ...]:
+    """Those of the ordinary added tokens with which a turn opens: text must not forge them."""
+    question, answer = (turn["content"] for turn in _EXCHANGE)
+    _, _, behind = _exchanges(template, 2).partition(question)
+    asked, _, behind = behind.partition(answer)
+    answered = behind.partition(question)[0].partition(end_of_turn)[2]
+    opening = (asked.lstrip(), answered.lstrip())
+    found = (token for text in opening for token in ordinary if text.startswith(token))
+    return tuple(dict.fromkeys(found))
+
+
+def _declared_stops(declared: claims.Claims, added: Mapping[str, Any]) -> list[str]:
+    """The added tokens at which a model's own files say that generation stops."""
+    texts = {token["id"]: text for text, token in added.items()}
+    ids = [index for listed in declared.eos_ids.values() for index in listed]
+    return [texts[index] for index in ids if index in texts]
 
 
 def _framing(encoding: Encoding, token_types: bool, offset: int, name: str) -> PairFraming:
