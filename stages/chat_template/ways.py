@@ -40,6 +40,8 @@ class Way:
         text = printed + self.spans.appended(chat.turns)
         spans = self.spans(chat, text)
         self._printed.require(chat, printed)
+        if not chat.placed:  # placeholders are counted
+            self._printed.require_texts(chat, printed)
         return text, spans
 
 
