@@ -180,9 +180,7 @@ def _encoder(outcome: Outcome) -> records.EncoderRecord:
         backend=recipe.backend,
         version=encoders.version_of(recipe.backend),
         parity=records.Parity(  # a build with a difference has no manifest
-            sampled=sum(part.sampled for part in outcome.parts),
-            skipped=sum(part.skipped for part in outcome.parts),
-            mismatches=0,
+            sampled=sum(part.sampled for part in outcome.parts), mismatches=0
         ),
         rendered=dict(sorted(_tallied(outcome.parts, "rendered").items())),
         merged_cuts=_tallied(outcome.parts, "sums")["merged_cuts"],

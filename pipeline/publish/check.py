@@ -288,6 +288,8 @@ def _rebuild_sample(
         else:
             result.notes.append(f"No row was rebuilt from the source: {error}")
         return
-    result.rows_made_again = remade.rows
+    result.rows_made_again, result.witnessed = remade.rows, remade.heard.read
+    for row, what in remade.heard.found:
+        result.add(row, "witness", what)
     for where, detail in remade.differ:
         result.add(where, "made_again", detail)
