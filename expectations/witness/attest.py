@@ -15,7 +15,7 @@ from expectations.witness import raw, said, stored
 from expectations.witness.pairs import PAIRS
 from expectations.witness.raw import Row, UnreadError
 from expectations.witness.steps import STEPS
-from expectations.witness.tokens import IGNORED, Published
+from expectations.witness.tokens import IGNORED, BrokenError, Published
 
 _FORMATS = {"sft": said.TALKS, "rm": PAIRS, "prm": STEPS}
 # What rows of a shape that is not known make of a reader.
@@ -32,7 +32,7 @@ _COMPARED = {
 
 
 @dataclass
-class Testimony:
+class Statement:
     """What the witness has found.
 
     Attributes:
@@ -47,7 +47,7 @@ class Testimony:
     found: list[tuple[str, str]] = field(default_factory=list)
 
 
-def attest(case: dict[str, Any]) -> Testimony:
+def attest(case: dict[str, Any]) -> Statement:
     """Compare drawn rows with what the shards have of them.
 
     Args:
@@ -61,7 +61,7 @@ def attest(case: dict[str, Any]) -> Testimony:
         source, line, _ = stored.place_of(name)
         examples[source].setdefault(line, []).append((name, columns))
     published = Published(str(Path(case["folder"]) / "tokenizer"), case["model"])
-    testimony = Testimony()
+    statement = Statement()
     refused = _refused(case)
     for one in case["inputs"]:
         own = examples[one["name"]]
@@ -70,17 +70,17 @@ def attest(case: dict[str, Any]) -> Testimony:
             rows = raw.rows(one["path"], {*lines[one["name"]], *own}, one["words"])
         except (UnreadError, OSError) as error:
             reason = str(error) if isinstance(error, UnreadError) else "an input that is not here"
-            testimony.unread[reason] += len(own)
-            testimony.rows += len(own)
+            statement.unread[reason] += len(own)
+            statement.rows += len(own)
             continue
         reading = _Reading(case["task"], one["format"], words, published)
         for line in sorted(own):
-            _hear(testimony, reading, f"{one['name']}:{line}", rows.get(line), own[line])
+            _hear(statement, reading, f"{one['name']}:{line}", rows.get(line), own[line])
         for line in sorted({*lines[one["name"]]} - {*own}) if case["whole"] else ():
             if line in rows and (one["name"], line) not in refused:
-                testimony.rows += 1
-                _miss(testimony, f"{one['name']}:{line}", rows[line], words)
-    return testimony
+                statement.rows += 1
+                _miss(statement, f"{one['name']}:{line}", rows[line], words)
+    return statement
 
 
 def _refused(case: dict[str, Any]) -> set[tuple[str, int]]:
@@ -121,33 +121,36 @@ class _Reading:
 
 
 def _hear(
-    testimony: Testimony, reading: _Reading, name: str, row: Row | None, own: list[tuple[str, Any]]
+    statement: Statement, reading: _Reading, name: str, row: Row | None, own: list[tuple[str, Any]]
 ) -> None:
     """Compare the examples of a row."""
-    testimony.rows += 1
+    statement.rows += 1
     if row is None:
-        testimony.found.append((name, "the shards have it, and its file has no such row"))
+        statement.found.append((name, "the shards have it, and its file has no such row"))
         return
     if not _meets(row, reading.words):
-        testimony.found.append((name, "where: it is stored, and does not meet the condition"))
+        statement.found.append((name, "where: it is stored, and does not meet the condition"))
     try:
         expected = reading.expected(row)
     except UnreadError as error:
-        testimony.unread[str(error)] += 1
+        statement.unread[str(error)] += 1
+        return
+    except BrokenError as error:
+        statement.found.append((name, str(error)))
         return
     except _STRANGE as error:
-        testimony.unread[f"a shape that is not known ({type(error).__name__})"] += 1
+        statement.unread[f"a shape that is not known ({type(error).__name__})"] += 1
         return
-    testimony.read += 1
+    statement.read += 1
     for one, columns in own:
         number = stored.place_of(one)[2]
         at = number or 0
         if at >= len(expected) or (number is None and len(expected) > 1) or expected[at] is None:
             text = f"examples: it is stored, and the row says {len(expected)} others"
-            testimony.found.append((one, text))
+            statement.found.append((one, text))
             continue
         wanted = expected[at] or {}
-        testimony.found += [(one, what) for what in _differences(wanted, columns)]
+        statement.found += [(one, what) for what in _differences(wanted, columns)]
 
 
 def _differences(expected: dict[str, Any], columns: dict[str, Any]) -> Iterator[str]:
@@ -178,13 +181,13 @@ def _differences(expected: dict[str, Any], columns: dict[str, Any]) -> Iterator[
 # Rows that are not stored.
 
 
-def _miss(testimony: Testimony, name: str, row: Row, words: dict[str, Any]) -> None:
+def _miss(statement: Statement, name: str, row: Row, words: dict[str, Any]) -> None:
     """A row that is neither stored nor refused must not meet a condition."""
-    testimony.read += 1
+    statement.read += 1
     if words["where"] and _meets(row, words, unknown=False):
-        testimony.found.append((name, "where: it meets the condition, and is not stored"))
+        statement.found.append((name, "where: it meets the condition, and is not stored"))
     elif not words["where"]:
-        testimony.found.append((name, "rows: it is neither stored nor refused"))
+        statement.found.append((name, "rows: it is neither stored nor refused"))
 
 
 def _meets(row: Row, words: dict[str, Any], unknown: bool = True) -> bool:

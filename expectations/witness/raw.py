@@ -117,7 +117,7 @@ def _of_texts(file: BinaryIO, lines: Collection[int], words: Row, name: str) -> 
     comma = words.get("delimiter") or ("\t" if name.endswith(".tsv") else ",")
     none: Literal[0, 3] = csv.QUOTE_NONE if words.get("quoting") == "none" else csv.QUOTE_MINIMAL
     csv.field_size_limit(1 << 27)
-    text = io.TextIOWrapper(file, "utf-8-sig", newline="")
+    text = io.StringIO(file.read().decode("utf-8-sig"), newline="")
     table = csv.reader(text, delimiter=comma, quoting=none)
     header, found, before = next(table, []), {}, table.line_num
     for cells in table:

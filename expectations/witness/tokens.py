@@ -26,6 +26,10 @@ _FREE = range(0xF0000, 0xFFFFE)  # private-use characters
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 
 
+class BrokenError(Exception):
+    """A row that the published tokenizer and template cannot have given."""
+
+
 def library() -> Any:
     """What loads tokenizers; it needs no torch, and takes half a second to import."""
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that there is no torch
@@ -93,7 +97,7 @@ class Published:
                 shown, tools=tools, tokenize=False, strftime_now=self._date.strftime, **more
             )
         except Exception as error:  # whatever a template raises
-            raise UnreadError("a row that the template refuses") from error
+            raise BrokenError(f"template: it refuses the row: {error}") from error
         return str(text)
 
     def _start(self, text: str, before: Sequence[Turn], tools: list[Any] | None) -> int:
@@ -106,7 +110,7 @@ class Published:
             )
         ]
         if not found:
-            raise UnreadError("an answer that is not behind its generation prompt")
+            raise BrokenError("template: an answer is not behind its generation prompt")
         return max(found)
 
     # Encoding.
@@ -192,7 +196,7 @@ class Published:
         found = Tokens(head, [0.0] * len(head), len(head))
         for tail, i in zip(tails, trained, strict=True):
             if self.end not in tail:
-                raise UnreadError("an answer without an end of turn")
+                raise BrokenError("template: an answer has no end of turn")
             stop = tail.index(self.end) + 1
             found.weights += [weights[i]] * stop + [0.0] * (len(tail) - stop)
             found.ids += tail

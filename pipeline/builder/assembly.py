@@ -104,11 +104,11 @@ def assemble(
     case = _case(prepared, planned, outcome, folder)
     heard = judge.hear(case)
     verdict, audits = _checked(outcome, folder, judge)
-    testimony = heard()
-    witnessed.require(testimony)
+    statement = heard()
+    witnessed.require(statement)
     report(CHECK, 1, 1)
     report(REPORT, 0, 1)
-    told = witnessed.record_of(testimony) if case is not None else None
+    told = witnessed.record_of(statement) if case is not None else None
     build = _completed(outcome, folder, verdict, audits, told)
     report(REPORT, 1, 1)
     return Assembled(build, verdict, _unwritten(folder, shards))

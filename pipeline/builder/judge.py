@@ -14,7 +14,7 @@ from typing import Any
 
 from expectations import contract, gx_library, gx_suites, invariants
 from expectations.witness import tokens
-from expectations.witness.attest import Testimony
+from expectations.witness.attest import Statement
 from pipeline.builder import gate, witnessed
 from pipeline.options.config import Config
 from pipeline.processes import Pool, Work, Worker, forkable
@@ -30,11 +30,11 @@ def _apart(_: None, item: tuple[gate.Evidence, contract.Context] | None) -> Vali
     return gate.judge(*item)
 
 
-def _heard(_: None, case: Mapping[str, Any] | None) -> Testimony:
+def _heard(_: None, case: Mapping[str, Any] | None) -> Statement:
     """What another process does for the witness; without a case it only imports."""
     if case is None:
         tokens.library()
-        return Testimony()
+        return Statement()
     return witnessed.hear(case)
 
 
@@ -80,19 +80,19 @@ class Judge:
             self._worker.give(_WORK, (evidence, context))
         return partial(self._verdict, evidence, context)
 
-    def hear(self, case: Mapping[str, Any] | None) -> Callable[[], Testimony]:
+    def hear(self, case: Mapping[str, Any] | None) -> Callable[[], Statement]:
         """Let the witness be heard; returns what waits for it, to be called once."""
         listener = self._listener
         if listener is not None and case is not None:
             listener.give(_HEARD, case)
 
-        def told() -> Testimony:
+        def told() -> Statement:
             if listener is not None and case is not None:
                 ready, heard = _answer(listener), _answer(listener)
                 if ready is not None and heard is not None and ready[0]:
                     if not heard[0]:
                         raise heard[1]
-                    found: Testimony = heard[1]
+                    found: Statement = heard[1]
                     return found
             return witnessed.hear(case)
 

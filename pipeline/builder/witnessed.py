@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from expectations.witness.attest import Testimony, attest
+from expectations.witness.attest import Statement, attest
 from pipeline.inputs.recipe import Recipe
 from pipeline.inputs.scan import Input
 from pipeline.manifest.manifest import WitnessRecord
@@ -92,27 +92,27 @@ def _leaves_nothing_out(config: Config) -> bool:
     return plain and not chosen
 
 
-def hear(case: Mapping[str, Any] | None) -> Testimony:
+def hear(case: Mapping[str, Any] | None) -> Statement:
     """Ask the witness."""
-    return Testimony() if case is None else attest(dict(case))
+    return Statement() if case is None else attest(dict(case))
 
 
-def require(testimony: Testimony) -> None:
+def require(statement: Statement) -> None:
     """Require that the witness has found nothing.
 
     Raises:
         OwnLawError: it has.
     """
-    if not testimony.found:
+    if not statement.found:
         return
-    rows = counted(len({row for row, _ in testimony.found}), "row")
-    more = len(testimony.found) - SHOWN
-    lines = "".join(f"\n  {row}: {what}" for row, what in testimony.found[:SHOWN])
+    rows = counted(len({row for row, _ in statement.found}), "row")
+    more = len(statement.found) - SHOWN
+    lines = "".join(f"\n  {row}: {what}" for row, what in statement.found[:SHOWN])
     tail = f"\n  and {more} more" if more > 0 else ""
     raise OwnLawError(f"The witness reads {rows} otherwise than the build:{lines}{tail}", OURS)
 
 
-def record_of(testimony: Testimony) -> WitnessRecord:
+def record_of(statement: Statement) -> WitnessRecord:
     """The manifest's ``witness``."""
-    unread = dict(sorted(testimony.unread.items()))
-    return WitnessRecord(drawn=testimony.rows, read=testimony.read, unread=unread)
+    unread = dict(sorted(statement.unread.items()))
+    return WitnessRecord(drawn=statement.rows, read=statement.read, unread=unread)

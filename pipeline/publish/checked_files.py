@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from expectations.stored_rows import halves
-from expectations.witness.attest import Testimony
+from expectations.witness.attest import Statement
 from pipeline.builder import side_files, witnessed
 from pipeline.builds import stored
 from pipeline.builds.build import Build, read_manifest
@@ -205,7 +205,7 @@ class Remade:
 
     rows: int = 0
     differ: list[tuple[str, str]] = field(default_factory=list)
-    heard: Testimony = field(default_factory=Testimony)
+    heard: Statement = field(default_factory=Statement)
 
 
 def _same_source(inputs: list[Input], said: Sequence[InputRecord]) -> None:
