@@ -4,7 +4,7 @@ It is given a case (plain values: where the inputs are, what the user was told o
 the folder that will be published), and shares no code with what it judges::
 
     raw      the bytes of a row, by its position in its file
-    said     what a row says: conversations, with ``pairs`` and ``steps`` for the other tasks
+    said     what a row says; ``talks``, ``pairs`` and ``steps`` have the shapes of each task
     tokens   what that is in tokens, by ``transformers`` over the folder ``tokenizer/``
     stored   which rows are drawn, and the examples of them that the shards have
     attest   both side by side

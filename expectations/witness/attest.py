@@ -15,9 +15,10 @@ from expectations.witness import raw, said, stored
 from expectations.witness.pairs import PAIRS
 from expectations.witness.raw import Row, UnreadError
 from expectations.witness.steps import STEPS
+from expectations.witness.talks import TALKS
 from expectations.witness.tokens import IGNORED, BrokenError, Published
 
-_FORMATS = {"sft": said.TALKS, "rm": PAIRS, "prm": STEPS}
+_FORMATS = {"sft": TALKS, "rm": PAIRS, "prm": STEPS}
 # What rows of a shape that is not known make of a reader.
 _STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 _CONDITION = re.compile(r"\s*([\w.\-]+)\s*(!=|>=|<=|=|>|<)\s*(.*?)\s*")
@@ -108,6 +109,8 @@ class _Reading:
                 raise UnreadError(f"the format {name}")
             try:
                 found.append(read(view))
+                if view.named.keys() - view.asked:
+                    raise UnreadError("a column under a name that is not read here")
             except (UnreadError, *_STRANGE) as error:
                 failed = error
         if not found:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from itertools import combinations, pairwise
 from typing import Any
 
-from expectations.witness import said
+from expectations.witness import said, talks
 from expectations.witness.raw import UnreadError
 from expectations.witness.said import Said, Sides, Turn, View
 
@@ -39,7 +39,7 @@ def _prompt(view: View) -> list[Turn]:
     """The turns before the answers; none where the sides begin with them."""
     value = view.get("instruction")
     if value is not None:
-        value = said.instruction(view)
+        value = talks.instruction(view)
     elif view.get("context", "contents") is not None:
         raise UnreadError("a context of its own")
     else:

@@ -1,4 +1,4 @@
-"""What a row says, read on its own: conversations, and what all tasks read alike.
+"""What a row says, read on its own: what all tasks read alike.
 
 A reading is what the user was told: a format's name, a variant of it, and the columns that play its
 roles. A shape that is not one of the plain ones raises ``UnreadError``: better no answer than a
@@ -8,7 +8,7 @@ wrong one.
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
@@ -19,7 +19,6 @@ Turn: TypeAlias = dict[str, Any]  # as a template gets it
 SYSTEM = ("system", "system_prompt", "system_instruction", "systemInstruction")
 TOOLS = ("tools", "functions")
 QUESTIONS = ("question", "query", "problem", "prompt", "input", "input_text", "text_input")
-_ANSWERS = ("answer", "response", "solution", "output", "output_text")
 _ROLES = {
     "user": ("user", "human", "prompter"),
     "assistant": ("assistant", "gpt", "bot", "model", "chatgpt", "ai", "chatbot"),
@@ -27,7 +26,7 @@ _ROLES = {
     "tool": ("tool", "observation", "ipython"),
     "call": ("function_call",),
 }
-_FLAGS = ("weight", "loss_weight", "train", "training", "trainable", "loss", "loss_mask")
+FLAGS = ("weight", "loss_weight", "train", "training", "trainable", "loss", "loss_mask")
 _PASSED = ("tool_call_id", "name")
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 _NAMING = ("role", "from", "content", "value")
@@ -83,13 +82,14 @@ class View:
 
     Attributes:
         variant: of the format; ``words``: the options that the user gave; ``named``: what stands
-            for a column's own name.
+            for a column's own name; ``asked``: the names that were looked for.
     """
 
     row: Row
     variant: str
     words: dict[str, Any]
     named: dict[str, str] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
 
     def get(self, *names: str) -> Any:
         """What is there under any of some names that mean the same; None where nothing is.
@@ -97,6 +97,7 @@ class View:
         Raises:
             UnreadError: several are, and differ.
         """
+        self.asked.update(names)
         given = [name for name in names if name in self.named]
         if given:
             found = [_at(self.row, self.named[name]) for name in given]
@@ -229,7 +230,7 @@ def turns(value: Any, words: dict[str, Any]) -> tuple[list[Turn], list[float | N
             raise UnreadError("reasoning in a field")
         if reasoning:
             turn["reasoning"] = reasoning[0]
-        known = {*_NAMING, *_FLAGS, *_PASSED, *_REASONING, "tool_calls"}
+        known = {*_NAMING, *FLAGS, *_PASSED, *_REASONING, "tool_calls"}
         other = {key for key in one.keys() - known if one[key] not in (None, "", [], {})}
         if other & words["printed"]:
             raise UnreadError("a key of a turn that the template may print")
@@ -239,7 +240,7 @@ def turns(value: Any, words: dict[str, Any]) -> tuple[list[Turn], list[float | N
 
 
 def _weight(turn: Turn) -> float | None:
-    flags = {float(turn[key]) for key in _FLAGS if isinstance(turn.get(key), bool | int | float)}
+    flags = {float(turn[key]) for key in FLAGS if isinstance(turn.get(key), bool | int | float)}
     if len(flags) > 1 or not all(math.isfinite(x) and x >= 0 for x in flags):
         raise UnreadError("several weights of a turn")
     return flags.pop() if flags else None
@@ -292,108 +293,3 @@ def require_plain(said: Iterable[Turn], words: dict[str, Any]) -> None:
             raise UnreadError("a stop as text that is removed")
         if words["reasoning"] != "keep" and ("reasoning" in turn or "<think>" in content):
             raise UnreadError("reasoning that is not trained")
-
-
-# Conversations.
-
-
-def _exchange(view: View, asked: str | None, said: str | None) -> Talk:
-    if asked is None or said is None:
-        raise UnreadError("a question or an answer is missing")
-    every = opened(view, [user(asked), assistant(said)])
-    return Talk(tuple(every), (None,) * len(every), tools(view))
-
-
-def instruction(view: View, more: Any = None) -> str | None:
-    """An instruction and its input, with an empty line between them."""
-    asked = view.text("instruction")
-    more = text(view.get("input", "context") if more is None else more or None, "input")
-    return asked if more is None or asked is None else f"{asked}\n\n{more}"
-
-
-def _alpaca(view: View) -> list[Said]:
-    several = view.get("instances")
-    if several is None:
-        return [_exchange(view, instruction(view), view.text("output", "response"))]
-    if not all(isinstance(one, dict) for one in several):
-        raise UnreadError("instances that are no objects")
-    each = [(instruction(view, one.get("input") or ""), one.get("output")) for one in several]
-    return [_exchange(view, asked, text(said, "output")) for asked, said in each]
-
-
-def _talk(*names: str) -> Callable[[View], list[Said]]:
-    def read(view: View) -> list[Said]:
-        if view.get("turn_weights") is not None or view.get("mask") is not None:
-            raise UnreadError("weights of turns in a column")
-        own, weights = turns(view.get(*names), view.words)
-        every = opened(view, own)
-        return [Talk(tuple(every), (*[None] * (len(every) - len(own)), *weights), tools(view))]
-
-    return read
-
-
-def _answered(asked: Sequence[str], said: Sequence[str]) -> Callable[[View], list[Said]]:
-    def read(view: View) -> list[Said]:
-        question, answer = view.get(*asked), view.get(*said)
-        own: list[Turn] = []
-        weights: list[float | None] = []
-        for value, turn in ((question, user), (answer, assistant)):
-            if isinstance(value, str):
-                own, weights = [*own, turn(value)], [*weights, None]
-            elif isinstance(value, list):
-                more, flags = turns(value, view.words)
-                own, weights = own + more, weights + flags
-            else:
-                raise UnreadError("a question or an answer is missing")
-        every = opened(view, own)
-        return [Talk(tuple(every), (*[None] * (len(every) - len(own)), *weights), tools(view))]
-
-    return read
-
-
-def _bare(view: View) -> list[Said]:
-    said = view.text("text")
-    if said is None or view.get(*TOOLS) is not None:
-        raise UnreadError("a text with tools")
-    return [Talk(({"role": "text", "content": said},), (None,))]
-
-
-def _thought(view: View) -> list[Said]:
-    one = _exchange(view, view.text(*QUESTIONS), view.text("message_content"))
-    reasoning = view.text("message_thinking")
-    if view.words["reasoning_in"] == "think":
-        raise UnreadError("reasoning in a field")
-    last = one.turns[-1] | ({"reasoning": reasoning} if reasoning else {})
-    return [Talk((*one.turns[:-1], last), one.weights, one.tools)]
-
-
-def _exchanges(view: View) -> list[Said]:
-    asked, said = ("human", "input", "user", "question", "query"), ("assistant", "output", "answer")
-    own: list[Turn] = []
-    listed = ("conversation", "conversations", "messages", "turns", "dialogue", "exchanges")
-    for one in view.get(*listed) or ():
-        if not isinstance(one, dict):
-            raise UnreadError("exchanges that are no objects")
-        if one.keys() & {*_FLAGS, "need_eos_token"}:
-            raise UnreadError("flags of an exchange")
-        inside = View(one, "", view.words)
-        if (system := inside.text("system")) is not None:
-            own.append({"role": "system", "content": system})
-        texts = [inside.text(*asked), inside.text(*said, "response")]
-        if None in texts:
-            raise UnreadError("a question or an answer is missing")
-        own += [user(str(texts[0])), assistant(str(texts[1]))]
-    every = opened(view, own)
-    return [Talk(tuple(every), (None,) * len(every), tools(view))]
-
-
-TALKS: dict[str, Callable[[View], list[Said]]] = {
-    "openai": _talk("messages"),
-    "sharegpt": _talk("conversations", "conversation", "messages"),
-    "alpaca": _alpaca,
-    "exchange_list": _exchanges,
-    "message_thinking": _thought,
-    "prompt_completion": _answered(("prompt",), ("completion",)),
-    "query_response": _answered(QUESTIONS, _ANSWERS),
-    "text": _bare,
-}

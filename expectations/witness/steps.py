@@ -164,7 +164,7 @@ def _prefixes(view: View) -> list[Said]:
     if not all(one.startswith(other) for one, other in zip(whole, before, strict=True)):
         raise UnreadError("prefixes of another shape")
     steps = [one[len(other) :] for one, other in zip(whole, before, strict=True)]
-    values = view.get("values", "value", "mc_values", "mc_value", "soft_labels", "scores")
+    values = view.get("values", "value", "mc_values", "mc_value", "soft_labels", "scores", "labels")
     return [_listed(view, steps, [_rating(one, view) for one in values or ()])]
 
 

@@ -33,9 +33,10 @@ from pipeline.builder.preparation import Prepared
 from pipeline.builder.rejects import Ledger
 from pipeline.builds.build import Build
 from pipeline.builds.stored import hash_files
+from pipeline.manifest.counts import WitnessCounts
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import as_json
-from pipeline.manifest.manifest import AuditLine, WitnessRecord
+from pipeline.manifest.manifest import AuditLine
 from pipeline.manifest.records import AUDITS, REJECTS, VALIDATION
 from pipeline.messages.progress import CHECK, PLAN, REPORT, Report
 from pipeline.report import card
@@ -218,7 +219,7 @@ def _completed(
     folder: Path,
     verdict: Validation,
     audits: list[AuditResult],
-    told: WitnessRecord | None,
+    told: WitnessCounts | None,
 ) -> Build:
     """The report and a trainer's files; then the hash of every file."""
     described = replace(

@@ -7,7 +7,7 @@ from typing import Any
 from expectations.witness.attest import Statement, attest
 from pipeline.inputs.recipe import Recipe
 from pipeline.inputs.scan import Input
-from pipeline.manifest.manifest import WitnessRecord
+from pipeline.manifest.counts import WitnessCounts
 from pipeline.options.config import Config
 from pipeline.shards.measured import OURS
 from stages.errors import OwnLawError, counted
@@ -112,7 +112,7 @@ def require(statement: Statement) -> None:
     raise OwnLawError(f"The witness reads {rows} otherwise than the build:{lines}{tail}", OURS)
 
 
-def record_of(statement: Statement) -> WitnessRecord:
+def record_of(statement: Statement) -> WitnessCounts:
     """The manifest's ``witness``."""
     unread = dict(sorted(statement.unread.items()))
-    return WitnessRecord(drawn=statement.rows, read=statement.read, unread=unread)
+    return WitnessCounts(drawn=statement.rows, read=statement.read, unread=unread)

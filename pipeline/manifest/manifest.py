@@ -141,20 +141,6 @@ class Parity(JsonRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class WitnessRecord(JsonRecord):
-    """Rows that the witness has compared with the inputs.
-
-    Attributes:
-        drawn: at random within every part; ``read``: of these, compared.
-        unread: the others, by the reason.
-    """
-
-    drawn: int
-    read: int
-    unread: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
 class EncoderRecord(JsonRecord):
     """What encoded.
 
@@ -297,7 +283,7 @@ class Manifest(json_records.Sealed):
     trainers: Mapping[str, TrainerRecord]
     files: Mapping[str, str]
     validation: ValidationSummary
-    witness: WitnessRecord | None = field(default=None, metadata=OPTIONAL)
+    witness: counts.WitnessCounts | None = field(default=None, metadata=OPTIONAL)
     columns: tuple[str, ...]
     for_: str | None = field(default=None, metadata=OPTIONAL)
     export: ExportRecord | None = field(default=None, metadata=OPTIONAL)

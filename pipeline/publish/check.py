@@ -5,8 +5,8 @@ from the shards, ``datasets`` opens them, and the three nets of a build are run 
 code: the gate judges what is measured of the shards; and of a sample of rows, wider than a build's,
 if their source is still there, every one passes the laws, and what comes of it is compared with
 what is stored; and the witness is heard. The rows of an export are converted to a build's columns
-and judged there, and what its trainer makes of them and of its launch scripts is compared with them;
-they are not rebuilt.
+and judged there, and what its trainer makes of them and of its launch scripts is compared with
+them; they are not rebuilt.
 """
 
 import re

@@ -245,6 +245,17 @@ def _stored(metrics: Path, shards: list[Measured]) -> dict[tuple[int, ...], tupl
     return {tuple(one[:3]): tuple(one[3:]) for one in every.T.tolist()}
 
 
+def _heard(recipe: Recipe, inputs: list[Input], said: Manifest) -> Statement:
+    """What the witness says of the stored rows."""
+    config = recipe.config
+    splits = [[split.lines or 0 for split in one.splits] for one in inputs]
+    known = zip(splits, said.inputs, strict=True)
+    lines = [own if all(own) else [one.rows] for own, one in known]
+    shards, how = [shard.path for shard in said.shards], config.judge.witness
+    where = config.run.output
+    return witnessed.hear(witnessed.case_of(recipe, inputs, lines, where, shards, how))
+
+
 def remake(
     config: Config,
     said: Manifest,
@@ -275,13 +286,7 @@ def remake(
     # Filters are tried again, and what is like evaluations and other rows is listed. Which examples
     # a budget left out, or a named test file, is written nowhere: those are not looked for.
     unlisted = said.examples.left_out > 0 or any(one.test for one in config.sources)
-    known_lines = [[split.lines or 0 for split in one.splits] for one in inputs]
-    counted = zip(known_lines, said.inputs, strict=True)
-    lines = [own if all(own) else [one.rows] for own, one in counted]
-    shards_of = [shard.path for shard in said.shards]
-    where, how = config.run.output, config.judge.witness
-    case = witnessed.case_of(recipe, inputs, lines, where, shards_of, how)
-    remade = Remade(heard=witnessed.hear(case))
+    remade = Remade(heard=_heard(recipe, inputs, said))
     for ordinal, (source, name) in enumerate(zip(inputs, recipe.formats, strict=True)):
         names, batch = _made(recipe, source, name)
         filtered, _ = filters.of_rows(config.only(source.source), batch, "line {}".format)
