@@ -182,7 +182,12 @@ def asked(
         folder = tmp_path_factory.mktemp(request.param)
         case, statement = built(request.param, folder, cache_dir, patch)
         published = Published(str(folder / "out" / "tokenizer"), case["model"])
-        patch.setattr(attest, "Published", lambda *_: published)  # it takes long to load
+
+        def loaded(*_: object) -> Published:  # once: it takes long
+            published.merged = 0
+            return published
+
+        patch.setattr(attest, "Published", loaded)
         yield request.param, case, statement
 
 
@@ -288,6 +293,15 @@ def test_a_tokenizer_of_another_kind_is_noticed(
     )
     found = attest.attest(case).found
     assert any("not behind its generation prompt" in what for _, what in found)
+
+
+def test_a_merge_that_nobody_counted_is_noticed(asked: tuple[str, Case, Statement]) -> None:
+    """Qwen merges the prompt's line break with those that an answer begins with."""
+    task, case, _ = asked
+    if task == "sft":
+        assert case["merged_cuts"] > 0
+        found = attest.attest({**case, "merged_cuts": 0}).found
+        assert [name for name, _ in found] == ["manifest.json"]
 
 
 def test_what_is_drawn_depends_on_the_content_alone() -> None:

@@ -53,8 +53,8 @@ def attest(case: dict[str, Any]) -> Statement:
 
     Args:
         case: ``folder``, ``task``, ``shards``, ``inputs`` (``name``, ``path``, ``format``,
-            ``words``, ``parts``), ``model`` (words), ``every``, ``whole``: every row is stored,
-            refused, or does not meet a condition.
+            ``words``, ``parts``), ``model`` (words), ``merged_cuts`` that were counted, ``every``,
+            ``whole``: every row is stored, refused, or does not meet a condition.
     """
     lines = stored.drawn(case)
     examples: dict[str, dict[int, list[tuple[str, Any]]]] = {name: {} for name in lines}
@@ -81,6 +81,9 @@ def attest(case: dict[str, Any]) -> Statement:
             if line in rows and (one["name"], line) not in refused:
                 statement.rows += 1
                 _miss(statement, f"{one['name']}:{line}", rows[line], words)
+    if published.merged > case["merged_cuts"]:
+        text = f"merged_cuts is {case['merged_cuts']}, and rows that were drawn have more"
+        statement.found.append(("manifest.json", text))
     return statement
 
 

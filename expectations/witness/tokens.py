@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from expectations.witness.raw import UnreadError
@@ -58,6 +58,11 @@ class Published:
 
     Args:
         folder: ``tokenizer/``; ``words``: what else the user was told of the model.
+
+    Attributes:
+        end: the id of the end of a turn.
+        merged: texts that the tokenizer would have merged where an answer begins.
+        printed: the names in the template.
     """
 
     def __init__(self, folder: str, words: dict[str, Any]) -> None:
@@ -72,6 +77,7 @@ class Published:
         self._anchor = next(iter(plain), "")
         self._date = datetime.datetime.fromisoformat(words["date"])
         self.end = self.id_of(words["end"])
+        self.merged = 0
         told = str(self._tokenizer.chat_template)
         self._reasoning = next((name for name in _REASONING if name in told), "")
         self.printed = {*re.findall(r"[A-Za-z_]\w*", told)}
@@ -160,7 +166,9 @@ class Published:
         bounds = list(pairwise([0, *cuts, len(text)]))
         if hidden:
             return [self._hidden(text[a:b], hidden) for a, b in bounds]
-        return [self._piece(text[a:b], text[:a]) for a, b in bounds]
+        found = [self._piece(text[a:b], text[:a]) for a, b in bounds]
+        self.merged += bool(cuts) and self._encoded(text) != [*chain.from_iterable(found)]
+        return found
 
     def _read(
         self, turns: Sequence[Turn], weights: Sequence[float], tools: list[Any] | None

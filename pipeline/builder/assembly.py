@@ -122,7 +122,8 @@ def _case(
     lines = prepared.of_inputs([report.lines or report.rows for report in planned.reports])
     shards = [shard.path for shard in outcome.shards]
     how = prepared.config.judge.witness
-    return witnessed.case_of(prepared.recipe, prepared.inputs, lines, folder, shards, how)
+    merged = description.merged_cuts_of(outcome)
+    return witnessed.case_of(prepared.recipe, prepared.inputs, lines, folder, shards, how, merged)
 
 
 def _unwritten(folder: Path, shards: Sequence[ShardReport]) -> dict[str, file_hash.FileState]:

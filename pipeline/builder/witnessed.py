@@ -29,13 +29,14 @@ def case_of(
     folder: Path,
     shards: Sequence[str],
     how: str,
+    merged_cuts: int,
 ) -> dict[str, Any] | None:
     """What the witness is asked.
 
     Args:
         lines: of each split of each input, or of each input as a whole.
         folder: of the build, staged or published; ``shards``: paths in it.
-        how: ``sample`` or ``all`` rows.
+        how: ``sample`` or ``all`` rows; ``merged_cuts``: as they were counted.
 
     Returns:
         None where it reads nothing: of encoders, which have no chat template.
@@ -63,6 +64,7 @@ def case_of(
         "inputs": [_input(recipe, *one) for one in named],
         "model": model,
         "every": how == EVERY,
+        "merged_cuts": merged_cuts,
         "whole": _leaves_nothing_out(config),
     }
 

@@ -252,8 +252,8 @@ def _heard(recipe: Recipe, inputs: list[Input], said: Manifest) -> Statement:
     known = zip(splits, said.inputs, strict=True)
     lines = [own if all(own) else [one.rows] for own, one in known]
     shards, how = [shard.path for shard in said.shards], config.judge.witness
-    where = config.run.output
-    return witnessed.hear(witnessed.case_of(recipe, inputs, lines, where, shards, how))
+    where, merged = config.run.output, said.encoder.merged_cuts
+    return witnessed.hear(witnessed.case_of(recipe, inputs, lines, where, shards, how, merged))
 
 
 def remake(
