@@ -137,13 +137,7 @@ def _objects(view: View) -> list[Said]:
         raise UnreadError("steps that are no objects")
     every = [View(one, "", view.words) for one in steps]
     texts = [one.get("text", "step", "content") for one in every]
-    ratings = [
-        _rating(
-            next((x.row[n] for n in ("rating", "label", "score", "correct") if n in x.row), None),
-            view,
-        )
-        for x in every
-    ]
+    ratings = [_rating(x.get("rating", "label", "score", "correct"), view) for x in every]
     return [_listed(view, _texts(texts), ratings)]
 
 
