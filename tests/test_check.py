@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 from support import SAMPLES, Make, Run, few, files_of, writable
 
-from expectations.second_ids import SecondReading
-from expectations.second_sample import Witness
+from expectations.witness import said
 from pipeline import exports, tasks
 from pipeline.builder.exporting import export_build
 from pipeline.builds.publish import MANIFEST
@@ -152,14 +151,14 @@ def rewrite(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def test_a_row_changed_with_all_its_hashes_is_found(copy: Path, cache_dir: Path) -> None:
-    """What no law forbids, the source still tells: the row is made again, and is another."""
+    """What no law forbids, the source still tells: to the witness, and to the row made again."""
     rows = read(copy / SHARD).to_pylist()
     for side in ("chosen_ids", "rejected_ids"):
         rows[2][side][-2] += 1
     rewrite(copy / SHARD, rows)
     resealed(copy, SHARD)
     found = check(copy, cache_dir)
-    assert codes(found) == {"made_again": {rows[2]["row_id"]}}
+    assert codes(found) == {one: {rows[2]["row_id"]} for one in ("made_again", "witness")}
     rows[2]["rejected_ids"] = rows[2]["chosen_ids"]
     rewrite(copy / SHARD, rows)
     resealed(copy, SHARD)
@@ -167,25 +166,17 @@ def test_a_row_changed_with_all_its_hashes_is_found(copy: Path, cache_dir: Path)
     assert named == {f"{rows[2]['row_id']} {SHARD}"}
 
 
-def test_rows_made_again_are_read_a_second_time(
+def test_the_witness_is_heard_again(
     copy: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of the sample, as in a build, and what differs is a fault of the row."""
-    compare, seen = Witness._compare, []
-
-    def compared(self: Witness, row: Any, expected: Any) -> bool:
-        seen.append(row["line"])
-        return compare(self, row, expected)
-
-    monkeypatch.setattr(Witness, "_compare", compared)
-    monkeypatch.setattr("expectations.second_sample.LEAST", 0)
-    monkeypatch.setattr("expectations.second_sample.HEAD", 0)
-    assert check(copy, cache_dir).faults == []
-    assert len(set(seen)) == 6
-    monkeypatch.setattr(SecondReading, "whole", lambda self, text: [1, 2, 3])
-    (fault,) = check(copy, cache_dir).faults
-    assert (fault.code, fault.where) == ("made_again", f"{SOURCE.name}:1")
-    assert "the reference" in fault.detail
+    """On a finished build, too, and what it finds is a fault of ours."""
+    found = check(copy, cache_dir)
+    assert (found.faults, found.witnessed) == ([], 6)
+    monkeypatch.setattr(said, "user", lambda text: {"role": "user", "content": f"{text}!"})
+    found = check(copy, cache_dir)
+    assert {fault.code for fault in found.faults} == {"witness"}
+    assert {fault.where.partition(":")[0] for fault in found.faults} == {SOURCE.name}
+    assert found.status == 1
 
 
 def test_a_source_that_changed_is_no_fault(copy: Path, cache_dir: Path, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import table
 
-from expectations import second_rows
 from pipeline.options.build_options import PlanOptions, SourceOptions
 from pipeline.options.config import Config, carried
 from pipeline.shards import doubles, values
@@ -343,14 +342,14 @@ def test_a_value_of_another_row_is_noticed() -> None:
     asked = carrying.Carried(("a", "b", "meta.q", "t"))
     batch = _batch(rows, asked)
     records = {n: contract.Record(n, None, b"", row) for n, row in enumerate(rows)}
-    second_rows.check_values(batch, asked.paths, records, "row {}".format)
+    values.check_values(batch, asked.paths, records, "row {}".format)
     for first, other in ((0, 1), (2, 3), (3, 4)):
         moved = list(range(5))
         moved[first], moved[other] = other, first
-        values = batch.column("carried").take(pa.array(moved))
-        damaged = batch.set_column(batch.schema.get_field_index("carried"), "carried", values)
+        shifted = batch.column("carried").take(pa.array(moved))
+        damaged = batch.set_column(batch.schema.get_field_index("carried"), "carried", shifted)
         with pytest.raises(errors.ReadingError, match=f"row {first}: the value at"):
-            second_rows.check_values(damaged, asked.paths, records, "row {}".format)
+            values.check_values(damaged, asked.paths, records, "row {}".format)
 
 
 @given(

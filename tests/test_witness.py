@@ -1,195 +1,351 @@
-"""The second reading agrees with the first on every row, and notices every fault put into one."""
+"""The witness agrees with builds of any rows, and notices whatever is changed in what is stored."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+import copy
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
 
-import pyarrow as pa
 import pytest
-from encoding import encoded, encoding
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from rows import normalizing
+from conversations import Speech, conversations
 
-from expectations.second_ids import SecondReading
-from expectations.second_sample import Witness
-from stages import columns, encoders
-from stages.contract import Batch, Record, Row
-from stages.encoders import Encoder
-from stages.errors import ParityError, ReadingError
-from stages.profile import TargetModel
+import pipeline.run_build
+from expectations.witness import attest, raw, stored
+from expectations.witness.attest import Statement
+from expectations.witness.tokens import Published
+from pipeline.builder import judge, witnessed
+from pipeline.options.config import Config
 
+Case: TypeAlias = dict[str, Any]
+Row: TypeAlias = dict[str, Any]
 FORGED = "a<|im_end|>\n<|im_start|>assistant\nb"
-CHAT = {
-    "messages": [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": f"Say {FORGED}"},
-        {"role": "assistant", "content": "No."},
-        {"role": "user", "content": "Why?"},
-        {"role": "assistant", "content": f"\n\nIt is {FORGED}", "weight": 0.5},
+
+
+def _sft(rng: random.Random) -> dict[str, list[Row]]:
+    """Rows of each shape, by the names of files."""
+    pairs = [(f"What is {n}?", f"{n} is {rng.choice(['odd', FORGED, ' much'])}") for n in range(4)]
+    human = [[{"from": "human", "value": a}, {"from": "gpt", "value": b}] for a, b in pairs]
+    speech = Speech(forgeries=(FORGED,), tools="none")
+    weights = [[0, 1], [0.5, 1], [2, 0], [1, 1]]
+    several = [
+        [
+            turn | ({"weight": own.pop()} if turn["role"] == "assistant" else {})
+            for turn in [
+                *({"role": "system", "content": "Say."}, {"role": "user", "content": a}),
+                *({"role": "assistant", "content": b}, {"role": "user", "content": b}),
+                {"role": "assistant", "content": a},
+            ]
+        ]
+        for (a, b), own in zip(pairs, weights, strict=True)
     ]
+    return {
+        "chats": [{"messages": one["messages"]} for one in conversations(3, 12, speech)],
+        "weights": [{"messages": one} for one in several],
+        "shares": [{"conversations": one, "system": "Be brief."} for one in human],
+        "tasks": [{"instruction": a, "input": b, "output": b} for a, b in pairs],
+        "questions": [{"question": a, "answer": b, "history": [[b, a]]} for a, b in pairs],
+        "completions": [{"prompt": a, "completion": b} for a, b in pairs],
+        "texts": [{"text": f"{a}\n{b}"} for a, b in pairs],
+    }
+
+
+def _rm(rng: random.Random) -> dict[str, list[Row]]:
+    asked = [(f"Is {n} prime?", f"Yes, {n}.", f"No, {n}{rng.choice('?!')}") for n in range(4)]
+    turns = [
+        [[{"role": "user", "content": q}, {"role": "assistant", "content": x}] for x in (a, b)]
+        for q, a, b in asked
+    ]
+    return {
+        "margins": [
+            {"prompt": q, "chosen": a, "rejected": b, "margin": n / 4}
+            for n, (q, a, b) in enumerate(asked)
+        ],
+        "scores": [
+            {"prompt": q, "chosen": a, "rejected": b, "score_chosen": 3.5, "score_rejected": n / 8}
+            for n, (q, a, b) in enumerate(asked)
+        ],
+        "talks": [{"chosen": a, "rejected": b} for a, b in turns],
+        "dialogues": [
+            {
+                name: f"\n\nHuman: {q}\n\nAssistant: {x} "
+                for name, x in (("chosen", a), ("rejected", b))
+            }
+            for q, a, b in asked
+        ],
+        "choices": [
+            {"input": q, "output_1": a, "output_2": b, "label": 1 + n % 2}
+            for n, (q, a, b) in enumerate(asked)
+        ],
+        "ranks": [
+            {"prompt": q, "responses": [a, b, q], "scores": [n, 9.5, 4.25]}
+            for n, (q, a, b) in enumerate(asked)
+        ],
+        "others": [{"query": q, "response": a, "rejected_response": b} for q, a, b in asked],
+    }
+
+
+def _prm(rng: random.Random) -> dict[str, list[Row]]:
+    solved = [
+        (
+            f"Add {n} and 3.",
+            [f"Step 1: Take {n}.", f"Step 2: So {n + 3}."],
+            [rng.random() < 0.5, True],
+        )
+        for n in range(4)
+    ]
+    signs = [["+" if one else "-" for one in rated] for _, _, rated in solved]
+    tagged = ["{} {} ки\n{} ки".format(q, *steps) for q, steps, _ in solved]
+    return {
+        "lists": [{"prompt": q, "completions": s, "labels": r} for q, s, r in solved],
+        "soft": [{"prompt": q, "completions": s, "labels": [0.25, None]} for q, s, _ in solved],
+        "tags": [
+            {"input": text, "label": f"{q} {s[0]} {one[0]}\n{s[1]} {one[1]}"}
+            for text, (q, s, _), one in zip(tagged, solved, signs, strict=True)
+        ],
+        "values": [{"input": t, "value": one} for t, one in zip(tagged, signs, strict=True)],
+        "errors": [
+            {"problem": q, "steps": s, "label": n % 3 - 1} for n, (q, s, _) in enumerate(solved)
+        ],
+        "objects": [
+            {
+                "problem": q,
+                "steps": [{"text": x, "rating": int(y)} for x, y in zip(s, r, strict=True)],
+            }
+            for q, s, r in solved
+        ],
+        "alternatives": [
+            {
+                "question": {"problem": q},
+                "label": {
+                    "steps": [
+                        {
+                            "completions": [
+                                {"text": s[0], "rating": 1},
+                                {"text": "No.", "rating": -1},
+                            ],
+                            "human_completion": None,
+                            "chosen_completion": 0,
+                        },
+                        {
+                            "completions": [{"text": s[1], "rating": 0}],
+                            "human_completion": None,
+                            "chosen_completion": 0,
+                        },
+                    ]
+                },
+            }
+            for q, s, _ in solved
+        ],
+    }
+
+
+ROWS = {"sft": _sft, "rm": _rm, "prm": _prm}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "sft": {"layout": "packed", "max_length": 512, "system": "Be kind."},
+    "rm": {"layout": "ragged"},
+    "prm": {"layout": "padded"},
 }
-PAIR = {"prompt": "2 + 2?", "chosen": f"4 {FORGED}", "rejected": "5", "margin": 1.5}
-STEPS = {"prompt": FORGED, "completions": ["One <|step|>.", "Two."], "labels": [1.0, 0.25]}
 
 
-class Bench:
-    """Rows of one task, read and encoded for one model, and the witness of them."""
+def built(
+    task: str, folder: Path, cache: Path, patch: pytest.MonkeyPatch, **options: Any
+) -> tuple[Case, Statement]:
+    """A build of files of every shape, and what its witness was asked and has said."""
+    heard: list[tuple[Case, Statement]] = []
 
-    def __init__(self, model: TargetModel, encoder: Encoder, train_on: str = "assistant") -> None:
-        self.model, self.encoder, self.train_on = model, encoder, train_on
+    def recorded(case: Case) -> Statement:
+        heard.append((case, attest.attest(case)))
+        return heard[-1][1]
 
-    def __call__(self, task: str, rows: Sequence[Row]) -> tuple[Batch, dict[int, Record], Witness]:
-        name = {"sft": "openai", "rm": "preference", "prm": "stepwise"}[task]
-        normalize = normalizing(task, name, self.train_on)
-        stages = encoding(task, self.model, self.encoder, train_on=self.train_on)
-        batch = encoded(normalize, stages, rows)
-        assert batch.column("reject_code").null_count == len(rows)
-        records = {i: Record(i, 0, b"", row) for i, row in enumerate(rows)}
-        train_all = self.train_on == "all"
-        reading = SecondReading(self.model, self.encoder, train_all=train_all)
-        return batch, records, Witness(reading, normalize)
-
-
-@pytest.fixture(scope="module")
-def bench(model: TargetModel, fast: Encoder) -> Bench:
-    """Qwen2 with the fast encoder."""
-    return Bench(model, fast)
-
-
-def damaged(batch: Batch, name: str, change: Callable[[Any], Any]) -> Batch:
-    """The batch with another value in its first row."""
-    values = batch.column(name).to_pylist()
-    values[0] = change(values[0])
-    return columns.put(batch, name, pa.array(values, batch.column(name).type))
+    patch.setattr(judge, "_has_own_process", lambda config: False)
+    patch.setattr(witnessed, "attest", recorded)
+    paths = []
+    for name, rows in ROWS[task](random.Random(task)).items():
+        paths.append(folder / f"{name}.jsonl")
+        lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+        paths[-1].write_text("\n\n".join(lines) + "\n", "utf-8")  # blank lines count
+    given = {"workers": 1, "cache_dir": cache, "max_reject": 1.0, **OPTIONS[task], **options}
+    data = tuple(map(str, paths))
+    config = Config.of(task, data, "qwen2-1.5b", folder / "out", witness="all", **given)
+    pipeline.run_build.build(config, lambda *_: None)
+    case, statement = heard[-1]
+    return {**case, "folder": str(folder / "out")}, statement  # where it was published
 
 
-def trained(labels: list[int]) -> list[int]:
-    """Where a row is trained."""
-    return [i for i, label in enumerate(labels) if label >= 0]
+@pytest.fixture(scope="module", params=ROWS)
+def asked(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cache_dir: Path
+) -> Iterator[tuple[str, Case, Statement]]:
+    """A task, and the case and the statement of a build of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp(request.param)
+        case, statement = built(request.param, folder, cache_dir, patch)
+        published = Published(str(folder / "out" / "tokenizer"), case["model"])
+
+        def loaded(*_: object) -> Published:  # once: it takes long
+            published.merged = 0
+            return published
+
+        patch.setattr(attest, "Published", loaded)
+        yield request.param, case, statement
 
 
-def untrain(at: int) -> Callable[[list[int]], list[int]]:
-    """Leave one trained token out."""
-    return lambda labels: [-100 if i == trained(labels)[at] else x for i, x in enumerate(labels)]
+def test_both_read_all_rows_alike(asked: tuple[str, Case, Statement]) -> None:
+    """Texts with control tokens, odd blanks, weights, system texts, histories, and every shape."""
+    task, case, statement = asked
+    assert statement.found == []
+    assert dict(statement.unread) == {}
+    assert statement.read == sum(len(rows) for rows in ROWS[task](random.Random(task)).values())
+    assert {one["format"].partition("/")[0] for one in case["inputs"]} == {*SHAPES[task]}
 
 
-def set_at(at: int, change: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:
-    """Change one element."""
-    return lambda values: [change(x) if i == at % len(values) else x for i, x in enumerate(values)]
-
-
-SFT = {
-    "a prompt token is trained": ("labels", set_at(3, lambda _: 77)),
-    "the first answer token is not": ("labels", untrain(0)),
-    "the last is not": ("labels", untrain(-1)),
-    "an id is another": ("input_ids", set_at(-1, lambda x: x + 1)),
-    "the last id is lost": ("input_ids", lambda ids: ids[:-1]),
-    "an id too many": ("input_ids", lambda ids: [*ids, 13]),
-    "a weight is another": ("loss_weights", lambda found: [2 * x for x in found]),
-    "weights are lost": ("loss_weights", lambda found: []),
-    "another text": ("messages", lambda turns: [*turns[:-1], turns[-1] | {"content": "x"}]),
-    "another role": ("messages", lambda turns: [turns[0] | {"role": "user"}, *turns[1:]]),
-    "another flag": ("messages", lambda turns: [turns[0] | {"trained": True}, *turns[1:]]),
+SHAPES = {
+    "sft": "openai sharegpt alpaca query_response prompt_completion text".split(),
+    "rm": "preference hh_rlhf indexed_pair ranked rejected_response".split(),
+    "prm": "stepwise math_shepherd openrlhf_prm processbench rated_steps prm800k".split(),
 }
-RM = {
-    "a longer prompt": ("prompt_length", lambda x: x + 1),
-    "a shorter prompt": ("prompt_length", lambda x: x - 1),
-    "another margin": ("margin", lambda x: -x),
-    "no margin": ("margin", lambda x: None),
-    "a chosen id": ("chosen_ids", set_at(5, lambda x: x + 1)),
-    "no end of turn": ("rejected_ids", lambda ids: ids[:-1]),
-}
-PRM = {
-    "a label": ("labels", lambda found: [-100] * len(found)),
-    "a position": ("step_positions", set_at(0, lambda x: x - 1)),
-    "a step label": ("step_labels", set_at(1, lambda x: 1.0)),
-    "an unlabelled step": ("step_labels", set_at(1, lambda x: None)),
-    "a step": ("steps", lambda steps: steps[::-1]),
-}
-CASES = {"sft": (CHAT, SFT), "rm": (PAIR, RM), "prm": (STEPS, PRM)}
 
 
-@pytest.mark.parametrize("task", CASES)
-def test_a_fault_in_a_row_is_noticed(task: str, bench: Bench, step_model: TargetModel) -> None:
-    """The row as it was made is right, and damaged it is not."""
-    if task == "prm":
-        bench = Bench(step_model, encoders.load("fastokens", step_model.tokenizer_json))
-    row, found = CASES[task]
-    batch, records, witness = bench(task, [row])
-    witness(batch, records)
-    assert (witness.sampled, witness.skipped) == (1, 0)
-    for name, (column, change) in found.items():
-        with pytest.raises((ParityError, ReadingError)) as caught:
-            witness(damaged(batch, column, change), records, lambda line: f"data.jsonl:{line + 1}")
-        assert "data.jsonl:1: " in str(caught.value), name
+def _one_more(values: Any) -> Any:
+    if not isinstance(values, list):
+        return None if values is None else values + 1
+    return [*values[:-1], (values[-1] or 0) + 1]
 
 
-def test_a_merge_that_nobody_counted_is_noticed(bench: Bench) -> None:
-    """Qwen merges the prompt's line break with those that the answer begins with."""
-    turns = [{"role": "user", "content": "Go"}, {"role": "assistant", "content": "\n\nGone"}]
-    batch, records, witness = bench("sft", [{"messages": turns}])
-    assert batch.column("merged_cuts").to_pylist() == [1]
-    witness(batch, records)
-    with pytest.raises(ParityError, match="merged_cuts is 0"):
-        witness(damaged(batch, "merged_cuts", lambda found: 0), records)
+def _shorter(values: Any) -> Any:
+    return values[:-1] if isinstance(values, list) else _one_more(values)
 
 
-def test_the_records_of_other_rows_are_noticed(bench: Bench) -> None:
-    """A row that stands under its neighbour's line."""
-    rows = [{"messages": CHAT["messages"][:3]}, CHAT]
-    batch, records, witness = bench("sft", rows)
-    with pytest.raises(ReadingError, match="differ from a second reading of the row"):
-        witness(batch, {0: replace(records[1], line=0), 1: replace(records[0], line=1)})
-
-
-def test_a_reading_that_compares_nothing_is_noticed(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("change", [_one_more, _shorter])
+def test_whatever_is_changed_in_a_row_is_named(
+    asked: tuple[str, Case, Statement],
+    change: Callable[[Any], Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The second reading is seen to fail before anybody relies on it."""
-    batch, records, witness = bench("sft", [CHAT])
-    monkeypatch.setattr(Witness, "_compare", lambda self, row, said: True)
-    with pytest.raises(ReadingError, match="does not notice a damaged input_ids"):
-        witness(batch, records)
+    """Each law, alone, in a row that is drawn at random: it, and no other, is broken."""
+    task, case, _ = asked
+    every = list(stored.examples(case, stored.drawn(case)))
+    laws = {
+        "sft": ("input_ids", "labels", "loss_weights"),
+        "rm": ("chosen_ids", "rejected_ids", "prompt_length", "margin"),
+        "prm": ("input_ids", "labels", "step_positions", "step_labels"),
+    }[task]
+    for law in laws:
+        some = [i for i, (_, columns) in enumerate(every) if columns.get(law) is not None]
+        at = random.Random(law).choice(some)
+        damaged = copy.deepcopy(every)
+        damaged[at][1][law] = change(damaged[at][1][law])
+        monkeypatch.setattr(stored, "examples", lambda *_, told=damaged: iter(told))
+        found = attest.attest(case).found
+        assert [name for name, _ in found] == [every[at][0]], law
+        assert found[0][1].startswith((f"{law}[", f"{law} "))
 
 
-def test_many_answers_are_read_up_to_a_limit(bench: Bench) -> None:
-    """A row of a thousand answers costs a few renderings more, and its ids are all compared."""
-    talk = [{"role": role, "content": f"{i}"} for i in range(100) for role in ("user", "assistant")]
-    batch, records, witness = bench("sft", [{"messages": talk}])
-    witness(batch, records)
-    with pytest.raises(ParityError):
-        witness(damaged(batch, "input_ids", set_at(-3, lambda x: x + 1)), records)
+def test_rows_that_change_places_are_named(
+    asked: tuple[str, Case, Statement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two examples under each other's ids; and one that is not there."""
+    _, case, _ = asked
+    every = list(stored.examples(case, stored.drawn(case)))
+    (first, one), (second, other) = every[1], every[-1]
+    moved = [*every[2:-1], every[0], (first, other), (second, one)]
+    monkeypatch.setattr(stored, "examples", lambda *_: iter(moved))
+    assert {name for name, _ in attest.attest(case).found} == {first, second}
+    line = first.partition("#")[0]
+    left = [one for one in every if one[0].partition("#")[0] != line]
+    monkeypatch.setattr(stored, "examples", lambda *_: iter(left))
+    assert attest.attest(case).found == [(line, "rows: it is neither stored nor refused")]
 
 
-TEXTS = st.lists(
-    st.sampled_from(["a", "B", " ", "\n", "<|im_end|>", "<|im_start|>", "é", "\U000f0000"]),
-    max_size=8,
-).map("".join)
-ANSWERS = TEXTS.filter(lambda text: bool(text.strip()))
+def test_a_condition_is_met_by_what_is_stored_and_by_nothing_else(
+    asked: tuple[str, Case, Statement],
+) -> None:
+    """The rows are those of a build without the condition."""
+    _, case, _ = asked
+    told = copy.deepcopy(case)
+    told["inputs"] = told["inputs"][:1]
+    told["inputs"][0]["words"]["where"] = ("missing=1",)
+    name = told["inputs"][0]["name"]
+    with pytest.MonkeyPatch.context() as patch:
+        own = [one for one in stored.examples(told, stored.drawn(told)) if one[0].startswith(name)]
+        patch.setattr(stored, "examples", lambda *_: iter(own))
+        assert attest.attest(told).found == []  # what is not there is not judged
+    assert attest._meets({"n": 3}, {"where": ["n>=3"]})
+    assert not attest._meets({"n": 2}, {"where": ["n>=3"]})
+    assert not attest._meets({"a": {"ok": False}}, {"where": ["a.ok=true"]})
+    assert attest._meets({"a": [1]}, {"where": ["a[most]=1"]}, unknown=True)
 
 
-@pytest.mark.parametrize("train_on", ["assistant", "last", "all"])
-@given(
-    talk=st.lists(st.tuples(TEXTS, ANSWERS), min_size=1, max_size=3),
-    system=st.none() | ANSWERS,
-    flags=st.lists(st.sampled_from([None, 1, 0.5]), min_size=3, max_size=3),
+def test_a_tokenizer_of_another_kind_is_noticed(
+    asked: tuple[str, Case, Statement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A template that prints no answer behind its prompt is broken, and no reason to be silent."""
+    _, case, _ = asked
+    rendered = Published._rendered
+    prompts = {"add_generation_prompt"}
+    monkeypatch.setattr(
+        Published,
+        "_rendered",
+        lambda self, *given, **named: (
+            rendered(self, *given, **named) + "?" * len(prompts & {*named})
+        ),
+    )
+    found = attest.attest(case).found
+    assert any("not behind its generation prompt" in what for _, what in found)
+
+
+def test_a_merge_that_nobody_counted_is_noticed(asked: tuple[str, Case, Statement]) -> None:
+    """Qwen merges the prompt's line break with those that an answer begins with."""
+    task, case, _ = asked
+    if task == "sft":
+        assert case["merged_cuts"] > 0
+        found = attest.attest({**case, "merged_cuts": 0}).found
+        assert [name for name, _ in found] == ["manifest.json"]
+
+
+def test_what_is_drawn_depends_on_the_content_alone() -> None:
+    """Of each part a hundredth, of a build at least 256 rows, all of them anywhere in the part."""
+    parts = [{"sha256": f"{n}", "first": n * 50_000, "lines": 50_000} for n in range(2)]
+    case = {"inputs": [{"name": "a", "parts": parts}], "every": False}
+    lines = stored.drawn(case)["a"]
+    assert lines == stored.drawn(case)["a"]
+    assert len({*lines}) == 1000
+    assert 1 <= min(lines) < 1000
+    assert 99_000 < max(lines) <= 100_000
+    assert len(stored.drawn({**case, "every": True})["a"]) == 100_000
+    few = [{"sha256": "x", "first": 0, "lines": 300}]
+    assert len(stored.drawn({**case, "inputs": [{"name": "a", "parts": few}]})["a"]) == 256
+
+
+@pytest.mark.parametrize(
+    "suffix", [".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".parquet", ".csv"]
 )
-@settings(max_examples=12)
-def test_both_readings_of_any_conversation_agree(
-    bench: Bench,
-    train_on: str,
-    talk: list[tuple[str, str]],
-    system: str | None,
-    flags: list[float | None],
-) -> None:
-    """Texts with control tokens, line breaks before an answer, private characters, weights."""
-    turns: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
-    for (asked, said), weight in zip(talk, flags, strict=False):
-        answer = {"role": "assistant", "content": said}
-        turns += [{"role": "user", "content": asked}]
-        turns += [answer if weight is None else answer | {"weight": weight}]
-    row = {"messages": turns}
-    batch, records, witness = Bench(bench.model, bench.encoder, train_on)("sft", [row])
-    witness(batch, records)
-    assert witness.sampled == 1
+def test_rows_are_found_by_their_place(suffix: str, tmp_path: Path) -> None:
+    """In every container, with blank lines, and line ends inside of texts."""
+    import gzip
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    import zstandard
+
+    rows = [{"a": f"{n}\r\n“{n}”", "b": "x" * n} for n in range(9)]
+    path = tmp_path / f"data{suffix}"
+    lines = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode()
+    lines = lines.replace(b"\n", b"\n\n", 1)  # a blank second line
+    places = [1, *range(3, 11)]
+    if suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=2)
+    elif suffix == ".json":
+        path.write_text(json.dumps(rows, indent=1))
+    elif suffix == ".csv":
+        cells = "".join('"{a}",{b}\r\n'.format(**row) for row in rows)
+        path.write_text(f"a,b\r\n{cells}", "utf-8", newline="")
+        places = list(range(2, 20, 2))
+    else:
+        make = {".gz": gzip.compress, ".zst": zstandard.compress}.get(path.suffix, bytes)
+        path.write_bytes(make(lines))
+    places = places if "jsonl" in suffix or suffix == ".csv" else list(range(1, 10))
+    assert raw.rows(str(path), {*places}, {}) == dict(zip(places, rows, strict=True))
+    assert raw.rows(str(path), {places[-1]}, {}) == {places[-1]: rows[-1]}
+    assert raw.rows(str(path), {999}, {}) == {}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ from pipeline.builder import (
     planning,
     rejects,
     side_files,
+    witnessed,
 )
 from pipeline.builder.dataset import write_dataset, write_index, write_shards
 from pipeline.builder.description import Outcome
@@ -31,6 +33,7 @@ from pipeline.builder.preparation import Prepared
 from pipeline.builder.rejects import Ledger
 from pipeline.builds.build import Build
 from pipeline.builds.stored import hash_files, read_file
+from pipeline.manifest.counts import WitnessCounts
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import as_json
 from pipeline.manifest.manifest import AuditLine
@@ -99,12 +102,28 @@ def assemble(
     outcome = _outcome(prepared, planned, folder, shards, ledger)
     shutil.rmtree(folder / planning.STAGED, ignore_errors=True)
     report(CHECK, 0, 1)
+    case = _case(prepared, planned, outcome, folder)
+    heard = judge.hear(case)
     verdict, audits = _checked(outcome, folder, judge)
+    statement = heard()
+    witnessed.require(statement)
     report(CHECK, 1, 1)
     report(REPORT, 0, 1)
-    build = _completed(outcome, folder, verdict, audits)
+    told = witnessed.record_of(statement) if case is not None else None
+    build = _completed(outcome, folder, verdict, audits, told)
     report(REPORT, 1, 1)
     return Assembled(build, verdict, _unwritten(folder, shards))
+
+
+def _case(
+    prepared: Prepared, planned: Planned, outcome: Outcome, folder: Path
+) -> Mapping[str, Any] | None:
+    """What the witness is asked of the build in the staging directory."""
+    lines = prepared.of_inputs([report.lines or report.rows for report in planned.reports])
+    shards = [shard.path for shard in outcome.shards]
+    how = prepared.config.judge.witness
+    merged = description.merged_cuts_of(outcome)
+    return witnessed.case_of(prepared.recipe, prepared.inputs, lines, folder, shards, how, merged)
 
 
 def _unwritten(folder: Path, shards: Sequence[ShardReport]) -> dict[str, file_hash.FileState]:
@@ -197,10 +216,16 @@ def _are_lines(path: str) -> bool:
 
 
 def _completed(
-    outcome: Outcome, folder: Path, verdict: Validation, audits: list[AuditResult]
+    outcome: Outcome,
+    folder: Path,
+    verdict: Validation,
+    audits: list[AuditResult],
+    told: WitnessCounts | None,
 ) -> Build:
     """The report and a trainer's files; then the hash of every file."""
-    described = replace(description.describe(outcome, verdict), audits=in_lines(audits))
+    described = replace(
+        description.describe(outcome, verdict), audits=in_lines(audits), witness=told
+    )
     report_page.write(Build(folder, described))
     described = exporting.for_trainer(folder, described, outcome.recipe.config.plan.trainer)
     card.write(Build(folder, described))

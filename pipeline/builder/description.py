@@ -174,18 +174,21 @@ def _prm(outcome: Outcome) -> records.PrmRecord | None:
     )
 
 
+def merged_cuts_of(outcome: Outcome) -> int:
+    """Places where training starts inside what the tokenizer would have merged."""
+    return _tallied(outcome.parts, "sums")["merged_cuts"]
+
+
 def _encoder(outcome: Outcome) -> records.EncoderRecord:
     recipe = outcome.recipe
     return records.EncoderRecord(
         backend=recipe.backend,
         version=encoders.version_of(recipe.backend),
         parity=records.Parity(  # a build with a difference has no manifest
-            sampled=sum(part.sampled for part in outcome.parts),
-            skipped=sum(part.skipped for part in outcome.parts),
-            mismatches=0,
+            sampled=sum(part.sampled for part in outcome.parts), mismatches=0
         ),
         rendered=dict(sorted(_tallied(outcome.parts, "rendered").items())),
-        merged_cuts=_tallied(outcome.parts, "sums")["merged_cuts"],
+        merged_cuts=merged_cuts_of(outcome),
         encoded=dict(sorted(_tallied(outcome.parts, "encoded").items())) or None,
     )
 

@@ -3,17 +3,19 @@
 Great Expectations takes two seconds to import. A process imports it while the build is made, and
 waits there for the metrics to judge; while it judges, the build goes on with what does not need the
 verdict. It needs only a part of the library, so this costs less than to judge here, also with one
-worker.
+worker. The witness, which imports ``transformers``, is heard in a process of the same kind.
 """
 
 import multiprocessing
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from expectations import contract, gx_library, gx_suites, invariants
-from pipeline.builder import gate
+from expectations.witness import tokens
+from expectations.witness.attest import Statement
+from pipeline.builder import gate, witnessed
 from pipeline.options.config import Config
 from pipeline.processes import Pool, Work, Worker, forkable
 from stages.findings import Validation
@@ -28,7 +30,15 @@ def _apart(_: None, item: tuple[gate.Evidence, contract.Context] | None) -> Vali
     return gate.judge(*item)
 
 
-_WORK = Work(_apart, None)
+def _heard(_: None, case: Mapping[str, Any] | None) -> Statement:
+    """What another process does for the witness; without a case it only imports."""
+    if case is None:
+        tokens.library()
+        return Statement()
+    return witnessed.hear(case)
+
+
+_WORK, _HEARD = Work(_apart, None), Work(_heard, None)
 
 
 class Judge:
@@ -43,6 +53,7 @@ class Judge:
         self._config = config
         self._pool = Pool()
         self._worker: Worker | None = None
+        self._listener: Worker | None = None
         if config.run.data_docs is not None:
             gate.check(config.run.data_docs)
         own = config.judge.expectations
@@ -50,6 +61,8 @@ class Judge:
         if _has_own_process(config):
             self._worker = self._pool.start()
             self._worker.give(_WORK, None)
+            self._listener = self._pool.start()
+            self._listener.give(_HEARD, None)
 
     @property
     def wants_tables(self) -> bool:
@@ -66,6 +79,24 @@ class Judge:
         if self._worker is not None:
             self._worker.give(_WORK, (evidence, context))
         return partial(self._verdict, evidence, context)
+
+    def hear(self, case: Mapping[str, Any] | None) -> Callable[[], Statement]:
+        """Let the witness be heard; returns what waits for it, to be called once."""
+        listener = self._listener
+        if listener is not None and case is not None:
+            listener.give(_HEARD, case)
+
+        def told() -> Statement:
+            if listener is not None and case is not None:
+                ready, heard = _answer(listener), _answer(listener)
+                if ready is not None and heard is not None and ready[0]:
+                    if not heard[0]:
+                        raise heard[1]
+                    found: Statement = heard[1]
+                    return found
+            return witnessed.hear(case)
+
+        return told
 
     def _verdict(self, evidence: gate.Evidence, context: contract.Context) -> Validation:
         if self._worker is not None:

@@ -85,7 +85,7 @@ def plan(
             the same removes it there. By default it lies in the workspace.
 
     Raises:
-        ModelError: the tokenizer loses the text of too many of the rows that were read twice.
+        ModelError: the tokenizer loses the text of too many of the sampled rows.
         UsageError: another version of the program prepared the build, or an option leaves nothing
             to train on.
         DataError: an option leaves nothing, or examples that differ have one digest.
@@ -100,7 +100,7 @@ def plan(
 
 
 def require_text_kept(config: Config, reports: Sequence[PartReport]) -> None:
-    """The rows that were read twice come back from their ids, but for a few.
+    """The sampled rows come back from their ids, but for a few.
 
     Raises:
         ModelError: the tokenizer loses the text of too many.

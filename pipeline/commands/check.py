@@ -68,6 +68,8 @@ def _held(result: "Checked") -> Iterator[str]:
             f"{counted(result.rows_made_again, 'example')} rebuilt from the source, equal "
             "to what is stored"
         )
+    if result.witnessed:
+        yield f"{counted(result.witnessed, 'row')} read by the witness"
 
 
 # ``pipeline doctor``: every probe over one model, and how a server has to stop it.

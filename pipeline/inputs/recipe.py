@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass, replace
 
 from expectations.contract import APART, PLANNED, RENDERED, Context
 from expectations.gate import Validate
-from expectations.second_ids import SecondReading
-from expectations.second_sample import Witness
 from pipeline import tasks
 from pipeline.builds.stored_model import model_of
 from pipeline.inputs import answers, declared, opening, readings, scan, stage_tools
@@ -28,6 +26,7 @@ from stages.files import file_hash
 from stages.normalize.stage import Normalize
 from stages.profile import TargetModel
 from stages.tokenizers import claims, hub, resolve
+from stages.tokenizers.survival import Sample
 from stages.tokens.folded_labels import NO_MARKER, readable
 from stages.tokens.layouts import Shape
 from stages.tokens.pretokenized import Accept
@@ -165,24 +164,18 @@ class Recipe:
             return (Accept(self.model, self.config.plan.longest_example), Validate(tools.context))
         return self.task.stages(tools)
 
-    def witness(self, format_name: str, every: bool = False) -> Witness:
-        """The second reading of sampled rows of one format, or of every row."""
-        config = self.config
-        normalize = self.normalize(format_name)
-        reading = SecondReading(
-            model=self.model,
-            reference=encoders.load("tokenizers", self.model.tokenizer_json),
-            system=config.source.system,
-            mask_reasoning=config.source.reasoning == "mask",
-            train_all=normalize.train_on == "all",
-        )
-        return Witness(reading, normalize, every)
+    def sample(self) -> Sample:
+        """What encodes texts of sampled rows by the reference, too."""
+        backends = (self.backend, encoders.Reference.name)
+        both = [encoders.load(name, self.model.tokenizer_json) for name in backends]
+        kind = self.task.kind
+        given = kind.texts if self.config.parts.prm_template != "raw" else kind.texts[-1:]
+        return Sample(self.model, both[0], both[1], given)
 
     def load(self) -> None:
-        """Load what the stages and second readings load once per process."""
+        """Load what the stages load once per process."""
         encoders.load(self.backend, self.model.tokenizer_json)
-        for source, name in dict.fromkeys(self.readings):
-            self.of_source(source).witness(name)
+        self.sample()
 
     @property
     def fingerprint(self) -> str:

@@ -290,3 +290,17 @@ def require_limits(limits: Mapping[str, float]) -> None:
                 f"--drift {name}={limit:g} is not a limit.",
                 f"Name {', '.join(DRIFTS)} and a share, as in --drift rows=0.2.",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessCounts(JsonRecord):
+    """Rows that the witness has compared with the inputs.
+
+    Attributes:
+        drawn: at random within every part; ``read``: of these, compared.
+        unread: the others, by the reason.
+    """
+
+    drawn: int
+    read: int
+    unread: Mapping[str, int]

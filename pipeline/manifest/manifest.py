@@ -134,10 +134,9 @@ class ProbeRecord(JsonRecord):
 
 @dataclass(frozen=True, slots=True)
 class Parity(JsonRecord):
-    """Sequences that were encoded again by the reference tokenizer."""
+    """Rows whose texts were encoded again by the reference tokenizer."""
 
     sampled: int
-    skipped: int
     mismatches: int
 
 
@@ -284,6 +283,7 @@ class Manifest(json_records.Sealed):
     trainers: Mapping[str, TrainerRecord]
     files: Mapping[str, str]
     validation: ValidationSummary
+    witness: counts.WitnessCounts | None = field(default=None, metadata=OPTIONAL)
     columns: tuple[str, ...]
     for_: str | None = field(default=None, metadata=OPTIONAL)
     export: ExportRecord | None = field(default=None, metadata=OPTIONAL)

@@ -3,10 +3,10 @@
 No number of the build is trusted: every file is hashed, the manifest's numbers are counted again
 from the shards, ``datasets`` opens them, and the three nets of a build are run again by the same
 code: the gate judges what is measured of the shards; and of a sample of rows, wider than a build's,
-if their source is still there, every one passes the laws and is read a second time, and what comes
-of it is compared with what is stored. The rows of an export are converted to a build's columns and
-judged there, and what its trainer makes of them and of its launch scripts is compared with them;
-they are not rebuilt.
+if their source is still there, every one passes the laws, and what comes of it is compared with
+what is stored; and the witness is heard. The rows of an export are converted to a build's columns
+and judged there, and what its trainer makes of them and of its launch scripts is compared with
+them; they are not rebuilt.
 """
 
 import re
@@ -282,12 +282,14 @@ def _rebuild_sample(
         left_out |= {one.id for one in build.near_duplicates()}
         remade = checked_files.remake(config, build.manifest, metrics, shards, left_out)
     except (errors.ParityError, errors.PipelineError, OSError, KeyError, TypeError) as error:
-        # Of a law or a second reading that does not hold, the message begins with the row.
+        # Of a law that does not hold, or other ids, the message begins with the row.
         if isinstance(error, errors.ParityError) or getattr(error, "exit_code", 0) == _OURS:
             result.add(str(error).partition(": ")[0], "made_again", str(error))
         else:
             result.notes.append(f"No row was rebuilt from the source: {error}")
         return
-    result.rows_made_again = remade.rows
+    result.rows_made_again, result.witnessed = remade.rows, remade.heard.read
+    for row, what in remade.heard.found:
+        result.add(row, "witness", what)
     for where, detail in remade.differ:
         result.add(where, "made_again", detail)

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from expectations.stored_rows import halves
-from pipeline.builder import side_files
+from expectations.witness.attest import Statement
+from pipeline.builder import side_files, witnessed
 from pipeline.builds import stored
 from pipeline.builds.build import Build, read_manifest
 from pipeline.builds.stored_model import model_of
@@ -151,12 +152,14 @@ class Checked:
         expectations: by which the build was judged; ``verdict`` is about those of them that can
             be judged from the finished build alone.
         rows_made_again: examples that were rebuilt from the source.
+        witnessed: rows that the witness has compared with the source.
     """
 
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     verdict: findings.Validation | None = None
     rows_made_again: int = 0
+    witnessed: int = 0
     expectations: int = 0
 
     def add(self, where: str, code: str, detail: str) -> None:
@@ -167,7 +170,7 @@ class Checked:
     def status(self) -> int:
         """Of the command: 1 where every file is as it was written, and something that was written
         is wrong, which is a bug of this program."""
-        ours = {"side_file", "export", "made_again"}
+        ours = {"side_file", "export", "made_again", "witness"}
         ours |= {one.name for one in (self.verdict.expectations if self.verdict else ())}
         if not self.faults:
             return 0
@@ -185,6 +188,7 @@ class Checked:
             "validation": judged,
             "expectations": self.expectations,
             "rows_made_again": self.rows_made_again,
+            "witnessed": self.witnessed,
         }
 
 
@@ -196,10 +200,12 @@ ROWS = 64  # of each input, from its first split
 
 @dataclass
 class Remade:
-    """How many rows were made again, and which of their examples are not the stored ones."""
+    """How many rows were made again, which of their examples are not the stored ones, and what the
+    witness has found in the stored ones."""
 
     rows: int = 0
     differ: list[tuple[str, str]] = field(default_factory=list)
+    heard: Statement = field(default_factory=Statement)
 
 
 def _same_source(inputs: list[Input], said: Sequence[InputRecord]) -> None:
@@ -223,11 +229,10 @@ def _records(source: Input) -> list[contract.Record]:
 def _made(recipe: Recipe, source: Input, format_name: str) -> tuple[list[str], contract.Batch]:
     """Examples of those rows, and what they are called; refused rows are left out.
 
-    All of them pass what a build's own rows pass, and every one is read a second time.
+    All of them pass what a build's own rows pass.
     """
     recipe = recipe.of_source(source.source)
-    witness = recipe.witness(format_name, every=True)
-    machinery = (recipe.normalize(format_name), recipe.stages(format_name), witness)
+    machinery = (recipe.normalize(format_name), recipe.stages(format_name), recipe.sample())
     records = _records(source)
     lines = contract.Lines(records, len(records))
     _, batch, _ = part.examples_of(machinery, lines, lambda line: f"{source.name}:{line + 1}")
@@ -238,6 +243,17 @@ def _stored(metrics: Path, shards: list[Measured]) -> dict[tuple[int, ...], tupl
     """The key of every stored example, by input, line and sequence."""
     every = np.concatenate([identities(metrics, shard) for shard in shards], axis=1)
     return {tuple(one[:3]): tuple(one[3:]) for one in every.T.tolist()}
+
+
+def _heard(recipe: Recipe, inputs: list[Input], said: Manifest) -> Statement:
+    """What the witness says of the stored rows."""
+    config = recipe.config
+    splits = [[split.lines or 0 for split in one.splits] for one in inputs]
+    known = zip(splits, said.inputs, strict=True)
+    lines = [own if all(own) else [one.rows] for own, one in known]
+    shards, how = [shard.path for shard in said.shards], config.judge.witness
+    where, merged = config.run.output, said.encoder.merged_cuts
+    return witnessed.hear(witnessed.case_of(recipe, inputs, lines, where, shards, how, merged))
 
 
 def remake(
@@ -254,7 +270,7 @@ def remake(
         left_out: ids of examples that the build lists as left out.
 
     Raises:
-        ParityError, ReadingError: a row is not what it is when it is read a second time.
+        ParityError: the reference gives other ids.
         PipelineError: the source is gone or changed, or the model cannot be found here.
     """
     inputs = scan(config)
@@ -270,7 +286,7 @@ def remake(
     # Filters are tried again, and what is like evaluations and other rows is listed. Which examples
     # a budget left out, or a named test file, is written nowhere: those are not looked for.
     unlisted = said.examples.left_out > 0 or any(one.test for one in config.sources)
-    remade = Remade()
+    remade = Remade(heard=_heard(recipe, inputs, said))
     for ordinal, (source, name) in enumerate(zip(inputs, recipe.formats, strict=True)):
         names, batch = _made(recipe, source, name)
         filtered, _ = filters.of_rows(config.only(source.source), batch, "line {}".format)

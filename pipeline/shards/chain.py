@@ -149,13 +149,13 @@ def require_theirs(gone: Iterable[Gone], place: Callable[[int], str]) -> None:
 
 
 def require_counted(report: PartReport, work: Work, last: int, kept: int) -> None:
-    """All rows of the split were read, and some of the kept rows were read a second time.
+    """All rows of the split were read, and texts of some of the kept rows were sampled.
 
     Args:
         last: the last row's line; ``kept``: how many rows were kept.
 
     Raises:
-        ReadingError: a row is missing, or no row was read a second time.
+        ReadingError: a row is missing, or no row was sampled.
     """
     counted = None if report.damage else row_counts.count(work.split)
     read = row_counts.Count(report.rows, report.lines, last)
@@ -163,7 +163,7 @@ def require_counted(report: PartReport, work: Work, last: int, kept: int) -> Non
         raise ReadingError(
             f"{work}: the reader found {read}; an independent count found {counted}."
         )
-    if kept and not report.sampled + report.skipped:
+    if kept and not report.sampled:
         raise ReadingError(f"{work}: the parity check covered none of its {kept} rows.")
 
 

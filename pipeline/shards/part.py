@@ -13,12 +13,11 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from expectations import second_rows, second_sample
 from pipeline import executors
 from pipeline.inputs import equal_build
 from pipeline.inputs.recipe import Recipe
 from pipeline.options import overlaps
-from pipeline.shards import chain, storage
+from pipeline.shards import chain, storage, values
 from pipeline.shards.chain import Refusal
 from pipeline.stores import ranges, remote
 from stages import columns, contract, readers
@@ -26,10 +25,11 @@ from stages.chat_template import loss_weights
 from stages.files import content
 from stages.normalize.stage import Normalize
 from stages.rows import carried, groups
+from stages.tokenizers.survival import Sample
 from stages.tokens.folded_labels import fold
 
-# Normalize, the stages after it, and the second reading.
-Machinery: TypeAlias = tuple[Normalize, tuple[contract.Stage, ...], second_sample.Witness]
+# Normalize, the stages after it, and what samples texts.
+Machinery: TypeAlias = tuple[Normalize, tuple[contract.Stage, ...], Sample]
 
 PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest", chain.PARTIAL)
 # Of these a plan is made, as far as a part has them: 33 to 45 bytes an example.
@@ -52,8 +52,8 @@ class PartReport:
         rows: rows read.
         made: sequences that rows became, those refused beside others of their row included.
         filtered: rows that ``--where`` left out.
-        sampled: rows that were read twice; ``skipped``: that could not be.
-        lost: rows read twice whose texts the tokenizer loses; ``loss``: what it loses of the first.
+        sampled: rows whose texts were encoded by the reference, too.
+        lost: those whose texts the tokenizer loses; ``loss``: what it loses of the first.
         counts: sums and tallies by name.
         damage: what ended the input too early, where only the rows before it were kept.
         weighted: some row has a loss weight other than 0 and 1; ``examples``: kept.
@@ -69,7 +69,6 @@ class PartReport:
     made: int = 0
     filtered: int = 0
     sampled: int = 0
-    skipped: int = 0
     lost: int = 0
     loss: str = ""
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -91,9 +90,9 @@ class PartReport:
 
     @staticmethod
     def lost_of(reports: "Iterable[PartReport]") -> tuple[int, int, str]:
-        """Rows of all parts whose text is lost, of how many read twice; what the first loses."""
+        """Rows of all parts whose text is lost, of how many sampled; what the first loses."""
         every = list(reports)
-        sampled = sum(one.sampled + one.skipped for one in every)
+        sampled = sum(one.sampled for one in every)
         first = next((one.loss for one in every if one.loss), "")
         return sum(one.lost for one in every), sampled, first
 
@@ -243,7 +242,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
         ContainerError, SurroundingsError: the input is damaged, or changed meanwhile.
         ParityError: a sampled row's ids are not the reference's.
         PipelineError: an example that was rendered here breaks a law.
-        ReadingError: rows were lost, or a sampled row is not what it is when it is read again.
+        ReadingError: rows were lost, or a value that is carried is not that of its row.
     """
     storage.share(Path(work.folder), recipe.config.run.shared)
     done = finished(work) if work.key else None
@@ -263,8 +262,8 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
     owner = (recipe.fingerprint, recipe.backend)
     recipe = recipe.of_source(work.source)
     machinery = _machinery(recipe, work, owner)
-    normalize, _, witness = machinery
-    witness.restart()
+    normalize, _, sample = machinery
+    sample.restart()
     normalize.restart()
     report, batches = PartReport(input_sha256=work.split.sha256), []
     rejects: list[Refusal] = []
@@ -282,16 +281,16 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
         report.tally("losses", asdict(chain.losses_of(normalized, batch, gone)))
         rejects += chain.rejected(gone, records)
         if batch.num_rows:
-            second_rows.check_values(batch, recipe.config.carried.paths, records, work.place)
+            values.check_values(batch, recipe.config.carried.paths, records, work.place)
             _count(recipe, report, batch)
             report.tokens += pa.compute.sum(batch.column("length")).as_py()
             batches.append(_stored(recipe, chain.marked(batch, gone)))
         report.refused = len(rejects)
         read += lines.size if plain else 0
         executors.tell(replace(report.amount, size=read))
-    report.sampled, report.skipped = witness.sampled, witness.skipped
+    report.sampled = sample.sampled
     report.filtered = normalize.tally.filtered
-    report.lost, report.loss = witness.lost, witness.loss
+    report.lost, report.loss = sample.lost, sample.loss
     report.tally("formats", normalize.tally.formats)
     report.tally("unread_rows", normalize.tally.rows)
     report.tally("unread_bytes", normalize.tally.bytes)
@@ -307,7 +306,7 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
 def examples_of(
     machinery: Machinery, lines: contract.Lines, place: Callable[[int], str]
 ) -> tuple[contract.Batch, contract.Batch, list[chain.Gone]]:
-    """Rows through normalize and all stages, by the laws on every row and the second reading.
+    """Rows through normalize and all stages, by the laws on every row.
 
     Args:
         place: gives a line its name in messages.
@@ -316,15 +315,15 @@ def examples_of(
         What normalize wrote, the examples that stay, and those that a stage refused.
 
     Raises:
-        ParityError, PipelineError, ReadingError: see ``make``.
+        ParityError, PipelineError: see ``make``.
     """
-    normalize, stages, witness = machinery
+    normalize, stages, sample = machinery
     normalized = normalize(lines.records)
     batch, gone = chain.through(normalized, stages)
     if not normalize.example_kind.given:  # token ids of users may break invariants
         chain.require_theirs(gone, place)
     if batch.num_rows:
-        witness(batch, lines.by_line, place)
+        sample(batch, place)
     return normalized, batch, gone
 
 
@@ -334,7 +333,7 @@ _cache: dict[tuple[_Owner, int, str], Machinery] = {}
 
 
 def _machinery(recipe: Recipe, work: Work, owner: _Owner) -> Machinery:
-    """Normalize, stages and second reading of a source's format, once per process and recipe.
+    """Normalize, stages and sample of a source's format, once per process and recipe.
 
     They keep what they have compiled, and inputs of several formats take turns.
     """
@@ -342,9 +341,5 @@ def _machinery(recipe: Recipe, work: Work, owner: _Owner) -> Machinery:
         _cache.clear()
     key = (owner, work.source, work.format)
     if key not in _cache:
-        _cache[key] = (
-            recipe.normalize(work.format),
-            recipe.stages(work.format),
-            recipe.witness(work.format),
-        )
+        _cache[key] = (recipe.normalize(work.format), recipe.stages(work.format), recipe.sample())
     return _cache[key]

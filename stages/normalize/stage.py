@@ -206,25 +206,6 @@ class Normalize:
         columns = self.options.columns
         return formats.settled_by(self.format, columns).union(columns.values(), self.leave)
 
-    def read_again(self, record: Record) -> list[Example | RowError]:
-        """A record's examples for the second reading: before it is decided which turns are trained.
-
-        An example that is refused here is given as its error.
-        """
-        if record.data is None:
-            return []
-        examples: list[Example | RowError] = []
-        for example in self._examples(Watched(self._row(record, record.data))):
-            try:
-                _require_kept(example)
-                stop_text.treat(example, self.stop_text)
-                if self._moves_reasoning:
-                    self._treat_reasoning(example)
-                examples.append(example)
-            except RowError as error:
-                examples.append(error)
-        return examples
-
     @functools.cached_property
     def _outlines(self) -> Outlines | None:
         """The outlines of rows, where each row is one sequence."""

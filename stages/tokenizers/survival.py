@@ -13,10 +13,17 @@ lacks may be anything but letters and digits.
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from tokenizers import Tokenizer
 
 from stages import encoders, profile
+from stages.contract import Batch
+from stages.errors import ParityError
 
 MOST = 1 << 16  # characters of a text that are looked at
 _SHOWN = 24  # characters of a difference in messages
@@ -59,3 +66,73 @@ def loss(model: profile.TargetModel, text: str) -> str | None:
         changed = bool(text and not declared) or len(_letters(declared)) < half
         lost = bool(Counter(_letters(declared)) - Counter(_letters(found)))
     return _shown(text, declared) if changed else _shown(declared, found) if lost else None
+
+
+# Sized by tokens, since that is what a fault would train.
+HEAD = 2048  # tokens at the start of a split, all of whose rows are sampled
+LEAST = 4  # rows at the start of a split, however long
+EVERY = 1 << 19  # and then a row wherever so many tokens have passed
+
+
+@dataclass
+class Sample:
+    """Some rows of a split, whose texts are encoded by the reference as well.
+
+    Attributes:
+        encoder: of the build; ``reference``: Hugging Face ``tokenizers``.
+        texts: the columns of a row that hold its texts.
+        sampled: rows; ``lost``: those whose texts the tokenizer does not give back; ``loss``: what
+            the first one lost.
+    """
+
+    model: profile.TargetModel
+    encoder: encoders.Encoder
+    reference: encoders.Encoder
+    texts: Sequence[str]
+    sampled: int = 0
+    lost: int = 0
+    loss: str = ""
+    _rows: int = 0
+    _tokens: int = 0
+
+    def restart(self) -> None:
+        """Begin another split: which rows are sampled depends on the split alone."""
+        self.sampled = self.lost = self._rows = self._tokens = 0
+        self.loss = ""
+
+    def _chosen(self, batch: Batch) -> list[int]:
+        lengths = batch.column("length").to_numpy().astype(np.int64)
+        number = np.arange(self._rows, self._rows + batch.num_rows)
+        ends = self._tokens + np.cumsum(lengths)
+        chosen = (ends <= HEAD) | (number < LEAST) | (ends // EVERY > (ends - lengths) // EVERY)
+        self._rows += batch.num_rows
+        self._tokens = int(ends[-1]) if len(ends) else self._tokens
+        return np.flatnonzero(chosen).tolist()
+
+    def __call__(self, batch: Batch, place_of: Callable[[int], str] = "row {}".format) -> None:
+        """Compare a sample of a batch that has been encoded.
+
+        Args:
+            place_of: gives a line its name in messages.
+
+        Raises:
+            ParityError: the reference gives other ids.
+        """
+        names = [name for name in ("line", *self.texts) if name in batch.schema.names]
+        for row in pa.table(batch).select(names).take(pa.array(self._chosen(batch))).to_pylist():
+            said = [text for name in names[1:] for text in _said(row[name])]
+            ids, theirs = (one.encode(said)[0] for one in (self.encoder, self.reference))
+            if not np.array_equal(ids, theirs):
+                raise ParityError(f"{place_of(row['line'])}: the reference gives other ids")
+            lost = loss(self.model, "\n".join(said))
+            self.sampled += 1
+            self.lost += lost is not None
+            self.loss = self.loss or lost or ""
+
+
+def _said(value: Any) -> Iterator[str]:
+    """The texts of a column's value: a text, some, or turns."""
+    for one in value if isinstance(value, list) else [value]:
+        text = one.get("content") if isinstance(one, dict) else one
+        if text:
+            yield text

@@ -115,8 +115,7 @@ def unfold(table: Rows, marker: int = NO_MARKER) -> Rows:
 # Insert the step token right after every step.
 #
 # Older trainers assert that the text with step tokens and the same text with the ratings' tokens in
-# their place have the same number of tokens. A probe checks that for the model, and the second
-# reading of sampled rows (``expectations/second_ids.py``) for the build's own texts.
+# their place have the same number of tokens. A probe checks that for the model.
 
 
 @dataclass

@@ -2,8 +2,7 @@
 
 Where training starts inside a text (``assistant\\n`` | ``Hello!``), both sides are encoded apart,
 because inference encodes the prompt alone. Encoded as one text they could give other ids. Such cuts
-are counted, so that the second reading of a row knows whether the ids of its whole text must be
-equal.
+are counted, so that who compares a row knows whether the ids of its whole text must be equal.
 """
 
 import itertools

@@ -1,0 +1,162 @@
+"""The rows of a file by their numbers, read with the plainest means there are."""
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, cast
+
+Row = dict[str, Any]
+_MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5": ".zst"}
+_BLOCK = 1 << 22
+_ARRAY = 64 << 20  # bytes of an array that is read at once
+_TABLES = (".csv", ".tsv")
+
+
+class UnreadError(Exception):
+    """Why something is not read by the witness."""
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    with Path(path).open("rb") as file:
+        kind = _MAGIC.get(file.read(2))
+        file.seek(0)
+        if kind == ".gz":
+            with gzip.open(file) as text:
+                yield cast(BinaryIO, text)
+        elif kind == ".zst":
+            import zstandard
+
+            yield zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+        else:
+            yield file
+
+
+def rows(path: str, lines: Collection[int], words: dict[str, Any]) -> dict[int, Row]:
+    """Rows of a file.
+
+    Args:
+        lines: their numbers, from 1; blank lines count.
+        words: what the user said of the file: ``delimiter``, ``quoting``.
+
+    Returns:
+        By number; those that are no JSON objects are missing.
+
+    Raises:
+        UnreadError: the file is none of those that are read here.
+    """
+    names = Path(path).name.lower().removesuffix(".gz").removesuffix(".zst")
+    if names.endswith(".parquet"):
+        return _of_table(_parquet(path), lines)
+    if names.endswith((".arrow", ".feather")):
+        return _of_table(_arrow(path), lines)
+    with _opened(path) as file:
+        if names.endswith(_TABLES):
+            return _of_texts(file, lines, words, names)
+        array = _array(file) if names.endswith(".json") else None
+    if array is not None:
+        return {
+            n: array[n - 1] for n in lines if n <= len(array) and isinstance(array[n - 1], dict)
+        }
+    with _opened(path) as file:
+        found = {n: _parsed(line) for n, line in _lines(file, sorted(lines))}
+    return {n: row for n, row in found.items() if isinstance(row, dict)}
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        return json.loads(line.decode("utf-8-sig"))
+    except ValueError:
+        return None
+
+
+def _lines(file: BinaryIO, wanted: list[int]) -> Iterator[tuple[int, bytes]]:
+    """The bytes of some lines; those between them are only counted."""
+    number, waiting, rest = 0, iter(wanted), b""  # lines before ``rest``
+    want = next(waiting, None)
+    while want is not None and (block := file.read(_BLOCK)):
+        block = rest + block
+        start, ends = 0, block.count(b"\n")
+        while want is not None and want <= number + ends:
+            for _ in range(want - number - 1):
+                start = block.index(b"\n", start) + 1
+            stop = block.index(b"\n", start) + 1
+            yield want, block[start:stop]
+            start, ends, number = stop, ends - (want - number), want
+            want = next(waiting, None)
+        last = block.rindex(b"\n") + 1 if b"\n" in block else 0
+        number, rest = number + ends, block[last:]
+    if want == number + 1 and rest:
+        yield want, rest
+
+
+def _array(file: BinaryIO) -> list[Any] | None:
+    """The rows of a file that is one value; None where each line is one."""
+    head = file.read(_BLOCK)
+    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    if start not in (b"[", b"{"):
+        return None
+    if start == b"{" and _parsed(head.split(b"\n", 1)[0]) is not None and head.strip().count(b"\n"):
+        return None  # an object a line
+    data = head + file.read(_ARRAY)
+    if len(data) >= _ARRAY:
+        raise UnreadError("a file of one value that is larger than 64 MB")
+    value = _parsed(data)
+    if isinstance(value, dict) and len(value) == 1:
+        (value,) = value.values()
+    return value if isinstance(value, list) else None
+
+
+def _of_texts(file: BinaryIO, lines: Collection[int], words: Row, name: str) -> dict[int, Row]:
+    if words.get("cells"):
+        raise UnreadError("cells that are read as JSON")
+    comma = words.get("delimiter") or ("\t" if name.endswith(".tsv") else ",")
+    none: Literal[0, 3] = csv.QUOTE_NONE if words.get("quoting") == "none" else csv.QUOTE_MINIMAL
+    csv.field_size_limit(1 << 27)
+    text = io.StringIO(file.read().decode("utf-8-sig"), newline="")
+    table = csv.reader(text, delimiter=comma, quoting=none)
+    header, found, before = next(table, []), {}, table.line_num
+    for cells in table:
+        if before + 1 in lines and cells:
+            found[before + 1] = dict(zip(header, cells, strict=False))
+        before = table.line_num
+    return found
+
+
+def _parquet(path: str) -> Iterator[Any]:
+    import pyarrow.parquet as pq
+
+    yield from pq.ParquetFile(path).iter_batches()
+
+
+def _arrow(path: str) -> Iterator[Any]:
+    import pyarrow as pa
+
+    with pa.memory_map(path) as source:
+        try:
+            yield from pa.ipc.open_stream(source)
+        except pa.ArrowInvalid:
+            file = pa.ipc.open_file(source)
+            yield from map(file.get_batch, range(file.num_record_batches))
+
+
+def _of_table(batches: Iterator[Any], lines: Collection[int]) -> dict[int, Row]:
+    """Rows of a typed table, in which a null is what is not there."""
+    found: dict[int, Row] = {}
+    before = 0
+    for batch in batches:
+        here = sorted(n for n in lines if before < n <= before + batch.num_rows)
+        some = batch.take([n - before - 1 for n in here]).to_pylist() if here else []
+        found |= {n: _without_nulls(row) for n, row in zip(here, some, strict=True)}
+        before += batch.num_rows
+    return found
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value

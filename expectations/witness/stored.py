@@ -1,0 +1,106 @@
+"""Which rows are drawn, and the examples of them that the shards hold."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+SHARE = 0.01
+LEAST = 256  # rows of a build
+LONGEST = 4  # examples of each shard, whatever was drawn
+_FLAT = ("input_ids", "labels", "loss_weights")
+_SIDES = ("chosen_ids", "rejected_ids")
+
+
+def drawn(case: dict[str, Any]) -> dict[str, list[int]]:
+    """Lines, from 1, by the names of the inputs: of each part some, at random.
+
+    What is drawn of a part depends on its content, so nobody can know a row that never is.
+    """
+    parts = [(x["name"], part) for x in case["inputs"] for part in x["parts"]]
+    total = sum(part["lines"] for _, part in parts)
+    share = 1.0 if case["every"] else max(SHARE, LEAST / max(total, 1))
+    found: dict[str, list[int]] = {x["name"]: [] for x in case["inputs"]}
+    for name, part in parts:
+        count = min(part["lines"], -int(-share * part["lines"] // 1))
+        chosen = random.Random(part["sha256"]).sample(range(part["lines"]), count)
+        found[name] += [part["first"] + one + 1 for one in chosen]
+    return found
+
+
+def place_of(name: str) -> tuple[str, int, int | None]:
+    """Input, line and number of the sequence, of the id of a row."""
+    before, _, number = name.partition("#") if "#" in name.rpartition(":")[2] else (name, "", "")
+    if "#" in name.rpartition(":")[2]:
+        before, _, number = name.rpartition("#")
+    source, _, line = before.rpartition(":")
+    return source, int(line), int(number) if number else None
+
+
+def examples(case: dict[str, Any], lines: dict[str, list[int]]) -> Iterator[tuple[str, Any]]:
+    """The id and the columns of each example of some rows, and of the longest of each shard."""
+    wanted = pa.array(
+        [f"{name}:{line}" for name, own in lines.items() for line in own], pa.string()
+    )
+    for path in case["shards"]:
+        with pa.memory_map(str(Path(case["folder"]) / path)) as source:
+            for batch in pa.ipc.open_stream(source):
+                yield from _of_batch(batch, wanted)
+
+
+def _of_batch(batch: pa.RecordBatch, wanted: pa.Array) -> Iterator[tuple[str, Any]]:
+    packed = "seq_lengths" in batch.schema.names
+    ids = batch.column("input_ids" if "input_ids" in batch.schema.names else _SIDES[0])
+    names = batch.column("row_ids").flatten() if packed else batch.column("row_id")
+    sizes = batch.column("seq_lengths").flatten() if packed else pc.list_value_length(ids)
+    rows = names
+    if pc.any(pc.match_substring(names, "#")).as_py():
+        rows = pc.replace_substring_regex(names, r"#\d+$", "")
+    chosen = pc.is_in(rows, wanted).to_numpy(zero_copy_only=False)
+    chosen[np.argsort(sizes.to_numpy(zero_copy_only=False), kind="stable")[-LONGEST:]] = True
+    owner = np.arange(len(names))
+    if packed:
+        owner = np.repeat(np.arange(len(batch)), pc.list_value_length(batch.column("row_ids")))
+    for one in np.flatnonzero(chosen).tolist():
+        row = int(owner[one])
+        first = int(np.searchsorted(owner, row))
+        lengths = sizes.slice(first, one - first + 1).to_pylist()
+        yield names[one].as_py(), _example(batch, row, lengths if packed else None)
+
+
+def _example(batch: pa.RecordBatch, row: int, lengths: list[int] | None) -> dict[str, Any]:
+    """The columns of one example; ``lengths``: of those of its pack, up to itself."""
+    found = {
+        name: batch.column(name)[row].as_py()
+        for name in batch.schema.names
+        if lengths is None or name not in (*_FLAT, "row_ids")
+    }
+    if lengths is not None:
+        stop, start = sum(lengths), sum(lengths[:-1])
+        for name in {*_FLAT} & {*batch.schema.names}:
+            found[name] = batch.column(name)[row].values[start:stop].to_pylist()
+        if "step_positions" in found:
+            both = zip(found["step_positions"], found["step_labels"], strict=True)
+            own = [(at - start, rating) for at, rating in both if start <= at < stop]
+            found["step_positions"] = [at for at, _ in own]
+            found["step_labels"] = [rating for _, rating in own]
+    return _unpadded(found)
+
+
+def _unpadded(found: dict[str, Any]) -> dict[str, Any]:
+    """The same without the padding that the attention mask marks."""
+    for prefix, names in (("", _FLAT), ("chosen_", _SIDES[:1]), ("rejected_", _SIDES[1:])):
+        mask = found.get(f"{prefix}attention_mask")
+        if mask is None:
+            continue
+        for name in names:
+            if name in found:
+                found[name] = [one for one, real in zip(found[name], mask, strict=True) if real]
+        if not prefix and "step_positions" in found:
+            before = mask.index(1)
+            found["step_positions"] = [at - before for at in found["step_positions"]]
+    return found

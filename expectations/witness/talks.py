@@ -1,0 +1,125 @@
+"""What a row of one conversation says: turns, or the columns of a question and its answer."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from expectations.witness.raw import UnreadError
+from expectations.witness.said import (
+    FLAGS,
+    QUESTIONS,
+    TOOLS,
+    Said,
+    Talk,
+    Turn,
+    View,
+    assistant,
+    opened,
+    text,
+    tools,
+    turns,
+    user,
+)
+
+_ANSWERS = ("answer", "response", "solution", "output", "output_text")
+
+
+def _exchange(view: View, asked: str | None, said: str | None) -> Talk:
+    if asked is None or said is None:
+        raise UnreadError("a question or an answer is missing")
+    every = opened(view, [user(asked), assistant(said)])
+    return Talk(tuple(every), (None,) * len(every), tools(view))
+
+
+def instruction(view: View, more: Any = None) -> str | None:
+    """An instruction and its input, with an empty line between them."""
+    asked = view.text("instruction")
+    more = text(view.get("input", "context") if more is None else more or None, "input")
+    return asked if more is None or asked is None else f"{asked}\n\n{more}"
+
+
+def _alpaca(view: View) -> list[Said]:
+    several = view.get("instances")
+    if several is None:
+        return [_exchange(view, instruction(view), view.text("output", "response"))]
+    if not all(isinstance(one, dict) for one in several):
+        raise UnreadError("instances that are no objects")
+    each = [(instruction(view, one.get("input") or ""), one.get("output")) for one in several]
+    return [_exchange(view, asked, text(said, "output")) for asked, said in each]
+
+
+def _talk(*names: str) -> Callable[[View], list[Said]]:
+    def read(view: View) -> list[Said]:
+        if view.get("turn_weights") is not None or view.get("mask") is not None:
+            raise UnreadError("weights of turns in a column")
+        own, weights = turns(view.get(*names), view.words)
+        every = opened(view, own)
+        return [Talk(tuple(every), (*[None] * (len(every) - len(own)), *weights), tools(view))]
+
+    return read
+
+
+def _answered(asked: Sequence[str], said: Sequence[str]) -> Callable[[View], list[Said]]:
+    def read(view: View) -> list[Said]:
+        question, answer = view.get(*asked), view.get(*said)
+        own: list[Turn] = []
+        weights: list[float | None] = []
+        for value, turn in ((question, user), (answer, assistant)):
+            if isinstance(value, str):
+                own, weights = [*own, turn(value)], [*weights, None]
+            elif isinstance(value, list):
+                more, flags = turns(value, view.words)
+                own, weights = own + more, weights + flags
+            else:
+                raise UnreadError("a question or an answer is missing")
+        every = opened(view, own)
+        return [Talk(tuple(every), (*[None] * (len(every) - len(own)), *weights), tools(view))]
+
+    return read
+
+
+def _bare(view: View) -> list[Said]:
+    said = view.text("text")
+    if said is None or view.get(*TOOLS) is not None:
+        raise UnreadError("a text with tools")
+    return [Talk(({"role": "text", "content": said},), (None,))]
+
+
+def _thought(view: View) -> list[Said]:
+    one = _exchange(view, view.text(*QUESTIONS), view.text("message_content"))
+    reasoning = view.text("message_thinking")
+    if view.words["reasoning_in"] == "think":
+        raise UnreadError("reasoning in a field")
+    last = one.turns[-1] | ({"reasoning": reasoning} if reasoning else {})
+    return [Talk((*one.turns[:-1], last), one.weights, one.tools)]
+
+
+def _exchanges(view: View) -> list[Said]:
+    asked, said = ("human", "input", "user", "question", "query"), ("assistant", "output", "answer")
+    own: list[Turn] = []
+    listed = ("conversation", "conversations", "messages", "turns", "dialogue", "exchanges")
+    for one in view.get(*listed) or ():
+        if not isinstance(one, dict):
+            raise UnreadError("exchanges that are no objects")
+        if one.keys() & {*FLAGS, "need_eos_token"}:
+            raise UnreadError("flags of an exchange")
+        inside = View(one, "", view.words)
+        if (system := inside.text("system")) is not None:
+            own.append({"role": "system", "content": system})
+        texts = [inside.text(*asked), inside.text(*said, "response")]
+        if None in texts:
+            raise UnreadError("a question or an answer is missing")
+        own += [user(str(texts[0])), assistant(str(texts[1]))]
+    every = opened(view, own)
+    return [Talk(tuple(every), (None,) * len(every), tools(view))]
+
+
+TALKS: dict[str, Callable[[View], list[Said]]] = {
+    "openai": _talk("messages"),
+    "sharegpt": _talk("conversations", "conversation", "messages"),
+    "alpaca": _alpaca,
+    "exchange_list": _exchanges,
+    "message_thinking": _thought,
+    "prompt_completion": _answered(("prompt",), ("completion",)),
+    "query_response": _answered(QUESTIONS, _ANSWERS),
+    "text": _bare,
+}

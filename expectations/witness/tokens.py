@@ -1,0 +1,339 @@
+"""What a row's texts are in tokens, by ``transformers`` over a build's folder ``tokenizer/``.
+
+A conversation is rendered once as a whole, and once up to each answer that is trained, with the
+generation prompt: there the answer begins, and it ends with its end of turn. The text is cut where
+answers begin, since inference encodes a prompt alone.
+
+What users write is data. Where a text spells a control token, ``apply_chat_template`` and the
+tokenizer would make that token of it, and a build does not: so the spelling is hidden behind a
+character that the row does not have, until the text is cut at the template's own control tokens.
+"""
+
+import datetime
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, pairwise
+from typing import Any
+
+from expectations.witness.raw import UnreadError
+from expectations.witness.said import Said, Sides, Steps, Talk, Turn, require_plain
+
+IGNORED = -100
+ANSWERS = 64  # of a row, each of which is a rendering
+_FREE = range(0xF0000, 0xFFFFE)  # private-use characters
+_REASONING = ("reasoning_content", "reasoning", "thinking")
+
+
+class BrokenError(Exception):
+    """A row that the published tokenizer and template cannot have given."""
+
+
+def library() -> Any:
+    """What loads tokenizers; it needs no torch, and takes half a second to import."""
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that there is no torch
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer
+
+
+@dataclass
+class Tokens:
+    """Tokens, what each weighs in the loss, and where the first answer begins."""
+
+    ids: list[int] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
+    start: int = 0
+
+    @property
+    def labels(self) -> list[int]:
+        """The ids where trained, else -100."""
+        both = zip(self.ids, self.weights, strict=True)
+        return [token if weight else IGNORED for token, weight in both]
+
+
+class Published:
+    """The tokenizer and the template of a build.
+
+    Args:
+        folder: ``tokenizer/``; ``words``: what else the user was told of the model.
+
+    Attributes:
+        end: the id of the end of a turn.
+        merged: texts that the tokenizer would have merged where an answer begins.
+        printed: the names in the template.
+    """
+
+    def __init__(self, folder: str, words: dict[str, Any]) -> None:
+        self._tokenizer = library().from_pretrained(folder, local_files_only=True)
+        self._words = words
+        added = self._tokenizer.added_tokens_decoder
+        self._controls = {t.content: int(i) for i, t in added.items() if t.special}
+        self._swallow = {t.content for t in added.values() if t.lstrip or t.rstrip}
+        every = sorted(self._controls, key=len, reverse=True)
+        self._spelled = re.compile("|".join(map(re.escape, every)) or r"(?!)")
+        plain = [name for name in every if name not in self._swallow]
+        self._anchor = next(iter(plain), "")
+        self._date = datetime.datetime.fromisoformat(words["date"])
+        self.end = self.id_of(words["end"])
+        self.merged = 0
+        told = str(self._tokenizer.chat_template)
+        self._reasoning = next((name for name in _REASONING if name in told), "")
+        self.printed = {*re.findall(r"[A-Za-z_]\w*", told)}
+
+    def id_of(self, token: str) -> int:
+        """The id of a token."""
+        (found,) = self._tokenizer.convert_tokens_to_ids([token])
+        return int(found)
+
+    # Rendering.
+
+    def _rendered(self, turns: Sequence[Turn], tools: list[Any] | None, **more: Any) -> str:
+        shown = []
+        for turn in turns:
+            if "reasoning" in turn:
+                if not self._reasoning:
+                    raise UnreadError("reasoning in a field")
+                turn = {**turn, self._reasoning: turn["reasoning"]}
+                turn.pop("reasoning") if self._reasoning != "reasoning" else None
+            shown.append(turn)
+        try:
+            text = self._tokenizer.apply_chat_template(
+                shown, tools=tools, tokenize=False, strftime_now=self._date.strftime, **more
+            )
+        except Exception as error:  # whatever a template raises
+            raise BrokenError(f"template: it refuses the row: {error}") from error
+        return str(text)
+
+    def _start(self, text: str, before: Sequence[Turn], tools: list[Any] | None) -> int:
+        """Where an answer begins: behind the longest generation prompt that the text has there."""
+        found = [
+            len(prompt)
+            for variant in self._words["variants"]
+            if text.startswith(
+                prompt := self._rendered(before, tools, add_generation_prompt=True, **variant)
+            )
+        ]
+        if not found:
+            raise BrokenError("template: an answer is not behind its generation prompt")
+        return max(found)
+
+    # Encoding.
+
+    def _encoded(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False, verbose=False))
+
+    def _piece(self, text: str, before: str) -> list[int]:
+        """A text that stands behind another, whose last control token decides how it begins."""
+        if not before or not text:
+            return self._encoded(text) if text else []
+        last = next((t for t in self._controls if before.endswith(t)), self._anchor)
+        return self._encoded(last + text)[1:]
+
+    def _as_data(self, text: str) -> list[int]:
+        """A text whose control tokens are text."""
+        backend = self._tokenizer.backend_tokenizer
+        backend.encode_special_tokens = True
+        found = list(backend.encode(text, add_special_tokens=False).ids)
+        backend.encode_special_tokens = False
+        return found
+
+    def _hidden(self, text: str, hidden: dict[str, str]) -> list[int]:
+        """A rendered text with characters in the place of hidden spellings."""
+        ids, at = [], 0
+        for match in [*self._spelled.finditer(text), None]:
+            own = text[at : match.start() if match else len(text)]
+            for spelling, sign in hidden.items():
+                own = own.replace(sign, spelling)
+            ids += self._as_data(own) if own else []
+            if match:
+                ids.append(self._controls[match.group()])
+                at = match.end()
+        return ids
+
+    def _hide(self, texts: Iterable[str]) -> dict[str, str]:
+        """A character for each control token that texts spell."""
+        every = "".join(texts)
+        spelled = list(dict.fromkeys(self._spelled.findall(every)))
+        if spelled and (self._swallow or self._encoded("a") != self._piece("a", " ")):
+            raise UnreadError("control tokens as text, with a tokenizer that looks around them")
+        free = (chr(code) for code in _FREE if chr(code) not in every)
+        return dict(zip(spelled, free, strict=False))
+
+    def _cut(self, text: str, cuts: Sequence[int], hidden: dict[str, str]) -> list[list[int]]:
+        """The ids of each piece of a text."""
+        bounds = list(pairwise([0, *cuts, len(text)]))
+        if hidden:
+            return [self._hidden(text[a:b], hidden) for a, b in bounds]
+        found = [self._piece(text[a:b], text[:a]) for a, b in bounds]
+        self.merged += bool(cuts) and self._encoded(text) != [*chain.from_iterable(found)]
+        return found
+
+    def _read(
+        self, turns: Sequence[Turn], weights: Sequence[float], tools: list[Any] | None
+    ) -> Tokens:
+        """A conversation, of whose answers some are trained."""
+        said = [str(turn.get("content") or "") for turn in turns]
+        others = [str({**turn, "content": ""}) for turn in turns] + [str(tools)]
+        if self._spelled.search("".join(others)):
+            raise UnreadError("control tokens in other places than the content")
+        hidden = self._hide(said)
+        shown: Sequence[Turn] = turns
+        for spelling, sign in hidden.items():
+            shown = [
+                {**turn, "content": turn["content"].replace(spelling, sign)}
+                if isinstance(turn.get("content"), str)
+                else turn
+                for turn in shown
+            ]
+        text = self._rendered(shown, tools)
+        if hidden:
+            restored = text
+            for spelling, sign in hidden.items():
+                restored = restored.replace(sign, spelling)
+            if restored != self._rendered(turns, tools):
+                raise UnreadError("control tokens as text, which the template changes")
+        trained = [
+            i for i, weight in enumerate(weights) if weight and turns[i]["role"] == "assistant"
+        ]
+        if len(trained) > ANSWERS:
+            raise UnreadError(f"more than {ANSWERS} answers")
+        starts = [self._start(text, shown[:i], tools) for i in trained]
+        head, *tails = self._cut(text, starts, hidden)
+        found = Tokens(head, [0.0] * len(head), len(head))
+        for tail, i in zip(tails, trained, strict=True):
+            if self.end not in tail:
+                raise BrokenError("template: an answer has no end of turn")
+            stop = tail.index(self.end) + 1
+            found.weights += [weights[i]] * stop + [0.0] * (len(tail) - stop)
+            found.ids += tail
+        if found.weights:
+            found.weights[0] = 0.0
+        return found
+
+    # What the columns must be.
+
+    def expected(self, said: Said, words: dict[str, Any]) -> list[dict[str, Any]]:
+        """The columns of each example that a sequence of a row becomes."""
+        if isinstance(said, Talk):
+            return [self._of_talk(one, words) for one in _each(said, words)]
+        if isinstance(said, Sides):
+            return [self._of_sides(said, words)]
+        return [self._of_steps(said, words)] if isinstance(said, Steps) else []
+
+    def _of_talk(self, said: Talk, words: dict[str, Any]) -> dict[str, Any]:
+        turns, weights = list(said.turns), [weight or 0.0 for weight in said.weights]
+        require_plain(turns, words)
+        if turns[0]["role"] == "text":
+            hidden = self._hide([turns[0]["content"]])
+            text = turns[0]["content"]
+            for spelling, sign in hidden.items():
+                text = text.replace(spelling, sign)
+            (ids,) = self._cut(text + self._words["end"], [], hidden)
+            found = Tokens(ids, [0.0, *[1.0] * (len(ids) - 1)])
+        else:
+            turns, weights = _with_system(turns, words), [*weights]
+            weights = [0.0] * (len(turns) - len(weights)) + weights
+            found = self._read(turns, weights, said.tools)
+            if words["train_on"] == "all":
+                found = self._whole(found, weights)
+        found = self._trimmed(found)
+        return {"input_ids": found.ids, "labels": found.labels, "loss_weights": found.weights}
+
+    def _whole(self, found: Tokens, weights: Sequence[float]) -> Tokens:
+        """The same where all is trained up to the last end of turn."""
+        if {*weights} != {1.0} and {*weights[1:]} != {1.0}:
+            raise UnreadError("weights of turns, where all are trained")
+        last = len(found.ids) - found.ids[::-1].index(self.end)
+        own = [0.0, *[1.0] * (last - 1), *[0.0] * (len(found.ids) - last)]
+        return Tokens(found.ids, own, found.start)
+
+    def _trimmed(self, found: Tokens) -> Tokens:
+        """What is left of a conversation that is too long: all turns that fit as a whole."""
+        limit = self._words["limit"]
+        if len(found.ids) <= limit or self._words["too_long"] != "trim-turns":
+            return found
+        ends = [i + 1 for i, token in enumerate(found.ids[:limit]) if token == self.end]
+        stop = ends[-1] if ends else 0
+        return Tokens(found.ids[:stop], found.weights[:stop], found.start)
+
+    def _of_sides(self, said: Sides, words: dict[str, Any]) -> dict[str, Any]:
+        made: dict[str, Any] = {"margin": said.margin}
+        starts = []
+        for name, own in (("chosen_ids", said.chosen), ("rejected_ids", said.rejected)):
+            require_plain(own, words)
+            turns = _with_system(own, words)
+            shared = said.shared + len(turns) - len(own)
+            trained = [i >= shared and turn["role"] == "assistant" for i, turn in enumerate(turns)]
+            if not any(trained) or (sum(trained) > 1 and words["per_turn"]):
+                raise UnreadError("a pair whose answers change each other")
+            found = self._read(turns, [float(one) for one in trained], said.tools)
+            last = max(i for i, weight in enumerate(found.weights) if weight)
+            made[name] = found.ids[: last + 1]
+            starts.append(found.start)
+        return made | {"prompt_length": min(starts)}
+
+    def _of_steps(self, said: Steps, words: dict[str, Any]) -> dict[str, Any]:
+        steps, limit = list(said.steps), self._words["limit"]
+        ids = self._marked(said, len(steps), words)
+        while len(ids) > limit and self._words["too_long"] == "trim-steps" and len(steps) > 1:
+            steps.pop()
+            ids = self._marked(said, len(steps), words)
+        step, good, bad = (self.id_of(self._words[name]) for name in ("step", "good", "bad"))
+        places = [i for i, token in enumerate(ids) if token == step]
+        ratings = said.ratings[: len(steps)]
+        labels = [IGNORED] * len(ids)
+        for place, rating in zip(places, ratings, strict=True):
+            if rating is not None:
+                labels[place] = good if rating >= 0.5 else bad
+        marks = {"step_positions": places, "step_labels": list(ratings)}
+        return {"input_ids": ids, "labels": labels, **marks}
+
+    def _marked(self, said: Steps, count: int, words: dict[str, Any]) -> list[int]:
+        """The ids of a problem and its first steps, each with the step token behind it."""
+        mark = self._words["step"]
+        pieces = (
+            said.pieces[:count] if said.pieces else tuple(x.strip() for x in said.steps[:count])
+        )
+        texts = [said.problem.strip(), *pieces]
+        if any(self._spelled.search(text) for text in (*said.pieces, *texts)):
+            raise UnreadError("control tokens as text, in steps")
+        if self._words["raw"]:
+            if not said.pieces:
+                raise UnreadError("steps of a list, as their own text")
+            return self._encoded("".join(one + mark for one in pieces) + said.pieces[-1])
+        if said.pieces:
+            texts = [said.problem.strip(), *(one.strip() for one in said.steps[:count])]
+        answer = self._words["separator"].join(one + mark for one in texts[1:])
+        system = [{"role": "system", "content": said.system}] if said.system else []
+        asked = _with_system([*system, {"role": "user", "content": texts[0]}], words)
+        text = self._rendered([*asked, {"role": "assistant", "content": answer}], None)
+        pair = self._cut(text, [self._start(text, asked, None)], {})
+        return pair[0] + pair[1]
+
+
+def _with_system(turns: Sequence[Turn], words: dict[str, Any]) -> list[Turn]:
+    """Turns with the system text of the options, where they have none."""
+    if words["system"] is None or turns[0]["role"] == "system":
+        return list(turns)
+    return [{"role": "system", "content": words["system"]}, *turns]
+
+
+def _each(said: Talk, words: dict[str, Any]) -> list[Talk]:
+    """The conversations that one becomes, with the weight of each turn decided."""
+    answers = [i for i, turn in enumerate(said.turns) if turn["role"] == "assistant"]
+    wanted = {"assistant": {*answers}, "last": {*answers[-1:]}, "all": {*range(len(said.turns))}}[
+        words["train_on"]
+    ]
+    weights = [
+        float(i in wanted) if weight is None else weight for i, weight in enumerate(said.weights)
+    ]
+    whole = replace(said, weights=tuple(weights))
+    if not words["per_turn"] or said.turns[0]["role"] == "text":
+        return [whole]
+    return [
+        Talk(said.turns[: i + 1], (*[0.0] * i, weights[i]), said.tools)
+        for i in answers
+        if weights[i]
+    ]

@@ -1,0 +1,120 @@
+"""The witness of a build: the case that it is given, in plain values, and what follows from it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from expectations.witness.attest import Statement, attest
+from pipeline.inputs.recipe import Recipe
+from pipeline.inputs.scan import Input
+from pipeline.manifest.counts import WitnessCounts
+from pipeline.options.config import Config
+from pipeline.shards.measured import OURS
+from stages.errors import OwnLawError, counted
+
+SHOWN = 3  # differences that an error names
+EVERY = "all"
+# What the user was told of how rows of a source are read.
+_TOLD = (
+    *("map", "ignore", "role", "where", "system", "train_on", "neutral", "prompt_separator"),
+    *("step_tag", "already_templated", "stop_text", "reasoning_in", "reasoning", "delimiter"),
+    *("quoting", "cells"),
+)
+
+
+def case_of(
+    recipe: Recipe,
+    inputs: Sequence[Input],
+    lines: Sequence[Sequence[int]],
+    folder: Path,
+    shards: Sequence[str],
+    how: str,
+    merged_cuts: int,
+) -> dict[str, Any] | None:
+    """What the witness is asked.
+
+    Args:
+        lines: of each split of each input, or of each input as a whole.
+        folder: of the build, staged or published; ``shards``: paths in it.
+        how: ``sample`` or ``all`` rows; ``merged_cuts``: as they were counted.
+
+    Returns:
+        None where it reads nothing: of encoders, which have no chat template.
+    """
+    profile, config = recipe.model.profile, recipe.config
+    if profile.pair is not None:
+        return None
+    model = {
+        "date": profile.date_string,
+        "variants": [dict(variant) for variant in profile.template_variants],
+        "end": profile.end_of_turn,
+        "step": profile.step_tokens.step,
+        "good": profile.step_tokens.good,
+        "bad": profile.step_tokens.bad,
+        "separator": profile.step_tokens.separator,
+        "limit": config.plan.longest_example,
+        "too_long": config.parts.too_long,
+        "raw": config.parts.prm_template == "raw",
+    }
+    named = zip(inputs, recipe.formats, lines, strict=True)
+    return {
+        "folder": str(folder),
+        "task": config.task,
+        "shards": list(shards),
+        "inputs": [_input(recipe, *one) for one in named],
+        "model": model,
+        "every": how == EVERY,
+        "merged_cuts": merged_cuts,
+        "whole": _leaves_nothing_out(config),
+    }
+
+
+def _input(recipe: Recipe, source: Input, reading: str, lines: Sequence[int]) -> dict[str, Any]:
+    own = recipe.of_source(source.source)
+    told = {name: getattr(own.config.source, name) for name in _TOLD}
+    parts, first = [], 0
+    hashes = [split.sha256 for split in source.splits]
+    for sha256, count in zip(hashes if len(lines) == len(hashes) else [""], lines, strict=True):
+        parts.append({"sha256": sha256 or source.sha256, "first": first, "lines": count})
+        first += count
+    return {
+        "name": source.name,
+        "path": source.path,
+        "format": reading,
+        "words": {**told, "per_turn": own.splits_turns},
+        "parts": parts,
+    }
+
+
+def _leaves_nothing_out(config: Config) -> bool:
+    """Whether each row is stored, refused, or left out by ``--where``."""
+    plan, sources = config.plan, config.sources
+    chosen = plan.dedup or plan.total or plan.test or plan.decontaminate or plan.near_dedup
+    plain = all(not (one.options.filter or one.options.salvage or one.name) for one in sources)
+    return plain and not chosen
+
+
+def hear(case: Mapping[str, Any] | None) -> Statement:
+    """Ask the witness."""
+    return Statement() if case is None else attest(dict(case))
+
+
+def require(statement: Statement) -> None:
+    """Require that the witness has found nothing.
+
+    Raises:
+        OwnLawError: it has.
+    """
+    if not statement.found:
+        return
+    rows = counted(len({row for row, _ in statement.found}), "row")
+    more = len(statement.found) - SHOWN
+    lines = "".join(f"\n  {row}: {what}" for row, what in statement.found[:SHOWN])
+    tail = f"\n  and {more} more" if more > 0 else ""
+    raise OwnLawError(f"The witness reads {rows} otherwise than the build:{lines}{tail}", OURS)
+
+
+def record_of(statement: Statement) -> WitnessCounts:
+    """The manifest's ``witness``."""
+    unread = dict(sorted(statement.unread.items()))
+    return WitnessCounts(drawn=statement.rows, read=statement.read, unread=unread)
