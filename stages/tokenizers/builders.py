@@ -6,6 +6,7 @@ file is built once, and refused unless its sha256 is the expected one.
 
 import base64
 import binascii
+import functools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
@@ -21,6 +22,12 @@ _REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 # The split of text into words, as the vendors' files spell it.
 QWEN_WORDS = _WORD % r"\p{N}" + _REST
 LLAMA3_WORDS = _WORD % r"\p{N}{1,3}" + _REST
+_BEFORE, _BEHIND = r"[^\r\n\p{L}\p{N}]?", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+O200K_WORDS = (
+    f"{_BEFORE}{_UPPER}*{_LOWER}+{_BEHIND}{_BEFORE}{_UPPER}+{_LOWER}*{_BEHIND}"
+    r"\p{N}{1,3}" + _REST.replace(r"[\r\n]*", r"[\r\n/]*", 1)
+)
 
 
 def _file(
@@ -128,10 +135,13 @@ def _qwen(table: bytes, layout: RankLayout) -> bytes:
     )
 
 
-def _llama3(table: bytes, layout: RankLayout) -> bytes:
+def _llama3(table: bytes, layout: RankLayout, words: str = LLAMA3_WORDS) -> bytes:
     """Every pair of tokens that joins to a token: a rank table does not say which were merged.
 
     With ``ignore_merges``, a word of the vocabulary is one token without any merge.
+
+    Args:
+        words: the pattern that splits words.
     """
     tokens = parse_ranks(table)
     vocab, merges = _vocabulary(tokens, all_merges(tokens), layout.merges_as_pairs)
@@ -139,7 +149,7 @@ def _llama3(table: bytes, layout: RankLayout) -> bytes:
     return _file(
         enumerate(layout.added_tokens, len(tokens)),
         _bpe(vocab, merges, ignore_merges=True),
-        pre_tokenizer=_split(LLAMA3_WORDS, _bytes(False, True, False)),
+        pre_tokenizer=_split(words, _bytes(False, True, False)),
         post_processor={"type": "Sequence", "processors": [_bytes(True, False, True), leading]},
         decoder=_bytes(True, True, True),
     )
@@ -211,6 +221,7 @@ def _sentencepiece(table: bytes, layout: RankLayout) -> bytes:
 # ranks, or is no model that ranked merges can follow.
 BUILDERS: dict[str, Callable[[bytes, RankLayout], bytes]] = {
     "llama3": _llama3,
+    "o200k": functools.partial(_llama3, words=O200K_WORDS),
     "qwen": _qwen,
     "sentencepiece": _sentencepiece,
     "tekken": _tekken,
