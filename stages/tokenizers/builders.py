@@ -225,6 +225,7 @@ BUILDERS: dict[str, Callable[[bytes, RankLayout], bytes]] = {
     "qwen": _qwen,
     "sentencepiece": _sentencepiece,
     "tekken": _tekken,
+    "whole": lambda content, layout: content,  # the package has the vendor's file itself
 }
 
 

