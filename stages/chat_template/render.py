@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from stages import columns, contract
-from stages.chat_template import loss_weights, reasoning, shapes, template
+from stages.chat_template import loss_weights, reasoning, shapes, template, turn_ends
 from stages.chat_template.compile import Compiler, Program
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED, controls_pattern
 from stages.errors import RowError
@@ -96,10 +96,12 @@ class Renderer:
     def __init__(self, model: TargetModel, train_on: str = "assistant") -> None:
         self._controls = controls_pattern(model.controls)
         self._end_of_turn = model.profile.end_of_turn
+        own = template_of(model)
+        self._ends = turn_ends.declared(own, self._controls, model.profile.ends)
         self._compiler = Compiler(
-            template_of(model),
+            own,
             controls=self._controls,
-            end_of_turn=self._end_of_turn,
+            ends=self._ends,
             variants=[dict(variant) for variant in model.profile.template_variants],
             train_all=train_on == "all",
         )
@@ -147,8 +149,8 @@ class Renderer:
         ends = None
         if self._compiler.train_all:
             ends = self._compiler.turn_ends("".join(texts), row.turns(), _parsed(row.tools))
-        end = self._end_of_turn
-        return loss_weights.of_segments(texts, kinds, weights=own, end_of_turn=end, ends=ends)
+        tokens = self._ends.tokens
+        return loss_weights.of_segments(texts, kinds, weights=own, tokens=tokens, ends=ends)
 
     def led(self, text: str) -> str:
         """A text at the start of a row, with the space that the tokenizer puts there, if any."""
