@@ -160,6 +160,11 @@ _MARKER = re.compile(
 _WORDS = ("a question", "a thought", "an answer", "quince", "medlar", "a fruit")
 
 
+def marked(text: str) -> list[str]:
+    """What looks like a marker in a text."""
+    return list(dict.fromkeys(_MARKER.findall(text)))
+
+
 def markers(source: str) -> list[str]:
     """The markers that a template prints around the turns of a chat, and of one with tools."""
     template = Template(source, "2026-01-01", bos_token=_BOS, eos_token=_EOS, pad_token=_PAD)
@@ -186,7 +191,7 @@ def markers(source: str) -> list[str]:
                 printed += template.render(turns, tools, add_generation_prompt=asked)
             except RowError:
                 continue
-    return list(dict.fromkeys([_PAD, _EOS, _BOS, *_MARKER.findall(printed)]))
+    return list(dict.fromkeys([_PAD, _EOS, _BOS, *marked(printed)]))
 
 
 def template_folder(folder: Path, source: str) -> Path:
