@@ -169,7 +169,7 @@ _APART = {
 
 
 def _oracle(name: str, found: dict[str, str], why: str) -> str:
-    """How what a build trains compares with an oracle, over conversations that it does not refuse."""
+    """How what a build trains compares with an oracle, over what it does not refuse."""
     kinds = sorted(set("".join(found[name].split())))
     said = [_APART[kind] for kind in kinds if kind != "=" or kinds == ["="]]
     return f"{name}: {', '.join(said)}{f' ({why})' if why and 'i' in kinds else ''}"

@@ -2,8 +2,8 @@
 
 The package ``renderers`` marks the tokens that a model samples, and TRL's training templates those
 of an answer. A family's template comes from a peer's package, in a directory with a tokenizer that
-has its markers. ``oracles.json`` has what was found, which docs/models.md shows; ``PARITY_RECORD=1``
-writes it.
+has its markers. ``oracles.json`` has what was found, which docs/models.md shows;
+``PARITY_RECORD=1`` writes it.
 """
 
 import datetime
