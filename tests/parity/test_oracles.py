@@ -173,22 +173,23 @@ def apart(found: Family, ours: Trained, theirs: Trained) -> set[str]:
 
 
 def require_template(found: Family, messages: list[Any], ours: Trained) -> None:
-    """The ids are those of the template, with the end of the last turn where it prints none, and
-    each trained run begins where a server's prompt ends."""
+    """The ids are those of the template, with the end of the last turn where it prints none; or it
+    prints the turn alone, which is trained behind its prompt. Each trained run begins where a
+    server's prompt ends, and ends in a token that ends turns."""
     (ids, trained), tools = ours, tools_of(messages)
-    whole = found.template(messages, tools)
-    ends = found.model.end_ids
-    assert ids[: len(whole)] == whole
-    assert ids == whole or (len(ids) == len(whole) + 1 and ids[-1] in ends)
-    variants = found.model.profile.template_variants
+    ends, begun = found.model.end_ids, starts(trained)
+    variants = [dict(variant) for variant in found.model.profile.template_variants]
     said = [i for i, turn in enumerate(messages) if turn["role"] == "assistant"]
-    begun = starts(trained)
     for start, turn in zip(begun, said[-len(begun) :], strict=True):
-        prompts = [
-            found.template(messages[:turn], tools, add_generation_prompt=True, **dict(variant))
-            for variant in variants
-        ]
+        asked = [messages[:turn], tools]
+        prompts = (found.template(*asked, add_generation_prompt=True, **one) for one in variants)
         assert ids[:start] in prompts
+    wholes = [found.template(messages, tools, **one) for one in variants]
+    wholes += [[*whole, end] for whole in wholes for end in ends]
+    answer = ids[begun[0] :]
+    assert ids in wholes or (
+        len(begun) == 1 and any(whole[-len(answer) :] == answer for whole in wholes)
+    )
     stops = [i for i, (a, b) in enumerate(itertools.pairwise([*trained, False])) if a > b]
     assert all(ids[stop] in ends for stop in stops)
 
