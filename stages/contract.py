@@ -194,8 +194,9 @@ class Message:
     weight: float | None = None
 
     def seen(self) -> dict[str, Any]:
-        """The turn as a template gets it."""
-        return {"role": self.role, "content": self.content, **(self.fields or {})}
+        """The turn as a template gets it: without keys that are null, as transformers gives it."""
+        turn = {"role": self.role, "content": self.content, **(self.fields or {})}
+        return {key: value for key, value in turn.items() if value is not None}
 
 
 @dataclass(slots=True)

@@ -425,6 +425,22 @@ def test_a_text_that_the_template_drops_or_repeats_is_refused(body: str) -> None
         assert caught.value.code == "lost_in_template"
 
 
+def test_a_text_beside_calls_is_not_dropped_where_jinja_renders_each_row() -> None:
+    """A template that changes texts, and prints calls in the place of one, refuses a text there."""
+    body = (
+        "{% if m.tool_calls %}{{ m.tool_calls|tojson }}{% else %}{{ m.content|upper }}{% endif %}"
+    )
+    renderer = Renderer(with_template(HEAD + body + TAIL))
+    for text, told in (('a "b" \ue0000\ue001', "drops turn 2"), ("", None)):
+        turns = (("user", "\ue0000\ue001"), ("assistant", text), ("assistant", 'a "b"'))
+        found = row(*turns, fields=[None, CALLS, None])
+        if told is None:
+            assert renderer(found)[2] == "jinja"
+        else:
+            with pytest.raises(errors.RowError, match=told):
+                renderer(found)
+
+
 def test_a_template_that_refuses_a_row_refuses_only_that() -> None:
     """What the template raises is the row's refusal, and another shape still renders."""
     guard = "{% if m.role == 'system' %}{{ raise_exception('no system turns') }}{% endif %}"

@@ -49,6 +49,9 @@ ATTRIBUTES: tuple[tuple[type, list[str]], ...] = (
 # all of it once: look at it, or at its elements.
 _LOOKING = set("attr count d default first last length".split())
 _STEPPING = set("batch items list map reject rejectattr reverse select selectattr slice".split())
+WALKING = (
+    set("first groupby in join max min sort sum unique".split()) | _STEPPING
+)  # an iterator, too
 _PARTING = set("dictsort groupby join max min sort title unique wordcount".split()) | _STEPPING
 _SEARCHING = set(
     "count find index lstrip partition replace rfind rindex rpartition rsplit rstrip split strip "
@@ -111,6 +114,12 @@ def weight(value: Any) -> int:
     return size(value) if isinstance(value, (str, int, *_HOLDING)) else ELEMENT
 
 
+def printed(value: Any) -> str:
+    """A value as text; raises as ``size``: other objects would print where they are in memory."""
+    size(value)
+    return str(value)
+
+
 def checked(amount: int) -> int:
     """An amount of characters that are about to be made.
 
@@ -166,6 +175,8 @@ def cost(name: str, values: Sequence[Any], method: bool = False) -> int:
     work *= {"in": 2, "title": 4, "wordcount": 4}.get(name, 1)
     if name == "unique":
         work += colliding(first)
+    if name == "sum" and any(isinstance(one, _FLAT) for one in rest):  # each sum is a new list
+        work *= length(first) // ELEMENT
     if isinstance(first, str):
         if name in _PARTING and not method:
             work = checked(ELEMENT * work)

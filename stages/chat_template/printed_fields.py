@@ -246,6 +246,28 @@ class Printed:
                     detail += "" if name == _FIELDS[0] else "; see --reasoning-in think"
                     raise RowError("lost_in_template", detail)
 
+    def require_texts(self, chat: Chat, text: str) -> None:
+        """Refuse a conversation with a text of which nothing is printed.
+
+        Each text gets marks at its ends; of one whose marks are missing, these alone are tried.
+
+        Raises:
+            RowError: the template drops a turn.
+        """
+        rim = "\ue000"
+        while rim in text:
+            rim += rim
+        marks = {i: f"{rim}{i}\ue001" for i, turn in enumerate(chat.seen) if turn.get("content")}
+        marked = chat.seen.copy()
+        for i, mark in marks.items():
+            marked[i] = {**marked[i], "content": f"{mark}{marked[i]['content']}{mark}"}
+        printed = self._rendered(marked, chat.tools) or ""
+        for i in (i for i, mark in marks.items() if mark not in printed):
+            chat.spend(len(chat.seen))
+            alone = [*chat.seen[:i], marked[i], *chat.seen[i + 1 :]]
+            if self._rendered(alone, chat.tools) == text:
+                raise RowError("lost_in_template", f"the template drops turn {i + 1}")
+
     def _in_excerpt(self, chat: Chat, index: int, name: str) -> bool:
         """Whether an excerpt of a long conversation shows that a field (or tools) is printed."""
 
@@ -262,9 +284,13 @@ class Printed:
         if name == _TOOLS:
             return self._template.render(seen, None)
         without = {key: value for key, value in seen[at].items() if key != name}
+        return self._rendered([*seen[:at], without, *seen[at + 1 :]], tools)
+
+    def _rendered(self, seen: Seen, tools: list[Any] | None) -> str | None:
+        """What is printed of a changed conversation; None where the template refuses the change."""
         try:
-            return self._template.render([*seen[:at], without, *seen[at + 1 :]], tools)
-        except RowError:  # the template may refuse a turn without this field
+            return self._template.render(seen, tools)
+        except RowError:
             return None
 
 

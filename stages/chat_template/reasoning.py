@@ -8,6 +8,7 @@ answer, in the form that other templates print.
 import re
 from collections.abc import Iterable, Sequence
 
+from stages.chat_template.printed_fields import printed_fields
 from stages.chat_template.segments import TRAINED
 from stages.contract import Message
 from stages.errors import RowError
@@ -81,10 +82,8 @@ def untrain(texts: Sequence[str], kinds: bytes) -> tuple[list[str], bytes]:
 
 def spelled_by(template: str) -> str | None:
     """The field from which a chat template prints reasoning; None where it prints none."""
-    for name in SPELLINGS:
-        if re.search(rf"(?:\.|\[['\"]|get\(['\"]){name}\b", template):
-            return name
-    return None
+    fields = printed_fields(template)
+    return next((name for name in SPELLINGS if name in fields), None)
 
 
 def place(messages: Iterable[Message], name: str | None) -> None:

@@ -15,7 +15,7 @@ from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame, operators
 from jinja2.exceptions import SecurityError
 from jinja2.runtime import Context, LoopContext, Macro
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.sandbox import ImmutableSandboxedEnvironment, modifies_known_mutable
 from jinja2.utils import Namespace
 
 from stages.chat_template import costs
@@ -30,14 +30,14 @@ DIGITS = 1 << 12  # bits of a number
 _FILTERS = (
     "abs attr batch capitalize center count d default dictsort e escape first float format "
     "groupby indent int items join last length list lower map max min reject rejectattr "
-    "replace reverse round safe select selectattr slice sort string title tojson trim truncate "
+    "replace reverse round safe select selectattr slice sort string sum title tojson trim truncate "
     "unique upper wordcount"
 ).split()
 _FREE_TESTS = (
     "boolean callable defined escaped false float integer iterable mapping none number sameas "
     "sequence string true undefined"
 ).split()
-_GLOBALS = "cycler dict joiner range".split()
+_GLOBALS = "cycler dict joiner namespace range".split()
 _BARRED: tuple[type[nodes.Node], ...] = (nodes.Include, nodes.Import, nodes.FromImport)
 _BARRED += (nodes.Extends, nodes.Block, nodes.EvalContextModifier)
 _OPENING = (nodes.AssignBlock, nodes.CallBlock, nodes.For, nodes.Macro)  # as long as 64 others
@@ -52,13 +52,6 @@ _SUMS = {
 }
 _DICT = frozenset(dir(dict))
 Function: TypeAlias = Callable[..., Any]
-
-
-class _Namespace(Namespace):
-    """A namespace that does not print its values: one may be the namespace itself."""
-
-    def __repr__(self) -> str:
-        return "<namespace>"
 
 
 def _weight(node: nodes.Node) -> int:
@@ -98,6 +91,8 @@ class Generator(CodeGenerator):
         if node.dyn_args is not None:
             raise SecurityError("it unpacks a value into arguments")
         super().signature(node, *args, **kwargs)
+
+    _default_finalize = staticmethod(costs.printed)  # of what is constant
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
         """What is printed becomes a text."""
@@ -160,7 +155,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
         super().__init__(**settings)
         self.left = BUDGET
         self.globals = {name: self.globals[name] for name in _GLOBALS}
-        self.globals["namespace"] = _Namespace
         filters: Any = self.filters
         self.filters = {name: self._charged(name, filters[name]) for name in _FILTERS}
         tests: Any = self.tests
@@ -188,7 +182,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
         @functools.wraps(function)
         def charged(*args: Any, **kwargs: Any) -> Any:
-            head, values = args[:passed], costs.settled(args[passed:])
+            head, values = args[:passed], args[passed:]
+            if name in costs.WALKING:
+                values = costs.settled(values)
             every = values
             if kwargs:  # whose order is unknown: the text to search for may be one that is all over
                 every = (values[0], "", *values[1:], *kwargs.values())
@@ -206,7 +202,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def text(self, value: Any) -> str:
         """What is printed of a value; a text costs nothing until it is joined to others."""
         if not isinstance(value, str):
-            self.spend(1 + (costs.weight(value) >> 4))
+            self.spend(1 + (costs.size(value) >> 4))
         return str(value)
 
     def charged(self, value: Any) -> Any:
@@ -257,7 +253,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Whether templates may use an attribute: of values, only those that ``costs`` lists."""
-        if isinstance(obj, (_Namespace, LoopContext)):
+        if isinstance(obj, (Namespace, LoopContext)):
             return super().is_safe_attribute(obj, attr, value)
         return any(isinstance(obj, kind) and attr in names for kind, names in costs.ATTRIBUTES)
 
@@ -287,7 +283,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Calls of methods, macros and globals."""
         macro = isinstance(function, Macro)
         args = args if macro else costs.settled(args)
-        own = tuple(value for key, value in kwargs.items() if not key.startswith("_"))
+        own = tuple(v for k, v in kwargs.items() if k[0] != "_" and not isinstance(v, Macro))
         owner = getattr(getattr(function, "__wrapped__", function), "__self__", None)
         if isinstance(owner, (str, list, tuple)):
             amount = costs.cost(function.__name__, (owner, *args, *own), method=True)
@@ -302,7 +298,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Any:
         """Raise at once where Jinja would give an undefined value."""
-        raise SecurityError(f"it accesses {attribute!r} of a {type(obj).__name__}")
+        what = f"{attribute!r} of a {type(obj).__name__}"
+        if modifies_known_mutable(obj, attribute):
+            raise SecurityError(f"it changes a value ({what}), which transformers refuses as well")
+        raise SecurityError(f"it accesses {what}")
 
     def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> Any:
         for barred in source.find_all(_BARRED):

@@ -39,6 +39,8 @@ class Way:
         text = printed + self.spans.appended(chat.turns)
         spans = self.spans(chat, text)
         self._printed.require(chat, printed)
+        if not chat.placed:
+            self._printed.require_texts(chat, printed)
         return text, spans
 
 
