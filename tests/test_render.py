@@ -275,6 +275,25 @@ def test_what_a_template_does_not_print_is_not_lost_in_silence() -> None:
         assert refusal(QWEN2, found).code == "lost_in_template", name
 
 
+@pytest.mark.parametrize("picked", ["[0]", "[-1]"])
+def test_one_call_of_several_is_not_printed_for_all(picked: str) -> None:
+    """As gpt-oss's template does, which prints the first."""
+    body = (
+        "{% if m.tool_calls %}{{ m.tool_calls" + picked + " | tojson }}{% endif %}{{ m.content }}"
+    )
+    renderer = Renderer(with_template(HEAD + body + TAIL))
+    one, other = ({"function": {"name": name, "arguments": {}}} for name in ("f", "g"))
+    for calls in ([one], [one, other], [other], [one, other, one]):
+        fields = [None, json.dumps({"tool_calls": calls})]
+        said = row(("user", "x"), ("assistant", "y"), fields=fields)
+        if len(calls) == 1:
+            assert renderer(said)
+            continue
+        with pytest.raises(errors.RowError, match=f"all {len(calls)} calls") as caught:
+            renderer(said)
+        assert caught.value.code == "lost_in_template"
+
+
 @pytest.mark.parametrize(
     ("text", "kept"),
     [

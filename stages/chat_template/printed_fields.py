@@ -245,6 +245,18 @@ class Printed:
                     detail = f"the template does not print {name} of turn {i + 1}"
                     detail += "" if name == _FIELDS[0] else "; see --reasoning-in think"
                     raise RowError("lost_in_template", detail)
+            self._require_calls(chat, i, text)
+
+    def _require_calls(self, chat: Chat, at: int, text: str) -> None:
+        """Refuse a turn of several calls of which the template prints the first or last alone."""
+        turn = chat.seen[at]
+        calls = turn.get(_FIELDS[0]) or ()
+        for fewer in (calls[:-1], calls[1:]) if len(calls) > 1 else ():
+            chat.spend(len(chat.seen))
+            seen = [*chat.seen[:at], {**turn, _FIELDS[0]: fewer}, *chat.seen[at + 1 :]]
+            if self._rendered(seen, chat.tools) == text:
+                detail = f"the template does not print all {len(calls)} calls of turn {at + 1}"
+                raise RowError("lost_in_template", detail)
 
     def require_texts(self, chat: Chat, text: str) -> None:
         """Refuse a conversation with a text of which nothing is printed.
