@@ -18,6 +18,7 @@ import pytest
 from encoding import encoded, encoding
 from parity import ran
 from parity.releases import peer_folder
+from peers import shipped_template
 from rows import normalizing
 from small_tokenizers import marked, template_folder
 from support import table
@@ -92,10 +93,9 @@ def _source(template: str) -> str:
     package, name = template.split("/")
     if package == "profile":
         return profiles.all_profiles()[name].chat_template
-    if package == "trl":
-        folder = peer_folder("trl-1.16.0") / "trl" / "chat_templates"
-    elif not (folder := Path(os.environ.get("POSTTRAIN_TEMPLATES", ""))).name:
-        pytest.skip("POSTTRAIN_TEMPLATES names no folder")
+    if package == "llama.cpp":
+        return shipped_template(name)
+    folder = peer_folder("trl-1.16.0") / "trl" / "chat_templates"
     return (folder / f"{name}.jinja").read_text("utf-8")
 
 
