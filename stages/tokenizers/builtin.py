@@ -73,6 +73,13 @@ CARRIERS = {
         sha256="8f9f37ca37fdc4f5fd36d5cf4d3b0e8392edb4e894fd10cc0d70b4957c8633cf",
         extra="deepseek",
     ),
+    "o200k": Carrier(
+        package="litellm",
+        requirement="litellm==1.109.1",
+        member="litellm_core_utils/tokenizers/fb374d419588a4632f3f557e76b4b70aebbca790",
+        sha256="446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+        extra="gpt-oss",
+    ),
     "mistral_v1": _mistral(
         "data/tokenizer.model.v1",
         "dadfd56d766715c61d2ef780a525ab43b8e6da4de6865bda3d95fdef5e134055",

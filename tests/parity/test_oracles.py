@@ -229,9 +229,13 @@ class Renderers:
 
 def trl(found: Family, messages: list[Any], last: bool) -> Trained:
     """Ids and trained tokens of TRL's training template; ``last``: of the last turn."""
+    named = [turn | {"thinking": turn.get("reasoning_content", "")} for turn in messages]
+    given = [
+        turn if turn["thinking"] else plain for turn, plain in zip(named, messages, strict=True)
+    ]
     made = found.tokenizer.apply_chat_template(
-        messages, tools=tools_of(messages), tokenize=True, return_dict=True,
-        chat_template=_source(f"{found.told['template']}_training"),
+        given, tools=tools_of(messages), tokenize=True, return_dict=True,
+        chat_template=_source(f"trl/{found.told['trl']}"),
         return_assistant_tokens_mask=True,
     )  # fmt: skip
     trained = [bool(one) for one in made["assistant_masks"]]
