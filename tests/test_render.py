@@ -275,25 +275,6 @@ def test_what_a_template_does_not_print_is_not_lost_in_silence() -> None:
         assert refusal(QWEN2, found).code == "lost_in_template", name
 
 
-@pytest.mark.parametrize("picked", ["[0]", "[-1]"])
-def test_one_call_of_several_is_not_printed_for_all(picked: str) -> None:
-    """As gpt-oss's template does, which prints the first."""
-    body = (
-        "{% if m.tool_calls %}{{ m.tool_calls" + picked + " | tojson }}{% endif %}{{ m.content }}"
-    )
-    renderer = Renderer(with_template(HEAD + body + TAIL))
-    one, other = ({"function": {"name": name, "arguments": {}}} for name in ("f", "g"))
-    for calls in ([one], [one, other], [other], [one, other, one]):
-        fields = [None, json.dumps({"tool_calls": calls})]
-        said = row(("user", "x"), ("assistant", "y"), fields=fields)
-        if len(calls) == 1:
-            assert renderer(said)
-            continue
-        with pytest.raises(errors.RowError, match=f"all {len(calls)} calls") as caught:
-            renderer(said)
-        assert caught.value.code == "lost_in_template"
-
-
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
@@ -455,6 +436,24 @@ def test_a_text_beside_calls_is_not_dropped_where_jinja_renders_each_row() -> No
         found = row(*turns, fields=[None, CALLS, None])
         if told is None:
             assert renderer(found)[2] == "jinja"
+        else:
+            with pytest.raises(errors.RowError, match=told):
+                renderer(found)
+
+
+def test_a_template_that_prints_a_part_of_a_field_loses_the_rest() -> None:
+    """Every call of a turn is printed, and the reasoning itself, not only that there is some."""
+    body = "{{ m.tool_calls[0]|tojson if m.tool_calls }}{{ '-' if m.reasoning }}{{ m.content }}"
+    renderer = Renderer(with_template(HEAD + body + TAIL))
+    other = {"function": {"name": "add", "arguments": {"a": 2}}}
+    for fields, told in (
+        ({"tool_calls": [CALL]}, None),
+        ({"tool_calls": [CALL, other]}, "call 2 of turn 2"),
+        ({"reasoning": "hm"}, "reasoning of turn 2"),
+    ):
+        found = row(("user", "x"), ("assistant", "y"), fields=[None, json.dumps(fields)])
+        if told is None:
+            assert renderer(found)[2] == "compiled"
         else:
             with pytest.raises(errors.RowError, match=told):
                 renderer(found)

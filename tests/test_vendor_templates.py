@@ -1,19 +1,39 @@
-"""Our chat templates print what the vendors' print; peers' packages carry copies of theirs."""
+"""Our chat templates print what the vendors' print, and theirs print with us what they print.
 
+Peers' packages carry copies of the vendors' templates; another, of sources, has those of seventy
+models (``make test-slow`` fetches it).
+"""
+
+import datetime
+import itertools
 import json
+import os
 import random
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import peers
 import pytest
 from conversations import Speech, conversation
-from support import few
+from jinja2 import TemplateError
+from support import WIDE, few
 from test_families import FAMILIES, TABLE
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
+from transformers.utils import chat_template_utils
 
+from stages.chat_template.compile import Compiler
+from stages.chat_template.printed_fields import EVERY, Printed, printed_fields
+from stages.chat_template.reasoning import place, spelled_by
+from stages.chat_template.segments import controls_pattern
+from stages.chat_template.template import Template
+from stages.chat_template.trained_spans import Chat
+from stages.contract import Message
+from stages.errors import RowError
 from stages.tokenizers.profiles import all_profiles
 
 PACKAGES = {
@@ -208,3 +228,181 @@ def test_the_math_models_default_to_their_system_text() -> None:
     assert math(asked, None) == f"{system}<|im_start|>user\n1+1<|im_end|>\n"
     given = [{"role": "system", "content": "s"}, *asked]
     assert math(given, None) == plain(given, None)
+
+
+# Dialogues of every kind, with the templates of many vendors.
+#
+# Each text, name and value in a dialogue holds a word of its own, so what is lost is seen.
+
+VENDORS = sorted(Path(os.environ.get("POSTTRAIN_TEMPLATES", "absent")).glob("*.jinja"))
+TOKENS = {"bos_token": "<BOS>", "eos_token": "<EOS>"}
+SIGNATURES = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": "Finds <it>.",
+            "parameters": {
+                "type": "object",
+                "properties": {"q": {"type": "string", "description": "what", "enum": ["a", "b"]}},
+                "required": ["q"],
+            },
+        },
+    }
+    for name in ("lookup", "search")
+]
+ODD = ("", " ", "\n\n", "a</think>b ", "{{ x }} & '\"\\", "https://a.b/c\n", "\t<br>\u2028")
+
+
+class Clock(datetime.datetime):
+    """What a template that asks for the time is told."""
+
+    @classmethod
+    def now(cls, tz: datetime.tzinfo | None = None) -> "Clock":
+        return cls(2026, 3, 4)
+
+
+KINDS = [
+    kind
+    for kind in itertools.product(
+        ("none", "first", "middle"),  # the system text
+        range(1, 7),  # turns of the user and answers
+        ("none", "field", "text"),  # reasoning
+        (0, 1, 2),  # calls at once
+        ("", "some", None),  # what is said beside them
+        (None, SIGNATURES),
+        (dict, str),  # of arguments
+    )
+    if kind[3] or kind[4:7:2] == ("", dict)  # what differs where there are calls
+]
+
+
+class Dialogue:
+    """A conversation of one of ``KINDS``."""
+
+    def __init__(self, kind: Any, rng: random.Random) -> None:
+        self.system, self.count, self.reasoning, self.calls, self.beside, self.tools, self.of = kind
+        self._rng, self._words = rng, itertools.count()
+
+    def _text(self) -> str:
+        return f"{self._rng.choice(ODD)}w{next(self._words)}z{self._rng.choice(ODD)}"
+
+    def _answer(self, content: str | None, **fields: Any) -> Message:
+        if self.reasoning == "field":
+            fields["reasoning_content"] = self._text()
+        elif self.reasoning == "text" and content:
+            content = f"<think>\nhm\n</think>\n\n{content}"
+        return Message("assistant", content, fields or None, True)
+
+    def _exchange(self) -> Iterator[Message]:
+        calls = []
+        for number, signature in enumerate(SIGNATURES[: self.calls]):
+            given = {"q": self._text(), "n": [1, 2.5], "deep": {"on": True, "off": None}}
+            told = given if self.of is dict else json.dumps(given)
+            function = {"name": signature["function"]["name"], "arguments": told}
+            calls.append({"id": f"call{number:05d}", "type": "function", "function": function})
+        if calls:
+            yield self._answer(self.beside and self._text(), tool_calls=calls)
+        for call in calls:
+            named = {"tool_call_id": call["id"], "name": call["function"]["name"]}
+            yield Message("tool", self._text(), named)
+        yield self._answer(self._text())
+
+    def alike(self, turns: list[Message]) -> list[Message]:
+        """Turns with other texts and all else the same."""
+        return [replace(turn, content=turn.content and self._text()) for turn in turns]
+
+    def turns(self) -> list[Message]:
+        """Its turns; all answers are trained."""
+        found = [Message("system", self._text())] if self.system == "first" else []
+        for number in range(self.count):
+            if self.system == "middle" and number == 2:
+                found.append(Message("system", self._text()))
+            found += self._exchange() if number % 2 else [Message("user", self._text())]
+        return found
+
+
+def dialogues(path: Path) -> Iterator[Dialogue]:
+    """Some dialogues for a template, others for another; all with ``WIDE=1``."""
+    rng = random.Random(path.name)
+    for kind in KINDS if WIDE else rng.sample(KINDS, 60):
+        yield Dialogue(kind, rng)
+
+
+def shown(source: str, turns: list[Message]) -> list[dict[str, Any]]:
+    """Turns as a template gets them, with reasoning under its own name for it."""
+    if spelled_by(source):
+        place(turns, spelled_by(source))
+    return [turn.seen() for turn in turns]
+
+
+def told(show: Callable[..., str], *args: Any, **variables: Any) -> str | None:
+    """What is printed; None where that is refused."""
+    try:
+        return show(*args, **variables)
+    except (RowError, TemplateError, LookupError, TypeError, ValueError, RecursionError):
+        return None
+
+
+@pytest.mark.sweep(20)
+@pytest.mark.slow
+@pytest.mark.parametrize("path", VENDORS, ids=lambda path: path.stem)
+def test_a_vendors_template_prints_what_transformers_prints(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Character for character, or both refuse: in the sandbox, arguments as objects and as JSON."""
+    monkeypatch.setattr(chat_template_utils, "datetime", Clock)
+    source = path.read_text("utf-8")
+    theirs = printer(source, *TOKENS.values())
+    ours = Template(source, f"{Clock.now():%Y-%m-%d}", **TOKENS).render
+    for dialogue in dialogues(path):
+        seen = shown(source, dialogue.turns())
+        for asked in (False, True):
+            text = told(ours, seen, dialogue.tools, add_generation_prompt=asked)
+            assert text == told(theirs, seen, dialogue.tools, add_generation_prompt=asked)
+
+
+def words(turns: list[dict[str, Any]]) -> set[str]:
+    """The words of all texts, calls and reasoning, but for texts with reasoning in them."""
+    said = [
+        {**turn, "content": "" if turn["role"] == "assistant" else turn["content"]}
+        if "</think>" in turn.get("content", "")
+        else turn
+        for turn in turns
+    ]
+    return set(re.findall(r"w\d+z", json.dumps(said)))
+
+
+@pytest.mark.sweep(20)
+@pytest.mark.slow
+@pytest.mark.parametrize("path", VENDORS, ids=lambda path: path.stem)
+def test_a_vendors_template_is_compiled_to_what_it_prints_and_loses_nothing(path: Path) -> None:
+    """Rows of one shape, by its program and one by one. Each word of a row that is not refused is
+    printed, and a field that is said to be unread changes nothing."""
+    source = path.read_text("utf-8")
+    template = Template(source, f"{Clock.now():%Y-%m-%d}", **TOKENS)
+    compiler = Compiler(template, controls_pattern(TOKENS.values()), "<EOS>", [{}])
+    fields = {"role", "content", *printed_fields(source)}
+    for dialogue in dialogues(path):
+        rows = [first := dialogue.turns(), dialogue.alike(first), dialogue.alike(first)]
+        seen = [shown(source, turns) for turns in rows]
+        plain = [[replace(turn, trained=False) for turn in turns] for turns in rows]
+        try:
+            program = compiler.compile(plain[0], dialogue.tools)
+        except RowError:
+            continue
+        for turns, given, untrained in zip(rows, seen, plain, strict=True):
+            contents = [turn.content for turn in turns]
+            text = told(template.render, given, dialogue.tools)
+            if program and program.fits(contents):
+                assert "".join(program.fill(contents)) == text
+            try:
+                segments = compiler.segments(untrained, dialogue.tools)
+                assert "".join(piece for piece, _ in segments) == text
+                Printed(template).require(Chat(turns, dialogue.tools, placed=False), text)
+            except RowError:
+                continue
+            assert words(given) <= set(re.findall(r"w\d+z", text))
+            if EVERY not in fields:
+                read = [{k: v for k, v in turn.items() if k in fields} for turn in given]
+                assert template.render(read, dialogue.tools) == text

@@ -8,8 +8,8 @@ raises an exception prints nothing, so the fields in it do not count.
 
 import functools
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 from jinja2 import nodes
 
@@ -206,12 +206,22 @@ def printed_fields(template_source: str) -> frozenset[str]:
 
 # Tools, tool calls and reasoning of a conversation must be printed by the template.
 #
-# Whether a template prints a field is seen by rendering without it: the text must change.
+# Whether a template prints a part of a turn is seen by rendering without it, or with other
+# reasoning: the text must change.
 
 
-_FIELDS = ("tool_calls", "reasoning_content", "reasoning", "thinking")
-_TOOLS = "tools"
+_CALLS, _TOOLS = "tool_calls", "tools"
+_FIELDS = (_CALLS, "reasoning_content", "reasoning", "thinking")
 _REASONING = "</think>"
+Part: TypeAlias = str | int  # a field of a turn; the tools; the number of one of several calls
+
+
+def _parts(turn: Message) -> Iterator[Part]:
+    """The parts of a turn that a template must print."""
+    fields = turn.fields or {}
+    yield from (name for name in _FIELDS if fields.get(name) and (turn.trained or name == _CALLS))
+    calls = fields.get(_CALLS)
+    yield from range(len(calls) if isinstance(calls, list) and len(calls) > 1 else 0)
 
 
 class Printed:
@@ -219,7 +229,7 @@ class Printed:
 
     def __init__(self, template: Template) -> None:
         self._template = template
-        self._seen: defaultdict[str, dict[Hashable, bool | None]] = defaultdict(dict)
+        self._seen: defaultdict[Part, dict[Hashable, bool | None]] = defaultdict(dict)
 
     def require(self, chat: Chat, text: str) -> None:
         """Refuse a conversation with tools or fields that do not change the printed text.
@@ -237,26 +247,15 @@ class Printed:
                 "lost_in_template", f"{detail}, or give one of your own (--chat-template)"
             )
         for i, turn in enumerate(chat.turns):
-            for name in (_FIELDS if turn.trained else _FIELDS[:1]) if turn.fields else ():
-                if not (turn.fields or {}).get(name) or self._in_excerpt(chat, i, name):
+            for part in _parts(turn):
+                if self._in_excerpt(chat, i, part):
                     continue
                 chat.spend(len(chat.seen))
-                if self._without(chat.seen, at=i, name=name, tools=chat.tools) == text:
-                    detail = f"the template does not print {name} of turn {i + 1}"
-                    detail += "" if name == _FIELDS[0] else "; see --reasoning-in think"
+                if self._without(chat.seen, at=i, part=part, tools=chat.tools) == text:
+                    named = f"call {part + 1}" if isinstance(part, int) else part
+                    detail = f"the template does not print {named} of turn {i + 1}"
+                    detail += "; see --reasoning-in think" if part in _FIELDS[1:] else ""
                     raise RowError("lost_in_template", detail)
-            self._require_calls(chat, i, text)
-
-    def _require_calls(self, chat: Chat, at: int, text: str) -> None:
-        """Refuse a turn of several calls of which the template prints the first or last alone."""
-        turn = chat.seen[at]
-        calls = turn.get(_FIELDS[0]) or ()
-        for fewer in (calls[:-1], calls[1:]) if len(calls) > 1 else ():
-            chat.spend(len(chat.seen))
-            seen = [*chat.seen[:at], {**turn, _FIELDS[0]: fewer}, *chat.seen[at + 1 :]]
-            if self._rendered(seen, chat.tools) == text:
-                detail = f"the template does not print all {len(calls)} calls of turn {at + 1}"
-                raise RowError("lost_in_template", detail)
 
     def require_texts(self, chat: Chat, text: str) -> None:
         """Refuse a conversation with a text of which nothing is printed.
@@ -280,23 +279,29 @@ class Printed:
             if self._rendered(alone, chat.tools) == text:
                 raise RowError("lost_in_template", f"the template drops turn {i + 1}")
 
-    def _in_excerpt(self, chat: Chat, index: int, name: str) -> bool:
-        """Whether an excerpt of a long conversation shows that a field (or tools) is printed."""
+    def _in_excerpt(self, chat: Chat, index: int, part: Part) -> bool:
+        """Whether an excerpt of a long conversation shows that a part of it is printed."""
 
         def shows(picked: list[int]) -> bool:
             seen = [chat.seen[i] for i in picked]
             text = self._template.render(seen, chat.tools)
-            return self._without(seen, picked.index(index), name, chat.tools) != text
+            return self._without(seen, picked.index(index), part, chat.tools) != text
 
         if len(chat.turns) <= SHORT:
             return False
-        return bool(chat.in_excerpt(index, self._seen[name], shows)[1])
+        return bool(chat.in_excerpt(index, self._seen[part], shows)[1])
 
-    def _without(self, seen: Seen, at: int, name: str, tools: list[Any] | None) -> str | None:
-        if name == _TOOLS:
+    def _without(self, seen: Seen, at: int, part: Part, tools: list[Any] | None) -> str | None:
+        if part == _TOOLS:
             return self._template.render(seen, None)
-        without = {key: value for key, value in seen[at].items() if key != name}
-        return self._rendered([*seen[:at], without, *seen[at + 1 :]], tools)
+        turn = seen[at]
+        if isinstance(part, int):
+            changed = {**turn, _CALLS: [c for i, c in enumerate(turn[_CALLS]) if i != part]}
+        elif part != _CALLS and isinstance(turn[part], str):  # a template may note that it is there
+            changed = {**turn, part: f"{turn[part]}\ue000"}
+        else:
+            changed = {key: value for key, value in turn.items() if key != part}
+        return self._rendered([*seen[:at], changed, *seen[at + 1 :]], tools)
 
     def _rendered(self, seen: Seen, tools: list[Any] | None) -> str | None:
         """What is printed of a changed conversation; None where the template refuses the change."""
