@@ -22,7 +22,6 @@ from peers import shipped_template
 from rows import normalizing
 from small_tokenizers import marked, template_folder
 from support import table
-from tokenizers import AddedToken, Tokenizer
 from transformers import AutoTokenizer
 
 from stages import probes
@@ -105,16 +104,17 @@ class Family:
     def __init__(self, told: dict[str, Any], folder: Path, more: str) -> None:
         self.told = told
         source = _source(told["template"])
-        template_folder(folder, source)
+        named = told.get("tokens", {})
+        tokens = (
+            {"eos_token": "<|endoftext|>", "pad_token": "<|padding|>", **named} if named else {}
+        )
+        template_folder(
+            folder, source, [*marked(source + more), *told.get("markers", ())], **tokens
+        )
         path = folder / "tokenizer.json"
         document = json.loads(path.read_bytes())
         document["model"]["merges"] = []  # a token a byte: no token spans what is compared
-        tokenizer = Tokenizer.from_str(json.dumps(document))
-        named = [*marked(source + more), *told.get("markers", ()), *told.get("tokens", {}).values()]
-        tokenizer.add_special_tokens([AddedToken(text, normalized=False) for text in named])
-        tokenizer.save(str(path))
-        config = folder / "tokenizer_config.json"
-        config.write_text(json.dumps(json.loads(config.read_bytes()) | told.get("tokens", {})))
+        path.write_text(json.dumps(document))
         today = resolve.Overrides(date=datetime.date.today().isoformat())
         found = resolve.resolve(f"{folder}/", folder, today).profile
         self.model = probes.bind(found, path.read_bytes(), with_steps=False)
