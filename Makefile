@@ -121,10 +121,10 @@ $(TRAINING)/.peers: $(TRAINING_READY) $(PEERS)
 	done
 	touch $(TRAINING)/.peers
 
-test-parity: $(TRAINING)/.peers  ## Run the trainers' own code on builds and compare tensors.
+test-parity: $(TRAINING)/.peers $(VENDORS)/.ready  ## Run the trainers' own code on builds and compare tensors.
 	OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest -n 2 --durations=20 tests/parity
 
-compatibility: $(TRAINING)/.peers  ## The same, recorded: what docs/compatibility.md says was run.
+compatibility: $(TRAINING)/.peers $(VENDORS)/.ready  ## The same, recorded: what docs/compatibility.md says was run.
 	rm -f tests/parity/ran.json
 	PARITY_RECORD=1 OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest -n 2 tests/parity
 	$(BIN)/python docs/generate.py

@@ -5,6 +5,7 @@ A page marks the place with ``<!-- table: NAME ARGUMENT -->`` and ``<!-- end of 
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -18,12 +19,14 @@ from pipeline.options.config import Config
 from stages import catalog, formats
 from stages.profile import ModelProfile
 from stages.tokenizers import builtin
-from stages.tokenizers.profiles import own_family
+from stages.tokenizers.profiles import all_profiles, own_family
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PEERS = ROOT / "tests" / "parity" / "peers"
 RAN = ROOT / "tests" / "parity" / "ran.json"
+COMPARED = ROOT / "tests" / "parity" / "oracles.json"
+ORACLES = ROOT / "tests" / "tables" / "oracles.toml"
 _BLOCK = re.compile(
     r"(?P<head><!-- table: (?P<words>[\w. -]+) -->\n).*?(?=<!-- end of table -->)", re.DOTALL
 )
@@ -154,6 +157,50 @@ def _columns(argument: str) -> str:
     return table(("column", "rows", "values", "becomes"), rows)
 
 
+_APART = {
+    "=": "equal",
+    "b": "also what stands behind the end",
+    "e": "without the last end",
+    "i": "other ids",
+    "l": "without a blank at the start",
+    "o": "the last turn ends in another stop",
+    "p": "also what the prompt supplies",
+}
+
+
+def _oracle(name: str, found: dict[str, str], why: str) -> str:
+    """How what a build trains compares with an oracle, over what it does not refuse."""
+    kinds = sorted(set("".join(found[name].split())))
+    said = [_APART[kind] for kind in kinds if kind != "=" or kinds == ["="]]
+    return f"{name}: {', '.join(said)}{f' ({why})' if why and 'i' in kinds else ''}"
+
+
+def _calls(refused: list[str]) -> str:
+    """How many calls a turn may have, by the conversations that are refused."""
+    said = {"parallel": "several", "call": "one", "agent": "with reasoning"}
+    return next((word for case, word in said.items() if case not in refused), "no")
+
+
+def _families(_: str) -> str:
+    """Families whose template a package has: what was found of each, and by which oracles."""
+    recorded = json.loads(COMPARED.read_text("utf-8"))
+    rows = []
+    for one in tomllib.loads(ORACLES.read_text("utf-8"))["families"]:
+        found = recorded[one["name"]]
+        refused, ids = found["refused"], "the model's directory"
+        reasons = "no" if "reason" in refused else "always" if "one" in refused else "yes"
+        if "profile" in one and (layout := all_profiles()[one["profile"]].ranks):
+            ids = builtin.CARRIERS[layout.carrier].requirement.partition("==")[0]
+        oracles = [
+            _oracle(n, found, one.get("why", "")) for n in ("renderers", "trl") if n in found
+        ]
+        built = (_code(found["ends"]), found["history"], reasons, _calls(refused))
+        read = built if found["ends"] else ("refused", "", "", "")
+        rows.append((one["name"], *read, ids, "; ".join(oracles) or "none"))
+    head = ("family", "a turn ends in", "earlier turns", "reasoning", "calls in a turn")
+    return table((*head, "ids", "compared with"), rows)
+
+
 _TABLES: dict[str, Callable[[str], str]] = {
     "family": _family,
     "trainer": _trainer,
@@ -161,6 +208,7 @@ _TABLES: dict[str, Callable[[str], str]] = {
     "ran": _ran,
     "takes": _takes,
     "columns": _columns,
+    "families": _families,
 }
 
 

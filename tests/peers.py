@@ -1,6 +1,7 @@
 """Files of other projects' packages, as oracles: fetched by name, never kept here."""
 
 import functools
+import os
 import subprocess
 import sys
 import tempfile
@@ -45,3 +46,11 @@ def packages(*requirements: str) -> Path:
     if folder is None:
         pytest.skip(f"{', '.join(requirements)} cannot be fetched")
     return folder
+
+
+def shipped_template(name: str) -> str:
+    """A chat template of llama.cpp's collection; skips the test where that is not at hand."""
+    path = Path(os.environ.get("POSTTRAIN_TEMPLATES", ""), f"{name}.jinja")
+    if not path.is_file():
+        pytest.skip(f"POSTTRAIN_TEMPLATES names no folder with {path.name}")
+    return path.read_text("utf-8")

@@ -161,6 +161,11 @@ _MARKER = re.compile(
 )
 
 
+def marked(text: str) -> list[str]:
+    """What looks like a marker in a text."""
+    return list(dict.fromkeys(_MARKER.findall(text)))
+
+
 def _printed(template: Template) -> Iterator[str]:
     """What a template prints for a chat, for calls and for their results."""
     thought = dict.fromkeys(("reasoning_content", "thinking"), "a thought")

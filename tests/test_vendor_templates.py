@@ -17,7 +17,7 @@ from typing import Any
 
 import peers
 import pytest
-from conversations import conversation
+from conversations import Speech, conversation
 from jinja2 import TemplateError
 from support import WIDE, few
 from test_families import FAMILIES, TABLE
@@ -138,6 +138,83 @@ def test_deepseek_prints_the_vendors_prompts() -> None:
             said = answer["content"].rpartition("</think>")[2].lstrip("\n")
             assert whole.removesuffix(end).endswith(said)
             assert whole[len(prompt) :].count("</think>") == 1
+
+
+@pytest.mark.parametrize("thinking", [False, True])
+def test_deepseek_v4_prints_what_its_encoder_does(thinking: bool) -> None:
+    """As llama.cpp's copy of it has it: every prompt and every example, in both modes.
+
+    That copy leaves out the blank line before tools where there is no system text.
+    """
+    profile = all_profiles()["deepseek-v4-flash"]
+    copy = peers.shipped_template("deepseek-ai-DeepSeek-V4-Flash-0731")
+    ours, theirs = (
+        printer(one, profile.bos_token, profile.eos_token) for one in (profile.chat_template, copy)
+    )
+    rng = random.Random(7)
+    for _ in range(40):
+        row = conversation(rng, Speech(("x",)))
+        if row["messages"][0]["role"] != "system":
+            row["messages"].insert(0, {"role": "system", "content": "be brief"})
+        for turn in row["messages"] if thinking else ():
+            if turn["role"] == "assistant":
+                turn["reasoning_content"] = turn["content"] or "why"
+        for end in range(1, len(row["messages"]) + 1):
+            asked = row["messages"][end - 1]["role"] != "assistant"
+            told = {"add_generation_prompt": asked, "thinking": thinking}
+            shown = row["messages"][:end], row["tools"]
+            assert ours(*shown, **told) == theirs(*shown, **told)
+
+
+_TYPES: list[dict[str, Any]] = [
+    {},
+    {"type": "string", "enum": ["a", "b"], "default": "a", "description": "Which"},
+    {"type": "string", "nullable": True, "default": None},
+    {"type": "integer", "default": 3},
+    {"type": "boolean"},
+    {"type": ["object", "null"]},
+    {"type": ["string"]},
+    {"type": "object"},
+    {"type": "array", "nullable": True},
+    {"type": "array", "items": {"type": "number"}, "nullable": True, "default": [1]},
+    {"type": "array", "items": {"type": ["object", "object"]}},
+    {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
+    {"type": "object", "properties": {"a": {"type": "number"}, "b": {}}, "required": ["b"]},
+]
+_TYPES += [
+    {"type": "array", "items": _TYPES[-1]},
+    {"type": "array", "items": {"type": "object", "properties": {"c" * 60: {}}}},
+    {"oneOf": [{**_TYPES[1], "default": 0}, {"type": "object"}], "default": "a"},
+]
+
+
+def test_gpt_oss_prints_what_the_vendors_does() -> None:
+    """Conversations with reasoning, and tools of every type; the vendor's takes no null for a text,
+    and calls reasoning thinking."""
+    ours, theirs = (
+        printer(source, None, "<|return|>")
+        for source in (
+            all_profiles()["gpt-oss-20b"].chat_template,
+            peers.member("trl==1.16.0", "trl/chat_templates/gptoss.jinja"),
+        )
+    )
+    taken = {f"p{i}": one for i, one in enumerate(_TYPES)}
+    rng = random.Random(7)
+    for number in range(60):
+        row = conversation(rng, Speech(("x",), tools="one", thinking=True))
+        needed = {"properties": taken, "required": [f"p{number % len(taken)}"]}
+        given = [needed, {"type": "object", "properties": {}}, None][number % 3]
+        signature = {"name": "look", "description": "Looks", "parameters": given}
+        tools = row["tools"] and [{"type": "function", "function": signature}] * 2
+        named = []
+        for turn in row["messages"]:
+            turn["content"] = turn["content"] or ""
+            thought = {"thinking": turn["reasoning_content"]} if "reasoning_content" in turn else {}
+            named.append({k: v for k, v in turn.items() if k != "reasoning_content"} | thought)
+        for end in range(1, len(named) + 1):
+            told = {"add_generation_prompt": named[end - 1]["role"] != "assistant"}
+            shown = ours(row["messages"][:end], tools, **told)
+            assert shown == theirs(named[:end], tools, **told)
 
 
 def test_the_math_models_default_to_their_system_text() -> None:

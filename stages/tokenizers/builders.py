@@ -6,6 +6,7 @@ file is built once, and refused unless its sha256 is the expected one.
 
 import base64
 import binascii
+import functools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
@@ -21,6 +22,12 @@ _REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 # The split of text into words, as the vendors' files spell it.
 QWEN_WORDS = _WORD % r"\p{N}" + _REST
 LLAMA3_WORDS = _WORD % r"\p{N}{1,3}" + _REST
+_BEFORE, _BEHIND = r"[^\r\n\p{L}\p{N}]?", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+O200K_WORDS = (
+    f"{_BEFORE}{_UPPER}*{_LOWER}+{_BEHIND}{_BEFORE}{_UPPER}+{_LOWER}*{_BEHIND}"
+    r"\p{N}{1,3}" + _REST.replace(r"[\r\n]*", r"[\r\n/]*", 1)
+)
 
 
 def _file(
@@ -128,19 +135,23 @@ def _qwen(table: bytes, layout: RankLayout) -> bytes:
     )
 
 
-def _llama3(table: bytes, layout: RankLayout) -> bytes:
+def _llama3(table: bytes, layout: RankLayout, words: str = LLAMA3_WORDS, led: bool = True) -> bytes:
     """Every pair of tokens that joins to a token: a rank table does not say which were merged.
 
     With ``ignore_merges``, a word of the vocabulary is one token without any merge.
+
+    Args:
+        words: the pattern that splits words; ``led``: the first added token begins a text.
     """
     tokens = parse_ranks(table)
     vocab, merges = _vocabulary(tokens, all_merges(tokens), layout.merges_as_pairs)
-    leading = _leading(layout.added_tokens[0].content, len(tokens))
+    level = _bytes(True, False, True)
+    steps = [level, _leading(layout.added_tokens[0].content, len(tokens))] if led else [level]
     return _file(
         enumerate(layout.added_tokens, len(tokens)),
         _bpe(vocab, merges, ignore_merges=True),
-        pre_tokenizer=_split(LLAMA3_WORDS, _bytes(False, True, False)),
-        post_processor={"type": "Sequence", "processors": [_bytes(True, False, True), leading]},
+        pre_tokenizer=_split(words, _bytes(False, True, False)),
+        post_processor={"type": "Sequence", "processors": steps},
         decoder=_bytes(True, True, True),
     )
 
@@ -210,10 +221,13 @@ def _sentencepiece(table: bytes, layout: RankLayout) -> bytes:
 # By ``RankLayout.builder``. Each raises ValueError where the vocabulary is not in the order of its
 # ranks, or is no model that ranked merges can follow.
 BUILDERS: dict[str, Callable[[bytes, RankLayout], bytes]] = {
+    "harmony": functools.partial(_llama3, words=O200K_WORDS, led=False),
     "llama3": _llama3,
+    "o200k": functools.partial(_llama3, words=O200K_WORDS),
     "qwen": _qwen,
     "sentencepiece": _sentencepiece,
     "tekken": _tekken,
+    "whole": lambda content, layout: content,  # the package has the vendor's file itself
 }
 
 

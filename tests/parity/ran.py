@@ -44,7 +44,7 @@ def end(outcome: str) -> None:
     """It is over; its outcome is merged into the file."""
     if not os.environ.get("PARITY_RECORD"):
         return
-    with _alone():
+    with alone():
         found: dict[str, Any] = json.loads(RAN.read_text("utf-8")) if RAN.exists() else {}
         for peer in now.peers:
             said = found.get(peer, {})
@@ -57,7 +57,7 @@ def end(outcome: str) -> None:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def alone() -> Iterator[None]:
     """Tests run in several processes, which write one file."""
     folder = os.open(HERE, os.O_RDONLY)
     try:
