@@ -20,6 +20,7 @@ from typing import Any
 
 from expectations.second_rows import require_aligned
 from stages import encoders, profile
+from stages.chat_template.appended import RENDERED
 from stages.chat_template.render import template_of
 from stages.columns import IGNORED
 from stages.contract import BARE, Message
@@ -92,6 +93,7 @@ class SecondReading:
     Attributes:
         reference: the Hugging Face tokenizer.
         mask_reasoning: reasoning is not trained; an answer is trained from the end of it.
+        history: how earlier answers are printed.
         train_all: all turns are trained but those that the row leaves out.
     """
 
@@ -99,11 +101,12 @@ class SecondReading:
     reference: encoders.Encoder
     system: str | None = None
     mask_reasoning: bool = False
+    history: str = RENDERED
     train_all: bool = False
 
     def __post_init__(self) -> None:
         model = self.model
-        self._template = template_of(model)
+        self._template = template_of(model, self.history)
         names = sorted(model.controls, key=len, reverse=True)
         self._controls = re.compile("|".join(map(re.escape, names)))
         self._tokenizer = encoders.parsed(model.tokenizer_json)

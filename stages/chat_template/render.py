@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from stages import columns, contract
-from stages.chat_template import loss_weights, reasoning, shapes, template
+from stages.chat_template import appended, loss_weights, reasoning, shapes, template
 from stages.chat_template.compile import Compiler, Program
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED, controls_pattern
 from stages.errors import RowError
@@ -26,16 +26,25 @@ COMPILED = "compiled"  # a path in ``rendered``
 _MAX_UNITS = 1 << 18  # of all kept programs together; those of long conversations are large
 
 
-def template_of(model: TargetModel) -> template.Template:
+def template_of(model: TargetModel, history: str = appended.RENDERED) -> template.Template:
     """The model's chat template."""
-    return template_of_profile(model.profile)
+    return template_of_profile(model.profile, history)
 
 
-def template_of_profile(profile: ModelProfile) -> template.Template:
-    """The chat template of a profile; its date is the profile's, not today's."""
+def template_of_profile(
+    profile: ModelProfile, history: str = appended.RENDERED
+) -> template.Template:
+    """The chat template of a profile; its date is the profile's, not today's.
+
+    Args:
+        history: how it prints earlier answers (``appended``).
+    """
     tokens = {"eos_token": profile.eos_token, "pad_token": profile.pad_token}
     if profile.bos_token is not None:
         tokens["bos_token"] = profile.bos_token
+    if history == appended.APPENDED and profile.one_example_per_turn:
+        ends = controls_pattern([profile.end_of_turn])
+        return appended.Appended(ends, profile.chat_template, profile.date_string, **tokens)
     return template.Template(profile.chat_template, profile.date_string, **tokens)
 
 
@@ -91,13 +100,19 @@ def _kinds(
 
 
 class Renderer:
-    """Renders conversations; keeps the compiled programs by shape."""
+    """Renders conversations; keeps the compiled programs by shape.
 
-    def __init__(self, model: TargetModel, train_on: str = "assistant") -> None:
+    Args:
+        train_on: which turns are trained; ``history``: how earlier answers are printed.
+    """
+
+    def __init__(
+        self, model: TargetModel, train_on: str = "assistant", history: str = appended.RENDERED
+    ) -> None:
         self._controls = controls_pattern(model.controls)
         self._end_of_turn = model.profile.end_of_turn
         self._compiler = Compiler(
-            template_of(model),
+            template_of(model, history),
             controls=self._controls,
             end_of_turn=self._end_of_turn,
             variants=[dict(variant) for variant in model.profile.template_variants],
