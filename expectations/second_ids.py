@@ -27,6 +27,8 @@ from stages.contract import BARE, Message
 from stages.errors import ReadingError, RowError
 
 MOST = 32  # answers of a row that are read twice, since each takes a rendering of its prompt
+_FOLLOWING = "What follows."
+_NEAR = 12  # characters at the end of a text that are compared
 _FREE = range(0xF0000, 0xFFFFE)  # private-use characters, which stand for hidden control tokens
 _BLANKS = "".join(map(chr, (*range(9, 14), 32, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B)))) + (
     "\u2028\u2029\u202f\u205f\u3000"
@@ -208,9 +210,14 @@ class SecondReading:
             for i, t in enumerate(turns)
             if t.role == "assistant" and (t.trained or self.train_all)
         ]
+        ended = answers[-1:] == [len(turns) - 1]
+        if ended:
+            text += self._lacking(text, shown, tools)
         starts = [self._start(text, shown[:i], tools) for i in answers[:MOST]]
+        ends = [self._end(shown[i]) for i in answers[:MOST]]
         weights = [turns[i].weight or 0.0 for i in answers[:MOST]]
-        ids, token_weights, last = self._read(text, starts, weights, hidden)
+        parts = list(zip(starts, ends, weights, strict=True))
+        ids, token_weights, last = self._read(text, parts, hidden, ended=ended)
         upto = len(ids) if len(answers) <= MOST else last
         if self.train_all:
             token_weights = self._every_turn(ids, turns)
@@ -226,25 +233,56 @@ class SecondReading:
                 f"the template refuses it the second time: {error.detail}"
             ) from error
 
+    def _end(self, turn: dict[str, Any]) -> str:
+        """The token that ends a turn of an assistant."""
+        answer, call = self.model.profile.ends
+        return call if turn.get("tool_calls") else answer
+
+    def _lacking(self, text: str, turns: list[dict[str, Any]], tools: list[Any] | None) -> str:
+        """What the template prints behind the last turn, up to its end, only if a turn follows."""
+        end = self._end(turns[-1])
+        if end in text[self._start(text, turns[:-1], tools) :]:
+            return ""
+        following = {"role": "user", "content": _FOLLOWING}
+        for call in turns[-1].get("tool_calls") or ():
+            function = call.get("function") or {}
+            named = {"name": function.get("name"), "tool_call_id": call.get("id")}
+            following |= {"role": "tool", **named}
+        try:
+            longer = self._template.render([*turns, following], tools).rpartition(_FOLLOWING)[0]
+        except RowError:
+            return ""
+        before, found, _ = longer.rpartition(end)
+        own = text[-_NEAR:]
+        return before.rpartition(own)[2] + end if found and own in before else ""
+
     def _read(
-        self, text: str, starts: list[int], weights: list[float], hidden: _Hidden
+        self, text: str, answers: list[tuple[int, str, float]], hidden: _Hidden, ended: bool
     ) -> tuple[list[int], list[float], int]:
         """Ids and weights of a rendered text that is cut where its answers start, and its number of
-        tokens up to the end of the last answer."""
+        tokens up to the end of the last answer.
+
+        Args:
+            answers: where each starts, the token that ends it, and its weight.
+            ended: the last turn is an answer, whose end is the last one in the text.
+        """
+        starts = [start for start, _, _ in answers]
         ids = self._ids(text[: starts[0] if starts else len(text)], hidden)
         token_weights = [0.0] * len(ids)
         upto = len(ids)
-        for (start, stop), weight in zip(
-            itertools.pairwise([*starts, len(text)]), weights, strict=True
-        ):
+        stops = [*starts[1:], len(text)]
+        for (start, token, weight), stop in zip(answers, stops, strict=bool(answers)):
             # Up to ``cut`` is reasoning, which is encoded apart: a build cuts there, too.
             left = self._reasoning(text, start, stop) if self.mask_reasoning else 0
             cut = start + left
             head = self._ids(text[start:cut], hidden, text[:start]) if left else []
             tail = self._ids(text[cut:stop], hidden, text[:cut])
-            if self.model.end_of_turn_id not in tail:
+            closing = self.model.controls.get(token, -1)
+            if closing not in tail:
                 raise ReadingError("an answer has no end of turn.")
-            end = tail.index(self.model.end_of_turn_id) + 1
+            end = tail.index(closing) + 1
+            if ended and stop == len(text):
+                end = len(tail) - tail[::-1].index(closing)
             upto = len(ids) + len(head) + end
             ids += head + tail
             token_weights += [0.0] * len(head) + [weight] * end + [0.0] * (len(tail) - end)
@@ -252,7 +290,8 @@ class SecondReading:
 
     def _every_turn(self, ids: list[int], turns: Sequence[Message]) -> list[float]:
         """Weights of all tokens where every turn is trained, each up to its end-of-turn token."""
-        ends = [i + 1 for i, token in enumerate(ids) if token == self.model.end_of_turn_id]
+        closing = self.model.end_ids
+        ends = [i + 1 for i, token in enumerate(ids) if token in closing]
         weights = [turn.weight or 0.0 for turn in turns]
         if len(ends) == len(turns) + 1:  # the template has added a system turn
             weights = [1.0, *weights]
@@ -308,8 +347,9 @@ class SecondReading:
             shown.insert(0, {"role": "system", "content": hidden.hide(system)})
         answer = {"role": "assistant", "content": tokens.separator.join(marked)}
         text = self._rendered([*shown, answer], None)
-        start = self._start(text, shown, None)
-        ids, weights, _ = self._read(text, starts=[start], weights=[0.0], hidden=hidden)
+        text += self._lacking(text, [*shown, answer], None)
+        answers = [(self._start(text, shown, None), self._end(answer), 0.0)]
+        ids, weights, _ = self._read(text, answers, hidden, ended=True)
         require_aligned(text, ratings, tokens, lambda one: len(self._ids(one, hidden)))
         whole = None if hidden.tokens else self.whole(text)
         return Reading(ids, weights, upto=len(ids), whole=whole)

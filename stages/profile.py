@@ -10,13 +10,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from stages.encoders import parsed
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     from tokenizers import Tokenizer
 
 
@@ -97,7 +99,9 @@ class ModelProfile:
         name: its name for ``--model``.
         model_ids: its names on the hub.
         chat_template: Jinja source.
-        end_of_turn: the token that ends an assistant turn.
+        end_of_turn: the token that ends an assistant turn: its own, or the one that opens the next
+            turn, where the model stops.
+        end_of_call: the token that ends a turn of tool calls, where it is another one.
         eos_token: of the emitted tokenizer.
         generation_eos: tokens at which generation stops.
         bos_policy: ``none``, or ``template`` when the template prints it.
@@ -150,12 +154,18 @@ class ModelProfile:
     revision: str | None = None
     unk_token: str | None = None
     pair: PairFraming | None = None
+    end_of_call: str | None = None
     added_tokens: tuple[str, ...] = ()
 
     @property
     def family(self) -> str:
         """``encoder`` or ``decoder``."""
         return "encoder" if self.pair else "decoder"
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The tokens that end an assistant turn of text, and one of tool calls."""
+        return self.end_of_turn, self.end_of_call or self.end_of_turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +176,7 @@ class TargetModel:
         tokenizer_json: the file that a build contains, with step tokens where the task has them.
         controls: id of every registered special token, by its text.
         step_id, good_id, bad_id: -1 in tasks without steps.
+        end_of_call_id: None where turns of calls end as all others do.
         vocab_size: number of ids of the tokenizer, added tokens included.
         probes: what each probe saw, by its name.
     """
@@ -181,6 +192,18 @@ class TargetModel:
     bad_id: int
     vocab_size: int
     probes: dict[str, str] = field(repr=False)
+    end_of_call_id: int | None = None
+
+    def ends_turn(self, ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
+        """Which of some ids end an assistant's turn."""
+        ends: npt.NDArray[np.bool_] = ids == self.end_of_turn_id
+        return ends if self.end_of_call_id is None else ends | (ids == self.end_of_call_id)
+
+    @property
+    def end_ids(self) -> tuple[int, ...]:
+        """Ids of the tokens that end an assistant's turn."""
+        call = self.end_of_call_id
+        return (self.end_of_turn_id,) if call is None else (self.end_of_turn_id, call)
 
     @property
     def added_ids(self) -> dict[str, int]:
@@ -223,11 +246,10 @@ def _promoted(tokenizer_json: bytes, names: tuple[str, ...]) -> bytes:
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
 
-def _ids(tokenizer: Tokenizer, tokens: Iterable[str]) -> tuple[int, int, int]:
-    """Ids of three tokens; -1 for a text that is no token, which a probe reports."""
+def _ids(tokenizer: Tokenizer, tokens: Iterable[str]) -> list[int]:
+    """Ids of tokens; -1 for a text that is no token, which a probe reports."""
     indices = [tokenizer.token_to_id(token) for token in tokens]
-    first, second, third = (-1 if index is None else int(index) for index in indices)
-    return first, second, third
+    return [-1 if index is None else int(index) for index in indices]
 
 
 def tokenizer_of(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> bytes:
@@ -262,7 +284,8 @@ def declare(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> T
     tokenizer = parsed(tokenizer_json)
     added = tokenizer.get_added_tokens_decoder()
     controls = {token.content: index for index, token in added.items() if token.special}
-    eos, end, pad = _ids(tokenizer, (profile.eos_token, profile.end_of_turn, profile.pad_token))
+    named = (profile.eos_token, profile.pad_token, *profile.ends)
+    eos, pad, end, end_of_call = _ids(tokenizer, named)
     step, good, bad = _ids(tokenizer, profile.step_tokens) if with_steps else (-1, -1, -1)
     return TargetModel(
         profile=profile,
@@ -276,4 +299,5 @@ def declare(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> T
         bad_id=bad,
         vocab_size=tokenizer.get_vocab_size(with_added_tokens=True),
         probes={},
+        end_of_call_id=end_of_call if profile.end_of_call else None,
     )

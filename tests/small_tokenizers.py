@@ -6,6 +6,7 @@ on them is how we treat such a tokenizer, not the vendors' ids.
 
 import functools
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,9 @@ from tokenizers import (
 )
 
 from stages import probes, profile
+from stages.chat_template import turn_ends
+from stages.chat_template.template import Template
+from stages.errors import RowError
 from stages.tokenizers.profiles import all_profiles
 
 _TABLE = table("small_tokenizers.toml")
@@ -144,4 +148,53 @@ def model_folder(folder: Path, name: str) -> Path:
         "type_vocab_size": 2 if bert else 1,
     }
     (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+# A model directory around a template alone: what it prints around texts becomes special tokens.
+
+_BOS, _EOS, _PAD = "<|startoftext|>", "<|endoftext|>", "<|padding|>"
+_MARKER = re.compile(
+    r"<[|｜][^<>\s]{1,40}>|<[a-z_]+\|>|</?[A-Za-z][\w:]*>|\[/?[A-Z_]{3,}\]|\]~!?b[\[\]]|\[e~\["
+)
+_WORDS = ("a question", "a thought", "an answer", "quince", "medlar", "a fruit")
+
+
+def markers(source: str) -> list[str]:
+    """The markers that a template prints around the turns of a chat, and of one with tools."""
+    template = Template(source, "2026-01-01", bos_token=_BOS, eos_token=_EOS, pad_token=_PAD)
+    exchange = [turn_ends.asks(_WORDS[0]), turn_ends.answers(_WORDS[2])]
+    thought = {name: _WORDS[1] for name in ("reasoning_content", "thinking")}
+    called = [
+        turn_ends.asks(_WORDS[0]),
+        turn_ends.calls(_WORDS[3], _WORDS[4], **thought),
+        turn_ends.result(_WORDS[5]),
+        turn_ends.result(_WORDS[5], 1),
+    ]
+    one = [called[0], turn_ends.calls(_WORDS[3]), called[2]]
+    printed = ""
+    for turns, tools in (
+        (exchange * 2, None),
+        (exchange[:1], None),
+        (called, turn_ends.TOOLS),
+        ([*called, exchange[1]], turn_ends.TOOLS),
+        (one, turn_ends.TOOLS),
+        ([{"role": "system", "content": "x"}, *exchange], None),
+    ):
+        for asked in (False, True):
+            try:
+                printed += template.render(turns, tools, add_generation_prompt=asked)
+            except RowError:
+                continue
+    return list(dict.fromkeys([_PAD, _EOS, _BOS, *_MARKER.findall(printed)]))
+
+
+def template_folder(folder: Path, source: str) -> Path:
+    """A model directory of a template, with a tokenizer that has its markers as special tokens."""
+    folder.mkdir(parents=True)
+    tokenizer = byte_level(markers(source))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    tokens = {"eos_token": _EOS, "pad_token": _PAD}
+    tokens |= {"bos_token": _BOS} if "bos_token" in source else {}
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokens | {"chat_template": source}))
     return folder

@@ -122,6 +122,55 @@ def test_every_answer_stays_as_it_was_sampled(
     assert prompts[0] == prompts[1]
 
 
+OPENED = "{% if m.reasoning_content and loop.last %}({{ m.reasoning_content }}){% endif %}"
+PROMPT = "{% endfor %}{% if add_generation_prompt %}"
+# By its own token, which is another one once turns follow; and by the opener of the next turn.
+CLOSED = (
+    "{% for m in messages %}<|start|>{{ m.role }}<|message|>" + OPENED + "{{ m.content }}"
+    "{{ '<|return|>' if loop.last and m.role == 'assistant' else '<|end|>' }}"
+    + PROMPT + "<|start|>assistant<|message|>{% endif %}"
+)  # fmt: skip
+FOLLOWED = (
+    "{% for m in messages %}<|{{ m.role }}|>" + OPENED + "{{ m.content }}"
+    + PROMPT + "<|assistant|>{% endif %}"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "end", "printed"),
+    [(CLOSED, "<|return|>", "<|start|>{}<|message|>{}{}"), (FOLLOWED, "<|user|>", "<|{}|>{}{}")],
+)
+def test_an_answer_ends_in_the_token_at_which_it_was_sampled(
+    source: str, end: str, printed: str
+) -> None:
+    """Whatever the template prints there later, and whether the token is its own or the next
+    turn's; no token of the two turns is there twice."""
+    said: list[tuple[str, str | None, Any]] = [
+        turn
+        for n in range(3)
+        for turn in (
+            ("user", f"q{n}", None),
+            ("assistant", f"a{n}", {"reasoning_content": f"t{n}"}),
+        )
+    ]
+    base = EVERY[next(name for name in KEEPING if name.startswith("qwen2-"))]
+    profile = replace(
+        base.profile, chat_template=source, end_of_turn=end, one_example_per_turn=True
+    )
+    controls = ["<|start|>", "<|message|>", "<|end|>", "<|return|>", "<|user|>", "<|assistant|>"]
+    model = replace(base, profile=profile, controls=dict(zip(controls, range(6), strict=True)))
+    texts, kinds, path = appended(model, row_of(said, None))
+    assert path == "compiled"
+    asked = "<|end|>" if source is CLOSED else ""
+    expected = ""
+    for n in range(3):
+        turn = printed.format("user", f"q{n}", asked)
+        expected += turn if expected == "" or source is CLOSED else turn.removeprefix(end)
+        expected += printed.format("assistant", f"(t{n})a{n}", end)
+    assert "".join(texts) == expected
+    assert [text for _, text in spans(texts, kinds)] == [f"(t{n})a{n}{end}" for n in range(3)]
+
+
 def test_where_a_turn_cannot_be_printed_alone_the_refusal_says_so() -> None:
     """Mistral's template puts the system text into the last question, so an answer stands behind
     another question as soon as the next one follows."""

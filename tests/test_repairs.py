@@ -58,9 +58,10 @@ def test_what_needs_no_repair_and_what_has_none(tmp_path: Path) -> None:
     (repair,) = resolve(f"{model}/", tmp_path, Overrides()).repairs
     assert repair.used == repair.declared == PAD
     assert "it is kept" in repair.sentence
-    model = directory(tmp_path / "bare", {"eos_token": PAD, "pad_token": PAD})
+    model = directory(tmp_path / "both", {"eos_token": PAD, "pad_token": PAD})
+    assert {one.key for one in resolve(f"{model}/", tmp_path, Overrides()).repairs} == {"eos_token"}
     with pytest.raises(ModelError, match="no pad token that differs from its eos"):
-        resolve(f"{model}/", tmp_path, Overrides())
+        resolve(f"{model}/", tmp_path, Overrides(eos=PAD))
 
 
 def test_encoders_are_told_of_as_well(tmp_path: Path) -> None:

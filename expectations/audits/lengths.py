@@ -172,7 +172,7 @@ _TURNS = 12  # turns that are counted separately; later ones are counted togethe
 def _trained_share_measure(chunk: stored_rows.Chunk) -> Counts:
     """A turn is what ends in an end-of-turn token; what follows the last one belongs to it."""
     sequences = chunk.sequences
-    ends = np.flatnonzero(sequences.ids == chunk.context.model.end_of_turn_id)
+    ends = np.flatnonzero(chunk.context.model.ends_turn(sequences.ids))
     owner = sequences.owner(ends)
     # A turn starts after the end of the turn before, the first one of an example at its start.
     starts = np.where(

@@ -167,7 +167,7 @@ def _prompt_ends(chunk: Chunk) -> Ints:
     markers = np.flatnonzero(sequences.ids == chunk.context.model.step_id)
     first = np.append(markers, len(sequences.ids))[np.searchsorted(markers, starts)]
     # The problem ends in the last end-of-turn token before the first marker, if there is one.
-    turns = np.flatnonzero(sequences.ids == chunk.context.model.end_of_turn_id)
+    turns = np.flatnonzero(chunk.context.model.ends_turn(sequences.ids))
     before = np.searchsorted(turns, first) - 1
     turn = np.append(turns, -1)[before]
     return np.where(turn >= starts, turn + 1, np.minimum(first, stops))

@@ -23,7 +23,7 @@ def _bos_inside(sequences: undo_layout.Sequences, model: TargetModel) -> Ints:
     its turns with the same token."""
     token = model.profile.bos_token
     index = model.controls.get(token, -1) if token else -1
-    if index < 0 or index in (model.end_of_turn_id, model.pad_id):
+    if index < 0 or index in (*model.end_ids, model.pad_id):
         return np.zeros(len(sequences), np.int64)
     is_bos = sequences.ids == index
     opening = sequences.at(sequences.offsets[:-1]) == index
@@ -47,6 +47,12 @@ def _of_control(sequences: undo_layout.Sequences, model: TargetModel) -> Ints:
     return found
 
 
+def _last_id(sequences: undo_layout.Sequences, model: TargetModel) -> Ints:
+    """The last id of each sequence; any that ends a turn counts as the usual one."""
+    last = sequences.at(np.maximum(sequences.offsets[1:] - 1, 0)).astype(np.int64)
+    return np.where(model.ends_turn(last), model.end_of_turn_id, last)
+
+
 def _one_side(sequences: undo_layout.Sequences, model: TargetModel) -> contract.Columns:
     return {
         "n_tokens": np.diff(sequences.offsets),
@@ -56,7 +62,7 @@ def _one_side(sequences: undo_layout.Sequences, model: TargetModel) -> contract.
         "n_pad": sequences.per_row(sequences.ids == model.pad_id),
         "n_controls": _controls(sequences, model),
         "first_id": sequences.at(sequences.offsets[:-1]).astype(np.int64),
-        "last_id": sequences.at(np.maximum(sequences.offsets[1:] - 1, 0)).astype(np.int64),
+        "last_id": _last_id(sequences, model),
     }
 
 
@@ -141,9 +147,7 @@ def _labels(rows: stored_rows.StoredRows) -> contract.Columns:
     return {
         "n_trained": sequences.per_row(trained),
         "n_labels_not_ids": sequences.per_row(trained & (labels != sequences.ids)),
-        "n_open_turns": sequences.per_row(
-            ends & (sequences.ids != rows.context.model.end_of_turn_id)
-        ),
+        "n_open_turns": sequences.per_row(ends & ~rows.context.model.ends_turn(sequences.ids)),
         "first_is_trained": (first != IGNORED) & (first != -1),
         "labels_fit": examples.from_rows(examples.fits),
     }

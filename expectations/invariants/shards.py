@@ -14,6 +14,7 @@ import pyarrow as pa
 from expectations import contract, stored_rows
 from stages.columns import IGNORED, TYPES, Ints, numbers
 from stages.errors import require_reading
+from stages.profile import TargetModel
 
 
 def _rows_in_polars(path: Path) -> int:
@@ -66,11 +67,10 @@ def _contents(shard: stored_rows.ShardFile) -> contract.Columns:
             if name in table.schema.names:
                 stored += sum(len(numbers(chunk)[1]) for chunk in table.column(name).chunks)
         if "labels" in table.schema.names:
-            ends = shard.context.model.end_of_turn_id
             chunks = (numbers(chunk)[1] for chunk in table.column("labels").chunks)
             for labels in chunks:
                 trained += int((labels != IGNORED).sum())
-                lengths = _answers(labels, ends)
+                lengths = _answers(labels, shard.context.model)
                 answers, longest = answers + len(lengths), max(longest, lengths.max(initial=0))
     return {
         "n_stored": [stored],
@@ -80,10 +80,10 @@ def _contents(shard: stored_rows.ShardFile) -> contract.Columns:
     }
 
 
-def _answers(labels: npt.NDArray[np.int32], end: int) -> Ints:
+def _answers(labels: npt.NDArray[np.int32], model: TargetModel) -> Ints:
     """Tokens of each trained run; it ends behind an end of turn, where another may begin."""
     at = np.flatnonzero(labels != IGNORED)
-    last = np.append(np.diff(at) > 1, True) | (labels[at] == end)
+    last = np.append(np.diff(at) > 1, True) | model.ends_turn(labels[at])
     return np.diff(np.flatnonzero(last), prepend=-1) if len(at) else np.zeros(0, np.int64)
 
 

@@ -101,6 +101,8 @@ def _tokens(forecast: Forecast) -> dict[str, Any]:
         "eos": [profile.eos_token, model.eos_id],
         "pad": [profile.pad_token, model.pad_id],
     }
+    if profile.end_of_call:
+        tokens["end_of_call"] = [profile.end_of_call, model.end_of_call_id]
     if model.step_id >= 0:
         steps = profile.step_tokens
         tokens["step"] = [steps.step, model.step_id]

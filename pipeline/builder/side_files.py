@@ -123,7 +123,8 @@ def _tokenizer(evidence: Evidence) -> Iterator[Problem]:
     yield from _unequal(
         f"{TOKENIZER}/tokenizer_config.json", config, {n: getattr(model, n) for n in names}
     )
-    tokens = ("eos_token", "pad_token", "end_of_turn", "step_token", "good_token", "bad_token")
+    ends = ("end_of_turn", "end_of_call")
+    tokens = ("eos_token", "pad_token", *ends, "step_token", "good_token", "bad_token")
     named = {text: getattr(model, f"{n}_id") for n in tokens if (text := getattr(model, n))}
     for text, token in {**named, **model.added_tokens}.items():
         if evidence.ids.get(text) != token:
@@ -151,7 +152,8 @@ def _serving(evidence: Evidence) -> Iterator[Problem]:
         yield SERVING, f"max_new_tokens is {longest}, and {room and room.max} in the manifest"
     if model.pair is not None:  # an encoder generates nothing
         return
-    if set(said["stop_token_ids"]) != stops or model.end_of_turn not in said["stop_strings"]:
+    trained = {model.end_of_turn, model.end_of_call or model.end_of_turn}
+    if set(said["stop_token_ids"]) != stops or not trained <= set(said["stop_strings"]):
         yield SERVING, f"stop_token_ids are {said['stop_token_ids']}, and must be {sorted(stops)}"
     sampling = said["engines"]["vllm"]["SamplingParams"]
     alike = ("stop_token_ids", "include_stop_str_in_output")

@@ -19,7 +19,7 @@ _CONFIG = "tokenizer/tokenizer_config.json"
 # What a profile and a manifest call alike.
 _ALIKE = (
     *("name", "eos_token", "end_of_turn", "pad_token", "padding_side", "bos_policy"),
-    *("embedding_size", "is_base"),
+    *("embedding_size", "is_base", "end_of_call"),
 )
 
 
@@ -38,6 +38,7 @@ def model_of(model: TargetModel) -> ModelRecord:
         chat_template_sha256=hashlib.sha256(profile.chat_template.encode()).hexdigest(),
         eos_token_id=model.eos_id,
         end_of_turn_id=model.end_of_turn_id,
+        end_of_call_id=model.end_of_call_id,
         pad_token_id=model.pad_id,
         step_token=steps.step if steps else None,
         step_token_id=model.step_id if steps else None,
@@ -101,7 +102,7 @@ def stored_model(build: Build) -> TargetModel:
         **_alike(model),
         model_ids=(),
         chat_template=config.chat_template,
-        generation_eos=() if pair else (model.end_of_turn,),
+        generation_eos=() if pair else tuple(filter(None, (model.end_of_turn, model.end_of_call))),
         vocab_size=model.vocab_size,
         context_length=config.model_max_length,
         bos_token=config.bos_token,

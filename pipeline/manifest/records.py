@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipeline.manifest import counts, json_records
-from stages.findings import OPTIONAL, JsonRecord
+from stages.findings import OPTIONAL, SPARSE, JsonRecord
 from stages.tokenizers.claims import Repair
 
 RUN = "run.json"
@@ -161,6 +161,7 @@ class ModelRecord(JsonRecord):
         vocab_size: ids of the tokenizer; ``embedding_size``: rows of the model's embedding.
         pair: None for decoders.
         added_tokens: ids of the tokens that the user registered, by text.
+        end_of_call: the token that ends a turn of tool calls; None where ``end_of_turn`` does.
     """
 
     name: str
@@ -188,6 +189,8 @@ class ModelRecord(JsonRecord):
     family: str
     pair: PairRecord | None = field(default=None, metadata=OPTIONAL)
     added_tokens: Mapping[str, int] = field(default_factory=dict, metadata=OPTIONAL)
+    end_of_call: str | None = field(default=None, metadata=SPARSE)
+    end_of_call_id: int | None = field(default=None, metadata=SPARSE)
     repairs: tuple[Repair, ...] = field(default=(), metadata=OPTIONAL)
 
 

@@ -46,7 +46,7 @@ _OURS = errors.PipelineError.exit_code  # a bug of this program
 _PROBE = "all_text_survives"  # of the tokenizer alone, whatever the rows are
 # What of a model its tokenizer decides.
 _OF_TOKENIZER = (
-    *("eos_token_id", "end_of_turn_id", "pad_token_id"),
+    *("eos_token_id", "end_of_turn_id", "end_of_call_id", "pad_token_id"),
     *("step_token_id", "good_token_id", "bad_token_id"),
     *("tokenizer_sha256", "chat_template_sha256"),
 )

@@ -256,8 +256,9 @@ def _trained(held: Held) -> Ints:
 
 
 def _turns(held: Held) -> Ints:
-    end = held.build.manifest.model.end_of_turn_id
-    return held.count("input_ids", lambda ids: ids == end)
+    model = held.build.manifest.model
+    ends = [end for end in (model.end_of_turn_id, model.end_of_call_id) if end is not None]
+    return held.count("input_ids", lambda ids: np.isin(ids, ends))
 
 
 def _source(held: Held) -> Any:

@@ -20,6 +20,7 @@ from stages.tokens.inference import Prompt, allowed, matches, prompts
 
 OTHER = "other"  # after none of the known prompts
 Flat = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,10 @@ def limits(answers: Answers) -> AnswerTokens | None:
     return AnswerTokens(p999, max(answers.lengths), turns)
 
 
-def _turns(ids: Flat, trained: npt.NDArray[np.bool_], end: int) -> tuple[Ints, Ints]:
+def _turns(trained: Flags, ends: Flags) -> tuple[Ints, Ints]:
     """First and last positions of the trained turns: runs of trained tokens, cut after each end of
     turn. Blocks hold many examples in a row, and two trained turns may touch."""
-    last = ids == end
+    last = ends.copy()
     last[:-1] |= ~trained[1:]
     last[-1:] = True
     last &= trained
@@ -80,7 +81,7 @@ class Counting:
     """
 
     def __init__(self, model: TargetModel, masked: bool, everything: bool) -> None:
-        self._end = model.end_of_turn_id
+        self._model = model
         known = prompts(model)
         self._hybrid = len(known) > 1
         self._prompts = tuple(p for p in known if allowed(p, model))
@@ -97,8 +98,8 @@ class Counting:
         elif "chosen_ids" in names and self._hybrid:
             self._add_pairs(block)
 
-    def _add(self, ids: Flat, trained: npt.NDArray[np.bool_]) -> None:
-        first, last = _turns(ids, trained, self._end)
+    def _add(self, ids: Flat, trained: Flags) -> None:
+        first, last = _turns(trained, self._model.ends_turn(ids))
         search = self._masked or self._everything
         starts = first
         # Without masked reasoning an answer begins at its first trained token, and only the name
@@ -122,7 +123,7 @@ class Counting:
         """For each trained turn, the position after its prompt, or -1, and the prompt's name."""
         begins, names = np.full(len(first), -1, np.int64), [OTHER] * len(first)
         heads = np.full(len(first), -1, np.int64)
-        ends = np.flatnonzero(ids == self._end)
+        ends = np.flatnonzero(self._model.ends_turn(ids))
         # A prompt belongs to a turn when no other turn ends between them.
         barrier = np.append(-1, ends)[np.searchsorted(ends, first)]
         limit = last if self._everything else first  # train_on all trains the prompt as well

@@ -14,14 +14,15 @@ nothing to rewrite, the turns between, answer 2. Where a template prints somethi
 otherwise once other turns follow, nothing can be appended, and the conversation is refused.
 """
 
-import functools
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from stages.chat_template import reasoning
 from stages.chat_template.template import Template
+from stages.chat_template.turn_ends import CALLS, Ends
 from stages.errors import RowError
 
 RENDERED, APPENDED = "rendered", "appended"  # --history
@@ -32,13 +33,16 @@ class Appended(Template):
     """A chat template that prints conversations with an appended history.
 
     Args:
-        ends: finds the tokens that end turns.
+        ends: what ends answers; ``controls``: finds control tokens in text.
         source, date, tokens: as of ``Template``.
     """
 
-    def __init__(self, ends: re.Pattern[str], source: str, date: str, **tokens: str) -> None:
+    def __init__(
+        self, ends: Ends, controls: re.Pattern[str], source: str, date: str, **tokens: str
+    ) -> None:
         super().__init__(source, date, **tokens)
         self._ends = ends
+        self._controls = controls
 
     def render(
         self,
@@ -58,8 +62,9 @@ class Appended(Template):
         follows = add_generation_prompt or (answers and answers[-1] + 1 < len(messages))
         if not answers or (len(answers) == 1 and not follows):
             return super().render(messages, tools, **prompt)
-        printed = functools.partial(super().render, tools=tools)
-        dialogue = _Dialogue(printed, messages[: answers[0]], self._ends)
+        printed = partial(super().render, tools=tools)
+        opening = messages[: answers[0]]
+        dialogue = _Dialogue(printed, opening, ends=self._ends, controls=self._controls)
         text = printed(messages[: answers[0] + 1])
         for at, following in itertools.pairwise(answers):
             text = dialogue.appended(text, at, messages[at : following + 1])
@@ -74,19 +79,24 @@ class _Dialogue:
     Args:
         printed: renders turns.
         opening: the turns before the first answer.
-        ends: as of ``Appended``.
+        ends, controls: as of ``Appended``.
     """
 
     def __init__(
-        self, printed: Callable[..., str], opening: Sequence[Turn], ends: re.Pattern[str]
+        self,
+        printed: Callable[..., str],
+        opening: Sequence[Turn],
+        ends: Ends,
+        controls: re.Pattern[str],
     ) -> None:
         self._printed = printed
         self._opening = opening
         self._ends = ends
+        self._controls = controls
         self._prompt = printed(opening, add_generation_prompt=True)
         # Behind the last turn some templates print the end of the text.
         self._before = self._prompt[: _shared(printed(opening), self._prompt)]
-        self._tails: dict[str, str | None] = {}
+        self._lasts: dict[str, str] = {}
 
     def appended(self, text: str, at: int, turns: Sequence[Turn], **prompt: Any) -> str:
         """A text that ends with an answer, and what is printed for the turns behind that.
@@ -96,38 +106,45 @@ class _Dialogue:
             prompt: whether the generation prompt follows, and what it is printed with.
         """
         plain = _plain(turns[0])
-        longer = self._printed([*self._opening, plain, *turns[1:]], **prompt)
-        try:
-            end, tail = self._end(longer), self._tail(plain)
-        except ValueError:
-            end, tail = None, None
-        if end is None or not text.endswith(tail or ""):
+        end = self._ends.of(turns[0])
+        last = self._behind_prompt(self._last(plain))
+        longer = self._behind_prompt(self._printed([*self._opening, plain, *turns[1:]], **prompt))
+        # What is printed behind the end of an answer that nothing follows was not sampled.
+        body, own, tail = (last or "").rpartition(end.token)
+        if end.appended:
+            body, own, tail = (last or "") + end.appended.removesuffix(end.token), end.token, ""
+        found = own and text.endswith(tail) and (plain.get("content") or "") in body
+        cut = self._cut(body, longer or "", plain.get("content") or "") if found else None
+        if cut is None or longer is None:
             detail = f"nothing can be appended to turn {at + 1}: with the turns behind it the "
             detail += "template prints something before it otherwise; use --history rendered"
             raise RowError("not_prefix_stable", detail)
-        # Where no token of its own ends an answer, the opener of the next turn does.
-        behind = end.start() if tail is None else end.end()
-        return text.removesuffix(tail or "") + longer[behind:]
+        return text.removesuffix(tail) + longer[cut - len(end.appended) :]
 
-    def _end(self, text: str) -> re.Match[str] | None:
-        """The end of the first answer of a text.
-
-        Raises:
-            ValueError: the text does not begin with what stands before the first answer.
-        """
-        if not text.startswith(self._before):
-            raise ValueError
-        at = len(self._before)
-        return self._ends.search(text, at + _shared(text[at:], self._prompt[at:]))
-
-    def _tail(self, plain: Turn) -> str | None:
-        """What is printed behind the end of an answer that nothing follows; None without an end."""
+    def _last(self, plain: Turn) -> str:
+        """The dialogue with an answer that nothing follows."""
         key = repr(plain)
-        if key not in self._tails:
-            text = self._printed([*self._opening, plain])
-            end = self._end(text)
-            self._tails[key] = None if end is None else text[end.end() :]
-        return self._tails[key]
+        if key not in self._lasts:
+            self._lasts[key] = self._printed([*self._opening, plain])
+        return self._lasts[key]
+
+    def _behind_prompt(self, text: str) -> str | None:
+        """What a dialogue prints behind its first prompt; None where it begins otherwise."""
+        if not text.startswith(self._before):
+            return None
+        at = len(self._before)
+        return text[at + _shared(text[at:], self._prompt[at:]) :]
+
+    def _cut(self, body: str, longer: str, content: str) -> int | None:
+        """Where the end of an answer stops in a text that begins with it: the first control token
+        before which the answer stands as it does where nothing follows, with or without an empty
+        block of reasoning before it."""
+        for match in self._controls.finditer(longer):
+            printed = longer[: match.start()]
+            alike = body.endswith(printed) or printed.endswith(body)
+            if body == printed or (body and printed and alike and content in printed):
+                return match.end()
+        return None
 
 
 def _shared(one: str, other: str) -> int:
@@ -141,6 +158,6 @@ def _shared(one: str, other: str) -> int:
 def _plain(answer: Turn) -> dict[str, Any]:
     """An answer with the same calls, and with nothing that a template might rewrite."""
     kept = {name: value for name, value in answer.items() if name not in reasoning.SPELLINGS}
-    if answer.get("content") or not answer.get("tool_calls"):
+    if answer.get("content") or not answer.get(CALLS):
         kept["content"] = "Yes."
     return kept

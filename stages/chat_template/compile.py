@@ -27,7 +27,8 @@ from typing import Any
 from stages.chat_template import printed_fields, template
 from stages.chat_template import segments as outlines
 from stages.chat_template.segments import CONTROL, TRAINED, Segment, cut
-from stages.chat_template.trained_spans import Chat, Spans
+from stages.chat_template.trained_spans import Chat, Seen, Spans
+from stages.chat_template.turn_ends import Ends
 from stages.contract import Message
 from stages.errors import RowError
 
@@ -130,7 +131,7 @@ class Compiler:
 
     Args:
         controls: finds control tokens in text.
-        end_of_turn: the token that must end every trained turn.
+        ends: what must end every trained turn.
         variants: keyword sets of the generation prompt; see ``ModelProfile.template_variants``.
         train_all: everything is trained, not only the answers.
     """
@@ -139,16 +140,14 @@ class Compiler:
         self,
         template: template.Template,
         controls: re.Pattern[str],
-        end_of_turn: str,
+        ends: Ends,
         variants: Sequence[dict[str, Any]],
         train_all: bool = False,
     ) -> None:
         self._template = template
         self._controls = controls
-        self._end_of_turn = end_of_turn
-        self._spans = Spans(
-            template, end_of_turn=end_of_turn, variants=variants, train_all=train_all
-        )
+        self._ends = ends
+        self._spans = Spans(template, ends=ends, variants=variants, train_all=train_all)
         self._printed = printed_fields.Printed(template)
         self._proved: dict[Hashable, bool | None] = {}
         self.train_all = train_all
@@ -168,7 +167,7 @@ class Compiler:
         outlines.Placeholder.guards = guards
         try:
             chat = Chat(placed, tools, placed=True)
-            text = self._template.render(chat.seen, tools)
+            text = self._rendered(turns, chat.seen, tools)
             spans = self._spans(chat, text)
             self._printed.require(chat, text)
         except outlines.LookedIntoError:
@@ -216,10 +215,14 @@ class Compiler:
                 replace(turn, content=text if turn.content else turn.content)
                 for turn, text in zip(turns, contents, strict=True)
             ]
-            rendered = self._template.render([turn.seen() for turn in texts], tools)
+            rendered = self._rendered(turns, [turn.seen() for turn in texts], tools)
             if "".join(program.fill(contents)) != rendered:
                 return False
         return True
+
+    def _rendered(self, turns: Sequence[Message], seen: Seen, tools: list[Any] | None) -> str:
+        """What the template prints, and what ends the last turn if that does not."""
+        return self._template.render(seen, tools) + self._spans.appended(turns)
 
     def turn_ends(self, text: str, turns: Sequence[Message], tools: list[Any] | None) -> list[int]:
         """Where each turn stops in the rendered text; raises as ``Spans.turn_ends``."""
@@ -249,11 +252,11 @@ class Compiler:
                 "control_text", "a text has a control token and Unicode private-use characters"
             )
         chat = Chat(shown, tools, placed=False)
-        text = self._template.render(chat.seen, tools)
+        text = self._rendered(turns, chat.seen, tools)
         spans = self._spans(chat, text)
         self._printed.require(chat, text)
         printed_fields.require_reasoning(
-            shown, text, spans, end_of_turn=self._end_of_turn, train_all=self.train_all
+            shown, text, spans, ends=self._ends.tokens, train_all=self.train_all
         )
         segments = cut(text, spans, self._controls)
         if not hidden:
@@ -261,7 +264,7 @@ class Compiler:
         # The template saw other texts than the row's: what it prints with the real ones must be the
         # same, or it did more with a text than print it.
         restored = [(_HIDDEN.sub(lambda m: hidden[int(m[1])], s), kind) for s, kind in segments]
-        real = self._template.render([turn.seen() for turn in turns], tools)
+        real = self._rendered(turns, [turn.seen() for turn in turns], tools)
         if "".join(text for text, _ in restored) != real:
             raise RowError("control_text", "the template changes a text that holds a control token")
         return restored

@@ -66,13 +66,14 @@ def of_segments(
     texts: Sequence[str],
     kinds: bytes,
     weights: Sequence[float],
-    end_of_turn: str,
+    tokens: Sequence[str],
     ends: Sequence[int] | None,
 ) -> list[float]:
     """A weight for each segment of a rendered conversation: that of the turn it trains.
 
     Args:
         weights: of every turn, 0 where untrained.
+        tokens: those that end turns.
         ends: where each turn stops in the rendered text; None where answers alone are trained,
             each of which then has one trained end of turn.
 
@@ -84,7 +85,7 @@ def of_segments(
     stops = [
         i
         for i, (text, kind) in enumerate(zip(texts, kinds, strict=True))
-        if kind & CONTROL and text == end_of_turn and (kind & TRAINED or ends is not None)
+        if kind & CONTROL and text in tokens and (kind & TRAINED or ends is not None)
     ]
     trained = [i for i, weight in enumerate(weights) if weight]
     owned: list[float | None]

@@ -269,7 +269,7 @@ class Printed:
 
 
 def require_reasoning(
-    turns: Sequence[Message], text: str, spans: Sequence[Span], end_of_turn: str, train_all: bool
+    turns: Sequence[Message], text: str, spans: Sequence[Span], ends: Sequence[str], train_all: bool
 ) -> None:
     """Refuse a trained answer with reasoning in its content of which the template drops a part.
 
@@ -289,7 +289,8 @@ def require_reasoning(
             whole = where = _squeezed(text) if whole is None else whole
         else:
             # What the prompt opens an answer with, <think> for instance, is not in its span.
-            where = _squeezed(text[max(0, text.rfind(end_of_turn, 0, begin)) : stop])
+            before = max(0, *(text.rfind(end, 0, begin) for end in ends))
+            where = _squeezed(text[before:stop])
         if _squeezed(content) not in where:
             detail = f"the template drops a part of turn {i + 1}, which holds {_REASONING}; "
             detail += "use a --chat-template that prints it, or --reasoning strip"

@@ -7,15 +7,16 @@ that cannot be compiled are rendered one by one. Either way the text is exactly 
 import itertools
 import json
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from stages import columns, contract
-from stages.chat_template import appended, loss_weights, reasoning, shapes, template
+from stages.chat_template import appended, loss_weights, reasoning, shapes, template, turn_ends
 from stages.chat_template.compile import Compiler, Program
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED, controls_pattern
 from stages.errors import RowError
@@ -27,25 +28,27 @@ _MAX_UNITS = 1 << 18  # of all kept programs together; those of long conversatio
 
 
 def template_of(model: TargetModel, history: str = appended.RENDERED) -> template.Template:
-    """The model's chat template."""
-    return template_of_profile(model.profile, history)
+    """The model's chat template.
+
+    Args:
+        history: how earlier answers are printed; both ways are one where it rewrites none.
+    """
+    own = template_of_profile(model.profile)
+    if history == appended.RENDERED or not model.profile.one_example_per_turn:
+        return own
+    controls = controls_pattern(model.controls)
+    ends = turn_ends.declared(own, controls, model.profile.ends)
+    return template_of_profile(model.profile, partial(appended.Appended, ends, controls))
 
 
 def template_of_profile(
-    profile: ModelProfile, history: str = appended.RENDERED
+    profile: ModelProfile, made: Callable[..., template.Template] = template.Template
 ) -> template.Template:
-    """The chat template of a profile; its date is the profile's, not today's.
-
-    Args:
-        history: how it prints earlier answers (``appended``).
-    """
+    """The chat template of a profile; its date is the profile's, not today's."""
     tokens = {"eos_token": profile.eos_token, "pad_token": profile.pad_token}
     if profile.bos_token is not None:
         tokens["bos_token"] = profile.bos_token
-    if history == appended.APPENDED and profile.one_example_per_turn:
-        ends = controls_pattern([profile.end_of_turn])
-        return appended.Appended(ends, profile.chat_template, profile.date_string, **tokens)
-    return template.Template(profile.chat_template, profile.date_string, **tokens)
+    return made(profile.chat_template, profile.date_string, **tokens)
 
 
 @dataclass(slots=True)
@@ -111,10 +114,12 @@ class Renderer:
     ) -> None:
         self._controls = controls_pattern(model.controls)
         self._end_of_turn = model.profile.end_of_turn
+        own = template_of(model)
+        self._ends = turn_ends.declared(own, self._controls, model.profile.ends)
         self._compiler = Compiler(
-            template_of(model, history),
+            own if history == appended.RENDERED else template_of(model, history),
             controls=self._controls,
-            end_of_turn=self._end_of_turn,
+            ends=self._ends,
             variants=[dict(variant) for variant in model.profile.template_variants],
             train_all=train_on == "all",
         )
@@ -162,8 +167,8 @@ class Renderer:
         ends = None
         if self._compiler.train_all:
             ends = self._compiler.turn_ends("".join(texts), row.turns(), _parsed(row.tools))
-        end = self._end_of_turn
-        return loss_weights.of_segments(texts, kinds, weights=own, end_of_turn=end, ends=ends)
+        tokens = self._ends.tokens
+        return loss_weights.of_segments(texts, kinds, weights=own, tokens=tokens, ends=ends)
 
     def led(self, text: str) -> str:
         """A text at the start of a row, with the space that the tokenizer puts there, if any."""

@@ -21,12 +21,14 @@ from typing import Any, TypeAlias, TypeVar
 
 from stages.chat_template.segments import SLOT, Guard, Placeholder, Span
 from stages.chat_template.template import Excerpts, Template
+from stages.chat_template.turn_ends import Ends
 from stages.contract import Message
 from stages.errors import RowError
 
 # How many turns the extra renderings of one conversation may print in all.
 MOST_PRINTED = 1 << 17
 _MOST_KINDS = 4096  # excerpts whose result is remembered
+_SHOWN = 40  # characters of a text in a message
 Seen: TypeAlias = list[dict[str, Any]]
 Found = TypeVar("Found")
 
@@ -134,18 +136,15 @@ class Spans:
     """Finds the trained spans of conversations; remembers the results of excerpts.
 
     Args:
-        end_of_turn, variants, train_all: as of ``compile.Compiler``.
+        ends, variants, train_all: as of ``compile.Compiler``.
     """
 
     def __init__(
-        self,
-        template: Template,
-        end_of_turn: str,
-        variants: Sequence[dict[str, Any]],
-        train_all: bool,
+        self, template: Template, ends: Ends, variants: Sequence[dict[str, Any]], train_all: bool
     ) -> None:
         self._template = template
-        self._end_of_turn = end_of_turn
+        self._ends = ends
+        self._any_end = re.compile("|".join(map(re.escape, ends.tokens)))
         self._variants = variants
         self._train_all = train_all
         self._leads: dict[Hashable, _Lead | None] = {}
@@ -171,12 +170,21 @@ class Spans:
             ends = self.turn_ends(chat, text)
         return self._all_turns(text, chat.turns, answers, ends)
 
+    def appended(self, turns: Sequence[Message]) -> str:
+        """What the text of a conversation needs behind it, for its last turn to end."""
+        last = turns[-1]
+        trained = last.role == "assistant" and (last.trained or self._train_all)
+        return self._ends.of(last.fields).appended if trained else ""
+
     def turn_ends(self, chat: Chat, text: str) -> list[int]:
         """Where each turn stops in the rendered text.
 
         Raises:
             RowError: the template does not print one turn after the other.
         """
+        if self._ends.answer.follower:
+            detail = "a turn is left out, and the template ends a turn where the next one opens"
+            raise RowError("untrainable_turn", detail)
         ends = []
         for i in range(len(chat.seen)):
             chat.spend(i)
@@ -198,7 +206,7 @@ class Spans:
         Args:
             ends: where each turn stops in the text; None where no turn is left out.
         """
-        stops = [match.end() for match in re.finditer(re.escape(self._end_of_turn), text)]
+        stops = [match.end() for match in self._any_end.finditer(text)]
         starts = [start for start, _ in answers]
         spans = []
         # The turn that each end-of-turn token belongs to: the first one that stops there or later.
@@ -220,10 +228,22 @@ class Spans:
         if start is None:
             chat.spend(index * len(self._variants))
             start = self._start(text, chat.seen[:index], chat.tools, index)
-        stop = text.find(self._end_of_turn, start)
+        return start, self._stop(chat, text, index, max(start, places.get(index, 0)))
+
+    def _stop(self, chat: Chat, text: str, index: int, begin: int) -> int:
+        """Where a turn stops whose last text ends at ``begin``, or later."""
+        end, turns = self._ends.of(chat.turns[index].fields), chat.turns
+        following = turns[index + 1].role if index + 1 < len(turns) else None
+        if end.appended and following not in (None, end.follower):
+            detail = f"turn {index + 1} ends where a turn of the role {end.follower!r} opens, and "
+            raise RowError("no_end_of_turn", f"{detail}one of the role {following!r} follows")
+        # A turn may print its end inside of it as well: the last one in the text is its own.
+        stop = (text.rfind if following is None else text.find)(end.token, begin)
         if stop < 0:
-            raise RowError("no_end_of_turn", f"the template does not end turn {index + 1}")
-        return start, stop + len(self._end_of_turn)
+            shown = SLOT.sub("...", text[begin : begin + _SHOWN])
+            detail = f"the template does not end turn {index + 1} with {end.token!r}: there stands "
+            raise RowError("no_end_of_turn", f"{detail}{shown!r}")
+        return stop + len(end.token)
 
     def _start(self, text: str, before: Seen, tools: list[Any] | None, index: int) -> int:
         """Where a turn starts: behind the prompt that inference would feed."""
@@ -260,7 +280,7 @@ class Spans:
         start = self._start(text, seen[:at], chat.tools, index)
         guards = dict.fromkeys(Placeholder.guards)
         before = list(SLOT.finditer(text, 0, start))
-        stop = text.find(self._end_of_turn, start)
+        stop = text.find(self._ends.of(chat.turns[index].fields).token, start)
         if not before or stop < 0:
             return None
         following = SLOT.search(text, start, stop)

@@ -134,7 +134,7 @@ def step_tokens_differ(subject: ProbeSubject) -> str | None:
     if model.step_id < 0:
         return None
     ids = [model.step_id, model.good_id, model.bad_id]
-    others = [model.pad_id, model.eos_id, model.end_of_turn_id]
+    others = [model.pad_id, model.eos_id, *model.end_ids]
     if len(set(ids)) < len(ids) or set(ids) & set(others):
         raise BrokenError(ids=ids, others=others)
     return f"{ids} differ from {others}"

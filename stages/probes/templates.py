@@ -178,7 +178,7 @@ def generation_prompt_is_prefix(subject: ProbeSubject) -> str:
 def earlier_turns_stay(subject: ProbeSubject) -> str:
     """Earlier turns are printed alike when later ones follow, unless the profile says no."""
     once = subject.model.profile.one_example_per_turn
-    rewrites = inference.rewrites(subject.template)
+    rewrites = inference.rewrites(subject.template, subject.model.profile.ends)
     words = "otherwise" if rewrites else "alike"
     seen = f"earlier turns are printed {words} when later ones follow"
     if rewrites != once:

@@ -37,7 +37,7 @@ def _each(subject: ProbeSubject, tokens: Sequence[str]) -> str | None:
 @PROBES.add(fails="end-of-turn token {token!r} {why}", remedy=_ANOTHER)
 def end_of_turn_is_one_token(subject: ProbeSubject) -> str | None:
     """The end of a turn is one id, which a server can stop at."""
-    return _each(subject, (subject.model.profile.end_of_turn,))
+    return _each(subject, tuple(dict.fromkeys(subject.model.profile.ends)))
 
 
 @PROBES.add(fails="eos token {token!r} {why}", remedy=_ANOTHER)
@@ -72,10 +72,11 @@ def promoted_markers_are_one_token(subject: ProbeSubject) -> str | None:
 )
 def end_of_turn_is_special(subject: ProbeSubject) -> str:
     """The end of a turn is a special token, which no text can forge."""
-    token = subject.model.profile.end_of_turn
-    if token not in subject.model.controls:
-        raise BrokenError(token=token)
-    return f"{token} is registered"
+    ends = dict.fromkeys(subject.model.profile.ends)
+    for token in ends:
+        if token not in subject.model.controls:
+            raise BrokenError(token=token)
+    return f"{', '.join(ends)} is registered"
 
 
 @PROBES.add(
@@ -88,9 +89,11 @@ def generation_stops_at_end_of_turn(subject: ProbeSubject) -> str | None:
     profile = subject.model.profile
     if profile.pair:
         return None  # an encoder generates nothing
-    if profile.end_of_turn not in profile.generation_eos:
-        raise BrokenError(token=profile.end_of_turn, stops=", ".join(profile.generation_eos))
-    return f"{profile.end_of_turn} is among {', '.join(profile.generation_eos)}"
+    ends, stops = dict.fromkeys(profile.ends), ", ".join(profile.generation_eos)
+    for token in ends:
+        if token not in profile.generation_eos:
+            raise BrokenError(token=token, stops=stops)
+    return f"{', '.join(ends)} is among {stops}"
 
 
 @PROBES.add(
@@ -117,6 +120,7 @@ def ids_inside_embedding(subject: ProbeSubject) -> str:
     profile = subject.model.profile
     named = {
         "end-of-turn token": profile.end_of_turn,
+        "end-of-call token": profile.ends[1],
         "eos token": profile.eos_token,
         "pad token": profile.pad_token,
         **{f"generation eos token {i + 1}": t for i, t in enumerate(profile.generation_eos)},
@@ -182,9 +186,10 @@ def pad_id_is_the_pad_token(subject: ProbeSubject) -> str | None:
 def pad_is_not_eos(subject: ProbeSubject) -> str:
     """The pad token is neither eos nor the end of a turn."""
     model, claims = subject.model, subject.claims
-    if model.pad_id in (model.eos_id, model.end_of_turn_id):
+    if model.pad_id in (model.eos_id, *model.end_ids):
         raise BrokenError(token=model.profile.pad_token)
-    barred = (claims.eos_token, model.profile.end_of_turn)
-    if claims.pad_token is not None and claims.pad_token in barred:
+    # A pad token that is the declared eos can stay where turns end in others.
+    barred = {claims.eos_token, *model.profile.ends} - {model.profile.pad_token, None}
+    if claims.pad_token in barred:
         raise BrokenError(token=claims.pad_token)
-    return f"{model.pad_id} differs from {model.eos_id} and {model.end_of_turn_id}"
+    return f"{model.pad_id} differs from {', '.join(map(str, (model.eos_id, *model.end_ids)))}"

@@ -123,10 +123,10 @@ def _pad_problem(claims: Claims, profile: ModelProfile, tokenizer: "Tokenizer") 
         return "so padding has no separate token"
     if not isinstance(pad, str):
         return _BY_TEXT
-    ids = tokenizer.encode(pad, add_special_tokens=False).ids
+    ids, kept = tokenizer.encode(pad, add_special_tokens=False).ids, profile.pad_token
     if tokenizer.token_to_id(pad) is None or len(ids) != 1:
         return _BY_TEXT if pad.isdecimal() else f"which the tokenizer writes as {len(ids)} tokens"
-    if profile.pair is None and pad in (claims.eos_token, profile.end_of_turn):
+    if profile.pair is None and pad in (claims.eos_token, *profile.ends) and pad != kept:
         return "which also ends an answer, so a loss that ignores padding never trains the stop"
     unknown = (claims.unk_token, getattr(tokenizer.model, "unk_token", None))
     if profile.pair is None and pad in unknown:

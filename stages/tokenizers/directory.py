@@ -4,12 +4,14 @@ Of an encoder, the tokens around two texts are read off its tokenizer.
 """
 
 import json
-import re
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Encoding, Tokenizer
 
+from stages.chat_template import turn_ends
+from stages.chat_template.segments import controls_pattern
 from stages.chat_template.template import Template
 from stages.encoders import parsed
 from stages.errors import ModelError, RowError
@@ -19,7 +21,6 @@ from stages.tokenizers.profiles import template
 from stages.tokens import inference
 
 _PADS = ("<|finetune_right_pad_id|>", "<pad>", "[PAD]", "<|endoftext|>", "<|PAD_TOKEN|>")
-_ANSWER = "an answer"
 _LARGEST = 1 << 31
 # The markers of turns in the pair template, see stages/profiles/roberta.toml.
 TURN_MARKERS = ("System:", "User:", "Assistant:", "Tool:")
@@ -91,37 +92,36 @@ def template_source(folder: Path, config: dict[str, Any]) -> str:
     return source
 
 
-def _end_of_turn(template: Template, controls: list[str], name: str) -> str:
-    """The first control token that the template prints after an answer."""
-    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": _ANSWER}]
+def _end_of_turn(template: Template, controls: list[str], stops: Sequence[str], name: str) -> str:
+    """The token that ends an answer: where the files name stops, one of these."""
     try:
-        tail = template.render(messages).rpartition(_ANSWER)[2]
+        pattern = controls_pattern(controls or ["\0"])
+        token, tail = turn_ends.of_answers(template, pattern, stops)
     except RowError as error:
         raise ModelError(
             f"{name}: {error.detail}.", "Give another template with --chat-template."
         ) from error
-    control = re.search("|".join(map(re.escape, sorted(controls, key=len, reverse=True))), tail)
-    plain = tail.strip().split("\n")[0]
-    if control is None and plain:
-        return plain  # the probes check it
-    if not controls or control is None:
-        raise ModelError(
-            f"{name}: the chat template prints no end-of-turn token after an answer.",
-            "Name one with --eos, or give a template that does with --chat-template.",
-        )
-    return control.group()
+    found = token or tail.strip().split("\n")[0]  # the probes check what is no token
+    if found:
+        return found
+    raise ModelError(
+        f"{name}: the chat template prints no end-of-turn token after an answer.",
+        "Name one with --eos, or give a template that does with --chat-template.",
+    )
 
 
 def _pad_token(
-    name: str, declared: object, added: set[str], barred: set[str], unknown: object
+    name: str, added: set[str], ends: Collection[str], unknown: object, **named: object
 ) -> str:
     """The declared pad token, or a common one that is registered; never one that ends a turn.
 
-    The unknown token is the last choice, since ordinary text may give it.
+    The unknown token is the last choice but one, since ordinary text may give it; the last is a
+    declared pad token that is the eos token, too, where turns end in others.
     """
+    declared, eos = named["pad_token"], named["eos_token"]
     usual = [token for token in (declared, *_PADS) if isinstance(token, str) and token in added]
-    for token in sorted(usual, key=lambda token: token == unknown):
-        if token not in barred:
+    for token in sorted(usual, key=lambda token: (token == eos, token == unknown)):
+        if token not in ends:
             return token
     raise ModelError(
         f"{name}: the tokenizer has no pad token that differs from its eos token.",
@@ -149,8 +149,12 @@ def load(
     unknown = claims.token_text(config.get("unk_token")) or document["model"].get("unk_token")
     date = str(ModelProfile.__dataclass_fields__["date_string"].default)
     template = Template(source, date, **tokens)
-    end_of_turn = eos or _end_of_turn(template, controls, name)
-    stops = dict.fromkeys(t for t in (end_of_turn, tokens.get("eos_token")) if t)
+    declared = _declared_stops(claims.read(folder), added)
+    end_of_turn = eos or _end_of_turn(template, controls, stops=declared, name=name)
+    pattern = controls_pattern(controls or ["\0"])
+    end_of_call = turn_ends.of_calls(template, pattern, end_of_turn, declared)
+    ends = (end_of_turn, end_of_call or end_of_turn)
+    stops = dict.fromkeys(t for t in (*ends, tokens.get("eos_token"), *declared) if t)
     vocab_size = len(document["model"]["vocab"])
     top = max([vocab_size, *(token["id"] + 1 for token in added.values())])
     profile = ModelProfile(
@@ -159,9 +163,7 @@ def load(
         chat_template=source,
         end_of_turn=end_of_turn,
         eos_token=end_of_turn,
-        pad_token=_pad_token(
-            name, declared=named["pad_token"], added=set(added), barred=set(stops), unknown=unknown
-        ),
+        pad_token=_pad_token(name, set(added), ends, unknown, **named),
         generation_eos=tuple(stops),
         vocab_size=vocab_size,
         embedding_size=number(model, "vocab_size", default=top, folder=folder),
@@ -171,11 +173,19 @@ def load(
         is_base=False,
         bos_policy="template" if "bos_token" in tokens and "bos_token" in source else "none",
         template_variants=inference.variants(template),
-        one_example_per_turn=inference.rewrites(template),
+        one_example_per_turn=inference.rewrites(template, ends),
         tokenizer_class=str(config.get("tokenizer_class", "PreTrainedTokenizerFast")),
         bos_token=tokens.get("bos_token"),
+        end_of_call=end_of_call,
     )
     return profile, content
+
+
+def _declared_stops(declared: claims.Claims, added: Mapping[str, Any]) -> list[str]:
+    """The added tokens at which a model's own files say that generation stops."""
+    texts = {token["id"]: text for text, token in added.items()}
+    ids = [index for listed in declared.eos_ids.values() for index in listed]
+    return [texts[index] for index in ids if index in texts]
 
 
 def _framing(encoding: Encoding, token_types: bool, offset: int, name: str) -> PairFraming:

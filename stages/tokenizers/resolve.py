@@ -80,31 +80,49 @@ def _in_hub_cache(profile: ModelProfile) -> Resolved | None:
 def _override(model: Resolved, overrides: Overrides) -> Resolved:
     profile = model.profile
     if overrides.chat_template is not None:
-        profile = _with_template(profile, overrides.chat_template)
+        profile = replace(profile, chat_template=overrides.chat_template, end_of_call=None)
     if overrides.eos is not None:
         stops = dict.fromkeys((overrides.eos, *profile.generation_eos))
         profile = replace(
             profile, end_of_turn=overrides.eos, eos_token=overrides.eos, generation_eos=tuple(stops)
         )
+    profile = _with_ends(profile, model.tokenizer_json)
+    if overrides.chat_template is not None:
+        profile = _with_template(profile)
     if overrides.date is not None:
         profile = replace(profile, date_string=overrides.date)
     profile = register_added(profile, model.tokenizer_json, overrides.added_tokens)
     return replace(model, profile=profile)
 
 
-def _with_template(profile: ModelProfile, source: str) -> ModelProfile:
-    """The profile with another chat template, and with what is seen of that."""
+def _with_ends(profile: ModelProfile, tokenizer_json: bytes) -> ModelProfile:
+    """The profile with the token that ends turns of calls in its template, where it names none."""
+    from stages.chat_template import turn_ends
+    from stages.chat_template.render import template_of_profile
+    from stages.chat_template.segments import controls_pattern
+
+    if profile.pair is not None or profile.end_of_call is not None:
+        return profile
+    added = encoders.parsed(tokenizer_json).get_added_tokens_decoder().values()
+    controls = [token.content for token in added if token.special]
+    pattern = controls_pattern([*controls, *profile.promoted, profile.end_of_turn])
+    template, stops = template_of_profile(profile), profile.generation_eos
+    end = turn_ends.of_calls(template, pattern, profile.end_of_turn, stops)
+    return replace(profile, end_of_call=end)
+
+
+def _with_template(profile: ModelProfile) -> ModelProfile:
+    """The profile of another chat template, with what is seen of that."""
     from stages.chat_template.render import template_of_profile
     from stages.tokens import inference
 
-    profile = replace(profile, chat_template=source)
     if profile.pair is not None:
         return profile
     template = template_of_profile(profile)
     return replace(
         profile,
         template_variants=inference.variants(template),
-        one_example_per_turn=inference.rewrites(template),
+        one_example_per_turn=inference.rewrites(template, profile.ends),
     )
 
 

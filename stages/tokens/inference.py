@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from stages import columns, encoders
-from stages.chat_template import reasoning
+from stages.chat_template import reasoning, turn_ends
 from stages.chat_template.render import template_of
 from stages.chat_template.segments import CONTROL, controls_pattern, cut
 from stages.chat_template.template import Template
@@ -60,58 +60,58 @@ def variants(template: Template) -> tuple[tuple[tuple[str, object], ...], ...]:
     return ((),)
 
 
-_TOOL = {
-    "name": "look_up",
-    "description": "Looks a word up.",
-    "parameters": {"type": "object", "properties": {"word": {"type": "string"}}},
-}
-_TOOLS = [{"type": "function", "function": _TOOL}]
-_CALL = {"name": "look_up", "arguments": {"word": "quince"}}
-_CALLS = [{"id": "abcdefghi", "type": "function", "function": _CALL}]
-_RESULT = {"role": "tool", "name": "look_up", "tool_call_id": "abcdefghi", "content": "a fruit"}
-
-
 def _dialogues() -> Iterator[tuple[list[dict[str, Any]], list[Any] | None]]:
     """Conversations of three exchanges, and their tools: as plain as can be, with reasoning in each
     place where rows have it, with tools, and with calls of them."""
 
-    def every(before: Sequence[dict[str, Any]] = (), think: str = "", field: str = "") -> Any:
-        fields = {field: "A thought."} if field else {}
-        return [
-            turn
-            for n in range(3)
-            for turn in (
-                {"role": "user", "content": f"question {n}"},
-                *before,
-                {"role": "assistant", "content": f"{think}answer {n}", **fields},
-            )
-        ]
+    def every(think: str = "", looks_up: bool = False, field: str = "") -> list[dict[str, Any]]:
+        turns, fields = [], {field: "A thought."} if field else {}
+        for n in range(3):
+            turns.append(turn_ends.asks(f"question {n}"))
+            if looks_up:
+                turns += [turn_ends.calls(f"word {n}", **fields), turn_ends.result("a fruit")]
+            turns.append(turn_ends.answers(f"{think}answer {n}", **fields))
+        return turns
 
     yield every(), None
     yield every(think="<think>\nA thought.\n</think>\n\n"), None
     for name in reasoning.SPELLINGS:
         yield every(field=name), None
-    yield every(), _TOOLS
-    yield every(({"role": "assistant", "content": "", "tool_calls": _CALLS}, _RESULT)), _TOOLS
+    yield every(), turn_ends.TOOLS
+    yield every(looks_up=True), turn_ends.TOOLS
+    for name in reasoning.SPELLINGS:
+        yield every(looks_up=True, field=name), turn_ends.TOOLS
 
 
-def rewrites(template: Template) -> bool:
-    """Whether a template prints an earlier answer, or what stands before it, otherwise once later
-    turns follow: each trained turn must then be an example of its own."""
-    for turns, tools in _dialogues():
-        before = ""
-        ends = [i + 1 for i, turn in enumerate(turns) if "answer" in turn["content"]]
-        for n, end in enumerate(ends):
-            try:
-                text = template.render(turns[:end], tools)
-            except RowError:  # rows of this kind are refused
-                break
-            at = text.rfind(answer := f"answer {n}")
-            if at < 0:  # which other probes say
-                break
-            if not text.startswith(before):
-                return True
-            before = text[: at + len(answer)]
+def rewrites(template: Template, ends: Sequence[str]) -> bool:
+    """Whether a template prints an earlier turn of an assistant, or what stands before it,
+    otherwise once later turns follow: each trained turn must then be an example of its own.
+
+    Args:
+        ends: the tokens that end turns, see ``ModelProfile.ends``.
+    """
+    return any(_changes(template, *dialogue, ends=ends) for dialogue in _dialogues())
+
+
+def _changes(
+    template: Template, turns: list[dict[str, Any]], tools: list[Any] | None, ends: Sequence[str]
+) -> bool:
+    before = ""
+    for i, turn in enumerate(turns):
+        if turn["role"] != "assistant":
+            continue
+        own = turn_ends.last_text(turn)
+        try:
+            text = template.render(turns[: i + 1], tools)
+        except RowError:  # rows of this kind are refused
+            return False
+        at = text.rfind(own)
+        if at < 0:  # which other probes say
+            return False
+        if not text.startswith(before):
+            return True
+        stops = [stop + len(end) for end in ends if (stop := text.find(end, at)) >= 0]
+        before = text[: min(stops, default=at + len(own))]
     return False
 
 
