@@ -5,6 +5,7 @@ Of an encoder, the tokens around two texts are read off its tokenizer.
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,7 @@ def load(
     stops = dict.fromkeys(t for t in (*ends, tokens.get("eos_token"), *declared) if t)
     vocab_size = len(document["model"]["vocab"])
     top = max([vocab_size, *(token["id"] + 1 for token in added.values())])
+    size = partial(number, model, folder=folder)
     profile = ModelProfile(
         name=name,
         model_ids=(),
@@ -166,10 +168,8 @@ def load(
         pad_token=_pad_token(name, set(added), ends, unknown, **named),
         generation_eos=tuple(stops),
         vocab_size=vocab_size,
-        embedding_size=number(model, "vocab_size", default=top, folder=folder),
-        context_length=number(
-            model, "max_position_embeddings", default=_LARGEST - 1, folder=folder
-        ),
+        embedding_size=size("vocab_size", default=top),
+        context_length=size("max_position_embeddings", default=_LARGEST - 1),
         is_base=False,
         bos_policy="template" if "bos_token" in tokens and "bos_token" in source else "none",
         template_variants=inference.variants(template),
@@ -177,6 +177,7 @@ def load(
         tokenizer_class=str(config.get("tokenizer_class", "PreTrainedTokenizerFast")),
         bos_token=tokens.get("bos_token"),
         end_of_call=end_of_call,
+        recurrent=claims.recurrent(model),
     )
     return profile, content
 
