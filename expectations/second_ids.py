@@ -19,16 +19,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from expectations.second_rows import require_aligned
+from expectations.second_text import MOST, SecondText
 from stages import encoders, profile
 from stages.chat_template.appended import RENDERED
-from stages.chat_template.render import template_of
 from stages.columns import IGNORED
 from stages.contract import BARE, Message
-from stages.errors import ReadingError, RowError
+from stages.errors import ReadingError
 
-MOST = 32  # answers of a row that are read twice, since each takes a rendering of its prompt
-_FOLLOWING = "What follows."
-_NEAR = 12  # characters at the end of a text that are compared
 _FREE = range(0xF0000, 0xFFFFE)  # private-use characters, which stand for hidden control tokens
 _BLANKS = "".join(map(chr, (*range(9, 14), 32, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B)))) + (
     "\u2028\u2029\u202f\u205f\u3000"
@@ -108,13 +105,12 @@ class SecondReading:
 
     def __post_init__(self) -> None:
         model = self.model
-        self._template = template_of(model, self.history)
         names = sorted(model.controls, key=len, reverse=True)
         self._controls = re.compile("|".join(map(re.escape, names)))
         self._tokenizer = encoders.parsed(model.tokenizer_json)
         added = self._tokenizer.get_added_tokens_decoder().values()
         self._flags = {token.content: token for token in added}
-        self._prompts = [dict(variant) for variant in model.profile.template_variants]
+        self._text = SecondText(model, self.history)
 
     def _segments(self, text: str, before: str) -> list[tuple[str, bool]]:
         """Texts (False) and control tokens (True), without the whitespace that tokens swallow."""
@@ -163,17 +159,6 @@ class SecondReading:
             ids += part_ids
         return ids
 
-    def _start(self, text: str, before: list[dict[str, Any]], tools: list[Any] | None) -> int:
-        """Where an answer starts: behind the longest generation prompt that begins the text."""
-        prompts = [
-            self._template.render(before, tools, add_generation_prompt=True, **variant)
-            for variant in self._prompts
-        ]
-        fitting = [len(prompt) for prompt in prompts if text.startswith(prompt)]
-        if not fitting:
-            raise ReadingError(f"turn {len(before) + 1} does not come after its own prompt.")
-        return max(fitting)
-
     def _reasoning(self, text: str, start: int, stop: int) -> int:
         """The number of characters at the start of an answer that are reasoning."""
         answer = text[start:stop]
@@ -202,19 +187,16 @@ class SecondReading:
         # text.
         shown = [{**one, "content": hidden.hide(one["content"] or "")} for one in seen]
         shown = [a if b["content"] is not None else b for a, b in zip(shown, seen, strict=True)]
-        text = self._rendered(shown, tools)
-        if hidden.tokens and hidden.restore(text) != self._rendered(seen, tools):
-            return None
         answers = [
             i
             for i, t in enumerate(turns)
             if t.role == "assistant" and (t.trained or self.train_all)
         ]
-        ended = answers[-1:] == [len(turns) - 1]
-        if ended:
-            text += self._lacking(text, shown, tools)
-        starts = [self._start(text, shown[:i], tools) for i in answers[:MOST]]
-        ends = [self._end(shown[i]) for i in answers[:MOST]]
+        text, starts = self._text(shown, tools, answers)
+        if hidden.tokens and hidden.restore(text) != self._text(seen, tools, answers)[0]:
+            return None
+        ended = answers[:MOST][-1:] == [len(turns) - 1]
+        ends = [self._text.end(shown[i]) for i in answers[:MOST]]
         weights = [turns[i].weight or 0.0 for i in answers[:MOST]]
         parts = list(zip(starts, ends, weights, strict=True))
         ids, token_weights, last = self._read(text, parts, hidden, ended=ended)
@@ -224,37 +206,6 @@ class SecondReading:
         token_weights[0] = 0.0  # in a pack it would be predicted from the example before
         whole = None if hidden.tokens else self.whole(text)
         return Reading(ids, token_weights, upto=upto, whole=whole)
-
-    def _rendered(self, seen: list[dict[str, Any]], tools: list[Any] | None) -> str:
-        try:
-            return self._template.render(seen, tools)
-        except RowError as error:
-            raise ReadingError(
-                f"the template refuses it the second time: {error.detail}"
-            ) from error
-
-    def _end(self, turn: dict[str, Any]) -> str:
-        """The token that ends a turn of an assistant."""
-        answer, call = self.model.profile.ends
-        return call if turn.get("tool_calls") else answer
-
-    def _lacking(self, text: str, turns: list[dict[str, Any]], tools: list[Any] | None) -> str:
-        """What the template prints behind the last turn, up to its end, only if a turn follows."""
-        end = self._end(turns[-1])
-        if end in text[self._start(text, turns[:-1], tools) :]:
-            return ""
-        following = {"role": "user", "content": _FOLLOWING}
-        for call in turns[-1].get("tool_calls") or ():
-            function = call.get("function") or {}
-            named = {"name": function.get("name"), "tool_call_id": call.get("id")}
-            following |= {"role": "tool", **named}
-        try:
-            longer = self._template.render([*turns, following], tools).rpartition(_FOLLOWING)[0]
-        except RowError:
-            return ""
-        before, found, _ = longer.rpartition(end)
-        own = text[-_NEAR:]
-        return before.rpartition(own)[2] + end if found and own in before else ""
 
     def _read(
         self, text: str, answers: list[tuple[int, str, float]], hidden: _Hidden, ended: bool
@@ -346,9 +297,8 @@ class SecondReading:
         if system is not None:
             shown.insert(0, {"role": "system", "content": hidden.hide(system)})
         answer = {"role": "assistant", "content": tokens.separator.join(marked)}
-        text = self._rendered([*shown, answer], None)
-        text += self._lacking(text, [*shown, answer], None)
-        answers = [(self._start(text, shown, None), self._end(answer), 0.0)]
+        text, starts = self._text([*shown, answer], None, [len(shown)])
+        answers = [(start, self._text.end(answer), 0.0) for start in starts]
         ids, weights, _ = self._read(text, answers, hidden, ended=True)
         require_aligned(text, ratings, tokens, lambda one: len(self._ids(one, hidden)))
         whole = None if hidden.tokens else self.whole(text)
@@ -359,7 +309,7 @@ class SecondReading:
         texts = []
         for turns in (prompt, answer):
             seen = [turn.seen() for turn in turns]
-            texts.append(self._rendered(seen, None))
+            texts.append(self._text.rendered(seen))
         encoding = encoders.as_text(self._tokenizer, texts[0], texts[1])
         framing = self.model.profile.pair
         # Where the answer has no token, its start is where the tokens after it begin.

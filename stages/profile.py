@@ -104,7 +104,8 @@ class ModelProfile:
         end_of_call: the token that ends a turn of tool calls, where it is another one.
         eos_token: of the emitted tokenizer.
         generation_eos: tokens at which generation stops.
-        bos_policy: ``none``, or ``template`` when the template prints it.
+        bos_policy: ``none``; ``template`` where the template prints it once, before all else; or
+            ``turns`` where it opens turns.
         vocab_size: of the tokenizer's own vocabulary without added tokens.
         embedding_size: rows of the embedding; all ids must be below it.
         context_length: positions that the model was trained for.

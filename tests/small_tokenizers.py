@@ -164,7 +164,7 @@ def markers(source: str) -> list[str]:
     """The markers that a template prints around the turns of a chat, and of one with tools."""
     template = Template(source, "2026-01-01", bos_token=_BOS, eos_token=_EOS, pad_token=_PAD)
     exchange = [turn_ends.asks(_WORDS[0]), turn_ends.answers(_WORDS[2])]
-    thought = {name: _WORDS[1] for name in ("reasoning_content", "thinking")}
+    thought = dict.fromkeys(("reasoning_content", "thinking"), _WORDS[1])
     called = [
         turn_ends.asks(_WORDS[0]),
         turn_ends.calls(_WORDS[3], _WORDS[4], **thought),

@@ -19,11 +19,12 @@ def _highest(sequences: undo_layout.Sequences) -> Ints:
 
 
 def _bos_inside(sequences: undo_layout.Sequences, model: TargetModel) -> Ints:
-    """How many bos tokens are after the first position; 0 where a family has no bos token, or ends
-    its turns with the same token."""
+    """How many bos tokens are after the first position; 0 where a family has no bos token, or opens
+    or ends its turns with the same token."""
     token = model.profile.bos_token
     index = model.controls.get(token, -1) if token else -1
-    if index < 0 or index in (*model.end_ids, model.pad_id):
+    opens = model.profile.bos_policy == "turns"
+    if opens or index < 0 or index in (*model.end_ids, model.pad_id):
         return np.zeros(len(sequences), np.int64)
     is_bos = sequences.ids == index
     opening = sequences.at(sequences.offsets[:-1]) == index

@@ -112,9 +112,9 @@ def judge_template(
         whole: with the answer; ``prompt``: the question with the generation prompt.
     """
     answer = str(ANSWERED[-1]["content"])
-    end = build.model.profile.end_of_turn
+    end = build.end_of_answers
     use = "Use the build's chat template: tokenizer/tokenizer_config.json of the build has it."
-    if end not in whole.rpartition(answer)[2]:  # what is printed after the answer
+    if end and end not in whole.rpartition(answer)[2]:  # what is printed after the answer
         what = f"the chat template prints no {build.end} after an answer; the build's does"
         examined.add("template_without_end_of_turn", where, what, use)
         return
@@ -131,10 +131,9 @@ def judge_template(
 
 def _stops(folder: Path, build: StopDeclaration, examined: Examined) -> None:
     claimed = claims.read(folder)
-    end = build.model.end_of_turn_id
     # At most one entry: the file that generation takes its eos ids from.
     where, ids = next(iter(claimed.eos_ids.items()), ("generation_config.json", ()))
-    if end not in ids:
+    if not set(build.model.end_ids) <= set(ids):
         listed = f"lists {list(ids)}" if ids else "lists none"
         what = f"eos_token_id {listed}, so generation does not stop at {build.end}"
         remedy = f'Set "eos_token_id": {build.stop_ids} there. {_overlay(folder, build)}'
@@ -150,10 +149,11 @@ def _pads(folder: Path, build: StopDeclaration, examined: Examined) -> None:
     claimed = claims.read(folder)
     profile = build.model.profile
     places: list[tuple[str, Any]] = [("tokenizer_config.json", claimed.pad_token)]
-    ids = {build.model.end_of_turn_id: profile.end_of_turn, build.model.eos_id: profile.eos_token}
+    ends = (*profile.ends, profile.eos_token)
+    ids = {build.tokenizer.token_to_id(token): token for token in ends}
     places += [(file, ids[index]) for file, index in claimed.pad_ids.items() if index in ids]
     for file, token in places:
-        if token is not None and token in (profile.end_of_turn, profile.eos_token):
+        if token is not None and token in ends:
             what = (
                 f"the pad token is {token!r}, which also ends an answer: a trainer that drops "
                 "padding from the loss by its id never trains the end of a turn"

@@ -66,7 +66,15 @@ class StopDeclaration:
     @property
     def end(self) -> str:
         """The end of a turn, for a sentence."""
-        return f"{self.model.profile.end_of_turn!r} ({self.model.end_of_turn_id})"
+        ends = zip(dict.fromkeys(self.model.profile.ends), self.model.end_ids, strict=True)
+        return " or ".join(f"{token!r} ({index})" for token, index in ends)
+
+    @property
+    def end_of_answers(self) -> str:
+        """What the template prints behind a last answer; empty where the next turn ends it."""
+        end = self.model.profile.end_of_turn
+        behind = self.template.render(ANSWERED).rpartition(ANSWERED[-1]["content"])[2]
+        return end if end in behind else ""
 
     @property
     def room(self) -> int:

@@ -128,9 +128,8 @@ def _read_choice(
     stopped = choice.get("finish_reason") == "stop"
     text = str(choice.get("text") or "")
     reason = choice.get("stop_reason")
-    end = build.model.profile.end_of_turn
     at = "the server's own end" if reason is None else repr(reason)
-    passed = not stopped and end in text
+    passed = not stopped and any(end in text for end in build.model.profile.ends)
     tokens = int((choice.get("usage") or {}).get("completion_tokens") or 0)
     where = at if stopped else ""
     found = {"ended": stopped, "at": where, "tokens": tokens, "text": text, "passed_over": passed}

@@ -14,21 +14,23 @@ concatenates and strips its texts. So the placeholders watch what the template d
 of the program: rows that would be answered otherwise are rendered by Jinja one by one, and so are
 all rows of a shape whose texts the template looks into in another way.
 
-Where training starts and stops is read off the rendered text (see ``trained_spans``).
+Where training starts and stops is read off the rendered text (see ``trained_spans``), which a
+template may print in several ways (see ``ways``).
 """
 
 import functools
 import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from stages.chat_template import printed_fields, template
 from stages.chat_template import segments as outlines
 from stages.chat_template.segments import CONTROL, TRAINED, Segment, cut
-from stages.chat_template.trained_spans import Chat, Seen, Spans
+from stages.chat_template.trained_spans import Chat
 from stages.chat_template.turn_ends import Ends
+from stages.chat_template.ways import UNPROMPTED, Way, Ways
 from stages.contract import Message
 from stages.errors import RowError
 
@@ -144,12 +146,9 @@ class Compiler:
         variants: Sequence[dict[str, Any]],
         train_all: bool = False,
     ) -> None:
-        self._template = template
         self._controls = controls
         self._ends = ends
-        self._spans = Spans(template, ends=ends, variants=variants, train_all=train_all)
-        self._printed = printed_fields.Printed(template)
-        self._proved: dict[Hashable, bool | None] = {}
+        self._ways = Ways(template, ends=ends, variants=variants, train_all=train_all)
         self.train_all = train_all
 
     def compile(self, turns: Sequence[Message], tools: list[Any] | None) -> Program | None:
@@ -158,6 +157,16 @@ class Compiler:
         Raises:
             RowError: the template refuses the shape, loses a text, or does not end a trained turn.
         """
+        try:
+            return self._ways.first(lambda way: self._compiled(way, turns, tools))
+        except RowError as error:
+            if error.code == UNPROMPTED and self._ways.behind_prompt(turns, tools) is not None:
+                return None
+            raise
+
+    def _compiled(
+        self, way: Way, turns: Sequence[Message], tools: list[Any] | None
+    ) -> Program | None:
         placed = [
             replace(t, content=outlines.placeholder(i) if t.content else t.content)
             for i, t in enumerate(turns)
@@ -167,9 +176,7 @@ class Compiler:
         outlines.Placeholder.guards = guards
         try:
             chat = Chat(placed, tools, placed=True)
-            text = self._rendered(turns, chat.seen, tools)
-            spans = self._spans(chat, text)
-            self._printed.require(chat, text)
+            text, spans = way.read(chat)
         except outlines.LookedIntoError:
             return None
         # Each text must be printed once: SLOT finds the placeholders that are left in the output.
@@ -182,10 +189,10 @@ class Compiler:
         units = tuple(_unit(segment) for segment in cut(text, spans, self._controls))
         program = Program(units, tuple(dict.fromkeys(guards)))
         # Guards repeat where a template asks the same in a loop; dict.fromkeys keeps the first.
-        proved = self._holds_in_excerpt(chat) or self._holds(program, turns, tools)
+        proved = self._holds_in_excerpt(way, chat) or self._holds(way, program, turns, tools)
         return program if proved else None
 
-    def _holds_in_excerpt(self, chat: Chat) -> bool:
+    def _holds_in_excerpt(self, way: Way, chat: Chat) -> bool:
         """Whether an excerpt proves the program of a long conversation with one trained answer.
 
         One row may become dozens of such conversations, each a bit longer than the one before, and
@@ -196,11 +203,13 @@ class Compiler:
             return False
 
         def proves(picked: list[int]) -> bool:
-            return self.compile([chat.turns[i] for i in picked], chat.tools) is not None
+            return self._compiled(way, [chat.turns[i] for i in picked], chat.tools) is not None
 
-        return bool(chat.in_excerpt(trained[0], self._proved, proves)[1])
+        return bool(chat.in_excerpt(trained[0], way.proved, proves)[1])
 
-    def _holds(self, program: Program, turns: Sequence[Message], tools: list[Any] | None) -> bool:
+    def _holds(
+        self, way: Way, program: Program, turns: Sequence[Message], tools: list[Any] | None
+    ) -> bool:
         """Whether the program prints what the template prints, for texts chosen to tell them apart.
 
         Catches what the placeholders cannot watch: text captured in a block and changed there.
@@ -215,18 +224,14 @@ class Compiler:
                 replace(turn, content=text if turn.content else turn.content)
                 for turn, text in zip(turns, contents, strict=True)
             ]
-            rendered = self._rendered(turns, [turn.seen() for turn in texts], tools)
+            rendered = way.rendered(turns, [turn.seen() for turn in texts], tools)
             if "".join(program.fill(contents)) != rendered:
                 return False
         return True
 
-    def _rendered(self, turns: Sequence[Message], seen: Seen, tools: list[Any] | None) -> str:
-        """What the template prints, and what ends the last turn if that does not."""
-        return self._template.render(seen, tools) + self._spans.appended(turns)
-
     def turn_ends(self, text: str, turns: Sequence[Message], tools: list[Any] | None) -> list[int]:
         """Where each turn stops in the rendered text; raises as ``Spans.turn_ends``."""
-        return self._spans.turn_ends(Chat(turns, tools, placed=False), text)
+        return self._ways.plain.spans.turn_ends(Chat(turns, tools, placed=False), text)
 
     def segments(self, turns: Sequence[Message], tools: list[Any] | None) -> list[Segment]:
         """Render one row with its own texts.
@@ -251,10 +256,7 @@ class Compiler:
             raise RowError(
                 "control_text", "a text has a control token and Unicode private-use characters"
             )
-        chat = Chat(shown, tools, placed=False)
-        text = self._rendered(turns, chat.seen, tools)
-        spans = self._spans(chat, text)
-        self._printed.require(chat, text)
+        way, text, spans = self._ways.located(shown, tools)
         printed_fields.require_reasoning(
             shown, text, spans, ends=self._ends.tokens, train_all=self.train_all
         )
@@ -264,7 +266,10 @@ class Compiler:
         # The template saw other texts than the row's: what it prints with the real ones must be the
         # same, or it did more with a text than print it.
         restored = [(_HIDDEN.sub(lambda m: hidden[int(m[1])], s), kind) for s, kind in segments]
-        real = self._rendered(turns, [turn.seen() for turn in turns], tools)
+        if way is None:
+            real, _ = self._ways.behind_prompt(turns, tools) or ("", 0)
+        else:
+            real = way.rendered(turns, [turn.seen() for turn in turns], tools)
         if "".join(text for text, _ in restored) != real:
             raise RowError("control_text", "the template changes a text that holds a control token")
         return restored

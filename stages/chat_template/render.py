@@ -7,7 +7,7 @@ that cannot be compiled are rendered one by one. Either way the text is exactly 
 import itertools
 import json
 import re
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -84,6 +84,15 @@ class Row:
         self.fields = [None, *self.fields]
         self.trained = [False, *self.trained]
         self.shape = self._own_shape()
+
+    def with_answers(self, fields: Mapping[str, Any]) -> "Row":
+        """The row with more fields in every answer."""
+        own = [json.loads(told) if told else {} for told in self.fields]
+        told = [
+            json.dumps({**one, **fields}) if role == "assistant" else field
+            for role, one, field in zip(self.roles, own, self.fields, strict=True)
+        ]
+        return Row(self.roles, self.contents, told, self.trained, self.tools)
 
 
 def exchange(question: str, answer: str, system: str | None = None) -> Row:

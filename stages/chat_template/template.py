@@ -8,6 +8,7 @@ The environment is the one that Hugging Face's ``apply_chat_template`` documents
 from __future__ import annotations
 
 import contextlib
+import copy
 import datetime
 import functools
 import json
@@ -119,6 +120,7 @@ class Template:
 
     def __init__(self, source: str, date: str, **tokens: str) -> None:
         self.source = source
+        self._keywords: dict[str, Any] = {}
         if len(source) > LONGEST:
             raise ModelError(
                 f"The chat template has {len(source)} characters; the limit is {LONGEST}.",
@@ -137,6 +139,12 @@ class Template:
             self._template = environment.template_class.from_code(
                 environment, _code(source), environment.make_globals(None)
             )
+
+    def given(self, keywords: Mapping[str, Any]) -> Template:
+        """The template with keywords for every rendering."""
+        template = copy.copy(self)
+        template._keywords = dict(keywords)
+        return template
 
     def _strftime(self, pattern: str) -> str:
         plain_format(pattern)
@@ -163,7 +171,7 @@ class Template:
                 tools=tools,
                 documents=None,
                 add_generation_prompt=add_generation_prompt,
-                **variables,
+                **{**self._keywords, **variables},
             )
             return str.__str__(text)  # a plain string, also of a placeholder
         except SecurityError as error:

@@ -228,10 +228,14 @@ class Spans:
         if start is None:
             chat.spend(index * len(self._variants))
             start = self._start(text, chat.seen[:index], chat.tools, index)
-        return start, self._stop(chat, text, index, max(start, places.get(index, 0)))
+        return start, self.stop(chat, text, index, max(start, places.get(index, 0)))
 
-    def _stop(self, chat: Chat, text: str, index: int, begin: int) -> int:
-        """Where a turn stops whose last text ends at ``begin``, or later."""
+    def stop(self, chat: Chat, text: str, index: int, begin: int) -> int:
+        """Where a turn stops whose last text ends at ``begin``, or later.
+
+        Raises:
+            RowError: ``no_end_of_turn``.
+        """
         end, turns = self._ends.of(chat.turns[index].fields), chat.turns
         following = turns[index + 1].role if index + 1 < len(turns) else None
         if end.appended and following not in (None, end.follower):
@@ -254,7 +258,8 @@ class Spans:
         fitting = [len(prompt) for prompt in prompts if text.startswith(prompt)]
         if not fitting:
             detail = f"turn {index + 1} is not rendered after the prompt that inference would feed"
-            raise RowError("not_prefix_stable", detail)
+            shown = SLOT.sub("...", prompts[0][-_SHOWN:])
+            raise RowError("not_prefix_stable", f"{detail}: that ends in {shown!r}")
         return max(fitting)
 
     def _by_excerpt(self, chat: Chat, text: str, index: int, places: dict[int, int]) -> int | None:

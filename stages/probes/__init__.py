@@ -12,10 +12,12 @@ from typing import TypeAlias
 from tokenizers import Tokenizer
 
 from stages import catalog, encoders
-from stages.chat_template.render import Renderer, template_of
+from stages.chat_template import reasoning
+from stages.chat_template.render import Renderer, Row, exchange, template_of
 from stages.chat_template.template import Template
+from stages.chat_template.ways import UNPROMPTED
 from stages.encoders import parsed
-from stages.errors import ModelError, PipelineError
+from stages.errors import ModelError, PipelineError, RowError
 from stages.profile import ModelProfile, TargetModel, declare
 from stages.tokenizers.claims import Claims
 from stages.tokens.segment_encoder import SegmentEncoder
@@ -75,9 +77,24 @@ class ProbeSubject:
         return template_of(self.model)
 
     @functools.cached_property
-    def renderer(self) -> Renderer:
-        """The renderer of the build."""
+    def _renderer(self) -> Renderer:
         return Renderer(self.model, self.train_on)
+
+    @functools.cached_property
+    def thought(self) -> dict[str, str]:
+        """Fields of every answer: reasoning, where the template's prompt opens some."""
+        name = reasoning.spelled_by(self.template.source)
+        try:
+            self._renderer(exchange("x", "y"))
+        except RowError as error:
+            if error.code != UNPROMPTED or name is None:
+                return {}
+            return {name: "A thought."}
+        return {}
+
+    def renderer(self, row: Row) -> tuple[list[str], bytes, str]:
+        """A row as the build renders it; its answers have reasoning where they must."""
+        return self._renderer(row.with_answers(self.thought) if self.thought else row)
 
 
 # Returns what was seen; None where the check does not apply to the model.

@@ -134,7 +134,8 @@ def tools_survive(subject: ProbeSubject) -> str:
 
 
 def _prompts(subject: ProbeSubject, turns: "Turns") -> list[str]:
-    seen = [{"role": role, "content": text} for role, text in turns]
+    told = {"assistant": subject.thought}
+    seen = [{"role": role, "content": text, **told.get(role, {})} for role, text in turns]
     variants: list[dict[str, Any]] = [dict(v) for v in subject.model.profile.template_variants]
     return [subject.template.render(seen, add_generation_prompt=True, **v) for v in variants]
 
@@ -200,7 +201,9 @@ def no_double_bos(subject: ProbeSubject) -> str:
     bos = subject.tokenizer.token_to_id(profile.bos_token)
     ids, _ = ids_of(subject, rendered(subject, row_of(QUESTION)))
     count = 0 if bos is None else ids.count(bos)
-    wanted = 1 if profile.bos_policy == "template" else 0
+    if profile.bos_policy == "turns":  # it may stand at the start of any turn
+        count = next((i for i, token in enumerate(ids) if token != bos), len(ids))
+    wanted = 0 if profile.bos_policy == "none" else 1
     if count != wanted or (wanted and ids[0] != bos):
         raise BrokenError(token=profile.bos_token, count=count, wanted=wanted, head=ids[:4])
     if not wanted:

@@ -23,6 +23,7 @@ from stages.tokens import inference
 
 _PADS = ("<|finetune_right_pad_id|>", "<pad>", "[PAD]", "<|endoftext|>", "<|PAD_TOKEN|>")
 _LARGEST = 1 << 31
+_EXCHANGE = [turn_ends.asks("a question"), turn_ends.answers("an answer")]
 # The markers of turns in the pair template, see stages/profiles/roberta.toml.
 TURN_MARKERS = ("System:", "User:", "Assistant:", "Tool:")
 # Architectures by their exact "model_type": whether positions start after the pad id, and whether
@@ -111,6 +112,33 @@ def _end_of_turn(template: Template, controls: list[str], stops: Sequence[str], 
     )
 
 
+def _exchanges(template: Template, times: int) -> str:
+    """Questions and answers in the template; empty where it refuses them."""
+    try:
+        return template.render(_EXCHANGE * times)
+    except RowError:
+        return ""
+
+
+def _bos_policy(template: Template, bos: str | None) -> str:
+    """Where the template prints the bos token."""
+    one, two = (_exchanges(template, times).count(bos or "\0") for times in (1, 2))
+    if two > one:
+        return "turns"
+    return "template" if one else "none"
+
+
+def _eos_token(source: str, date: str, end_of_turn: str, tokens: dict[str, str]) -> str:
+    """The end of a turn, or the declared eos token where the template prints that elsewhere."""
+    declared = tokens.get("eos_token", end_of_turn)
+    templates = (
+        Template(source, date, **{**tokens, "eos_token": token})
+        for token in (declared, end_of_turn)
+    )
+    printed = {_exchanges(template, 1) for template in templates}
+    return end_of_turn if len(printed) == 1 else declared
+
+
 def _pad_token(
     name: str, added: set[str], ends: Collection[str], unknown: object, **named: object
 ) -> str:
@@ -164,14 +192,14 @@ def load(
         model_ids=(),
         chat_template=source,
         end_of_turn=end_of_turn,
-        eos_token=end_of_turn,
+        eos_token=_eos_token(source, date, end_of_turn, tokens),
         pad_token=_pad_token(name, set(added), ends, unknown, **named),
         generation_eos=tuple(stops),
         vocab_size=vocab_size,
         embedding_size=size("vocab_size", default=top),
         context_length=size("max_position_embeddings", default=_LARGEST - 1),
         is_base=False,
-        bos_policy="template" if "bos_token" in tokens and "bos_token" in source else "none",
+        bos_policy=_bos_policy(template, tokens.get("bos_token")),
         template_variants=inference.variants(template),
         one_example_per_turn=inference.rewrites(template, ends),
         tokenizer_class=str(config.get("tokenizer_class", "PreTrainedTokenizerFast")),

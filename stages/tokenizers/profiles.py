@@ -25,7 +25,7 @@ MEMBERS: dict[str, str] = {}  # ours are files of TOML
 _FOLDER = Path(__file__).parents[1] / "profiles"
 _TEMPLATES = _FOLDER / "chat_templates"
 _BESIDE = ("like", "tokenizer", "chat_template_file", "template")
-_CHOICES = {"padding_side": ("left", "right"), "bos_policy": ("none", "template")}
+_CHOICES = {"padding_side": ("left", "right"), "bos_policy": ("none", "template", "turns")}
 _POSITIVE = ("vocab_size", "embedding_size", "context_length")
 _KINDS = {str: "a string", int: "an integer", bool: "true or false"}
 _OPTIONAL = (types.UnionType, typing.Union)
@@ -271,9 +271,10 @@ def _profile(where: str, fields: Fields) -> ModelProfile:
     if profile.embedding_size < profile.vocab_size:
         what = f"at least vocab_size ({profile.vocab_size})"
         raise _wrong(f"{where}: embedding_size", what, profile.embedding_size)
-    if profile.bos_policy == "template" and profile.bos_token is None:
+    if profile.bos_policy != "none" and profile.bos_token is None:
         raise ModelError(
-            f"{where}: bos_policy 'template' needs a bos_token.", "Name the token that it prints."
+            f"{where}: bos_policy {profile.bos_policy!r} needs a bos_token.",
+            "Name the token that it prints.",
         )
     return profile
 

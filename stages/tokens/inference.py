@@ -209,10 +209,28 @@ _TAILS: list[Tails] = []  # of the last model
 def tails(model: TargetModel) -> Tails:
     """What every generation prompt of a model ends in."""
     if not _TAILS or _TAILS[0].model is not model:
-        one, other = ({p.tail for p in prompts(model, asked)} for asked in ("x", "Why is that so?"))
+        one, other = (
+            {p.tail for p in prompts(model, asked)} | _after_results(model, asked)
+            for asked in ("x", "Why is that so?")
+        )
         found = tuple(sorted(one, key=len, reverse=True)) if one == other else ()
         _TAILS[:] = [Tails(model, found, bool(found) and _opens(model))]
     return _TAILS[0]
+
+
+def _after_results(model: TargetModel, output: str) -> set[tuple[int, ...]]:
+    """What the prompts end in that follow the output of a tool; none where it is in the tail."""
+    turns = [turn_ends.asks("x"), turn_ends.calls("quince"), turn_ends.result(output)]
+    template = template_of(model)
+    tails = set()
+    for keywords in model.profile.template_variants:
+        given = template.given(dict(keywords))
+        try:
+            text = given.render(turns, turn_ends.TOOLS, add_generation_prompt=True)
+        except RowError:  # rows with calls are refused
+            continue
+        tails.add(_tail(model, text))
+    return tails - {()}
 
 
 def _opens(model: TargetModel) -> bool:
