@@ -6,6 +6,7 @@ answer.
 
 from typing import Any, TypeAlias
 
+from stages.chat_template import reasoning
 from stages.chat_template.render import template_of
 from stages.chat_template.template import Template
 from stages.errors import ReadingError, RowError
@@ -39,7 +40,11 @@ class SecondText:
     ) -> tuple[str, list[int]]:
         """A conversation's text up to the end of its last turn, and where its answers start."""
         errors = []
-        for way in self._ways:
+        thoughts = [turns[i].get(name) for i in answers for name in reasoning.SPELLINGS]
+        ways = self._ways
+        if any(thoughts):
+            ways = sorted(ways, key=lambda way: not self._prints(way, turns, tools, thoughts))
+        for way in ways:
             text = self._rendered(way, turns, tools)
             try:
                 starts = [self._start(way, text, turns[:i], tools) for i in answers[:MOST]]
@@ -60,6 +65,16 @@ class SecondText:
                 prompt = way[0].render(turns[:-1], tools, add_generation_prompt=True)
                 return prompt + turn + self._lacking(way, turn, turns, tools), [len(prompt)]
         raise errors[0]
+
+    def _prints(
+        self, way: _Way, turns: _Turns, tools: list[Any] | None, thoughts: list[Any]
+    ) -> bool:
+        """Whether the text has all of the reasoning that its answers have."""
+        try:
+            text = self._rendered(way, turns, tools)
+        except ReadingError:  # the template refuses these keywords
+            return False
+        return all(thought.strip() in text for thought in thoughts if isinstance(thought, str))
 
     def _rendered(self, way: _Way, seen: _Turns, tools: list[Any] | None) -> str:
         try:

@@ -4,10 +4,12 @@ They have those families' special tokens, flags and pipeline, and ids of their o
 on them is how we treat such a tokenizer, not the vendors' ids.
 """
 
+import contextlib
 import functools
+import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -153,48 +155,46 @@ def model_folder(folder: Path, name: str) -> Path:
 
 # A model directory around a template alone: what it prints around texts becomes special tokens.
 
-_BOS, _EOS, _PAD = "<|startoftext|>", "<|endoftext|>", "<|padding|>"
+_TOKENS = {"bos_token": "<|startoftext|>", "eos_token": "<|endoftext|>", "pad_token": "<|padding|>"}
 _MARKER = re.compile(
     r"<[|｜][^<>\s]{1,40}>|<[a-z_]+\|>|</?[A-Za-z][\w:]*>|\[/?[A-Z_]{3,}\]|\]~!?b[\[\]]|\[e~\["
 )
-_WORDS = ("a question", "a thought", "an answer", "quince", "medlar", "a fruit")
 
 
-def markers(source: str) -> list[str]:
-    """The markers that a template prints around the turns of a chat, and of one with tools."""
-    template = Template(source, "2026-01-01", bos_token=_BOS, eos_token=_EOS, pad_token=_PAD)
-    exchange = [turn_ends.asks(_WORDS[0]), turn_ends.answers(_WORDS[2])]
-    thought = dict.fromkeys(("reasoning_content", "thinking"), _WORDS[1])
-    called = [
-        turn_ends.asks(_WORDS[0]),
-        turn_ends.calls(_WORDS[3], _WORDS[4], **thought),
-        turn_ends.result(_WORDS[5]),
-        turn_ends.result(_WORDS[5], 1),
+def _printed(template: Template) -> Iterator[str]:
+    """What a template prints for a chat, for calls and for their results."""
+    thought = dict.fromkeys(("reasoning_content", "thinking"), "a thought")
+    chat = [turn_ends.asks("a question"), turn_ends.answers("an answer")]
+    one = [chat[0], turn_ends.calls("quince"), turn_ends.result("a fruit")]
+    both = [
+        chat[0],
+        turn_ends.calls("quince", "medlar", **thought),
+        one[2],
+        turn_ends.result("x", 1),
     ]
-    one = [called[0], turn_ends.calls(_WORDS[3]), called[2]]
-    printed = ""
-    for turns, tools in (
-        (exchange * 2, None),
-        (exchange[:1], None),
-        (called, turn_ends.TOOLS),
-        ([*called, exchange[1]], turn_ends.TOOLS),
-        (one, turn_ends.TOOLS),
-        ([{"role": "system", "content": "x"}, *exchange], None),
+    system = [{"role": "system", "content": "Be kind."}, *chat]
+    for turns, asked in itertools.product(
+        (chat * 2, chat[:1], system, one, both, [*both, chat[1]]), (False, True)
     ):
-        for asked in (False, True):
-            try:
-                printed += template.render(turns, tools, add_generation_prompt=asked)
-            except RowError:
-                continue
-    return list(dict.fromkeys([_PAD, _EOS, _BOS, *_MARKER.findall(printed)]))
+        tools = None if turns in (chat * 2, chat[:1], system) else turn_ends.TOOLS
+        with contextlib.suppress(RowError):
+            yield template.render(turns, tools, add_generation_prompt=asked)
 
 
-def template_folder(folder: Path, source: str) -> Path:
-    """A model directory of a template, with a tokenizer that has its markers as special tokens."""
+def template_folder(folder: Path, source: str, specials: Sequence[str] = (), **tokens: str) -> Path:
+    """A model directory of a template, with a tokenizer that has its markers as special tokens.
+
+    Args:
+        specials: more special tokens; ``tokens``: named ones, instead of names of ours.
+    """
     folder.mkdir(parents=True)
-    tokenizer = byte_level(markers(source))
+    named = tokens or _TOKENS
+    printed = "".join(_printed(Template(source, "2026-01-01", **named)))
+    known = [named["pad_token"], named["eos_token"], *named.values(), *specials]
+    tokenizer = byte_level(list(dict.fromkeys([*known, *_MARKER.findall(printed)])))
     tokenizer.save(str(folder / "tokenizer.json"))
-    tokens = {"eos_token": _EOS, "pad_token": _PAD}
-    tokens |= {"bos_token": _BOS} if "bos_token" in source else {}
-    (folder / "tokenizer_config.json").write_text(json.dumps(tokens | {"chat_template": source}))
+    said = named if "bos_token" in source or tokens else {**named, "bos_token": None}
+    (folder / "tokenizer_config.json").write_text(json.dumps({**said, "chat_template": source}))
+    spare = {"vocab_size": tokenizer.get_vocab_size() + 8}
+    (folder / "config.json").write_text(json.dumps(spare))
     return folder

@@ -1,5 +1,6 @@
 """Models whose template wants one example per trained turn, where a row is not a plain dialogue."""
 
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from support import Make, few, files_of, rows_to
 from tokenizers import Tokenizer
 
 from stages import probes
+from stages.chat_template import turn_ends
 from stages.errors import ModelError
 from stages.profile import TargetModel
 from stages.tokenizers import builtin, profiles
@@ -52,13 +54,24 @@ def test_training_on_all_trains_every_turn_of_the_text(make: Make, tmp_path: Pat
 # A model directory, or a template of one's own, is treated as the profile of that model.
 
 PROFILES = profiles.all_profiles()
-PINNED = ("qwen3-0.6b", "qwen3-4b-instruct-2507", "qwen2.5-0.5b", "qwen2-0.5b", "qwen2.5-math-1.5b")
+_BY_TEMPLATE = {p.chat_template: p.name for p in PROFILES.values() if p.ranks and not p.pair}
+PINNED = tuple(_BY_TEMPLATE.values())  # one of each template whose tokenizer a package carries
+LOOKED_UP = [
+    turn_ends.asks("What is it?"),
+    turn_ends.calls("quince", reasoning_content="Hm."),
+    turn_ends.result("a fruit"),
+    turn_ends.answers("Sour.", reasoning_content="Well."),
+]
 THOUGHT = "<think>\nHm.\n</think>\n\n"
 ROWS: list[dict[str, Any]] = [
     {"messages": CHAT},
     {"messages": [{**turn, "content": THOUGHT * (n % 2) + "Oh."} for n, turn in enumerate(CHAT)]},
     {"messages": [{"role": "system", "content": "Be brief."}, *CHAT]},
+    {"messages": LOOKED_UP, "tools": turn_ends.TOOLS},
 ]
+PAIR = {"prompt": "Why?", "chosen": "So.", "rejected": "No."}
+STEPS = {"prompt": "Why?", "completions": ["So.", "Thus."], "labels": [True, False]}
+TASKS = {"sft": ROWS, "rm": [PAIR], "prm": [STEPS]}
 
 
 def written_out(name: str, folder: Path, cache_dir: Path) -> Path:
@@ -80,18 +93,18 @@ def written_out(name: str, folder: Path, cache_dir: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", few(PINNED, 1))
+@pytest.mark.parametrize(("name", "task"), few(itertools.product(PINNED, TASKS), 2))
 def test_a_directory_builds_what_its_profile_builds(
-    name: str, make: Make, tmp_path: Path, cache_dir: Path
+    name: str, task: str, make: Make, tmp_path: Path, cache_dir: Path
 ) -> None:
     """The same shards, byte for byte; also of a model that is given only the template."""
-    data = rows_to(tmp_path / "data.jsonl", *ROWS)
+    data = rows_to(tmp_path / "data.jsonl", *TASKS[task])
     folder = written_out(name, tmp_path / "model", cache_dir)
     asked: list[dict[str, Any]] = [{"model": name}, {"model": f"{folder}/"}]
     other = next(one for one in PINNED if one != name)  # with the same tokens, and another template
     asked.append({"model": other, "chat_template": PROFILES[name].chat_template})
     built = [
-        files_of(make("sft", data, f"out{n}", layout="ragged", **one) / "train")
+        files_of(make(task, data, f"out{n}", layout="ragged", **one) / "train")
         for n, one in enumerate(asked)
     ]
     shards = [{k: v for k, v in one.items() if k.endswith(".arrow")} for one in built]

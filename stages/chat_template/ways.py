@@ -1,8 +1,8 @@
 """The ways in which a conversation is printed, so that its answers follow their prompts.
 
 Most templates print a conversation so that it begins with the prompt of each answer. Some do so
-only with the keywords of that prompt (Gemma 4 with ``enable_thinking`` opens the system turn
-otherwise). And some print the turns of a prompt otherwise than in a conversation that goes on
+only with the keywords of that prompt (Gemma 4 opens the system turn otherwise), or print reasoning
+only then. And some print the turns of a prompt otherwise than in a conversation that goes on
 (gpt-oss drops the reasoning of calls once an answer follows): there the last turn is put behind the
 prompt that inference would feed.
 """
@@ -19,6 +19,7 @@ from stages.contract import Message
 from stages.errors import RowError
 
 UNPROMPTED = "not_prefix_stable"  # the code of rows whose answers do not follow their prompts
+_OTHERWISE = (UNPROMPTED, "lost_in_template")  # what other keywords may print
 
 
 class Way:
@@ -58,7 +59,7 @@ class Ways:
         self._train_all = train_all
 
     def first(self, read: Callable[[Way], Found]) -> Found:
-        """What is read in the first way whose answers follow their prompts.
+        """What is read in the first way that prints all, and answers behind their prompts.
 
         Raises:
             RowError: that of the way without keywords, where none is left.
@@ -69,7 +70,7 @@ class Ways:
                 return read(way)
             except RowError as error:
                 errors.append(error)
-                if error.code != UNPROMPTED:
+                if error.code not in _OTHERWISE:
                     break
         raise errors[0]
 

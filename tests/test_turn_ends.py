@@ -1,0 +1,215 @@
+"""What ends a turn: the token that the template puts there or next, at which a server stops."""
+
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import load_from_disk
+from rows import turns
+from small_tokenizers import template_folder
+from support import Make, few, read_manifest, rows_to, table
+from tokenizers import Tokenizer
+
+from stages.chat_template import turn_ends
+from stages.errors import PipelineError
+from stages.tokenizers.profiles import all_profiles
+from stages.tokenizers.resolve import Overrides, resolve
+
+# Prints <|return|> behind the last answer, <|end|> behind an earlier one, and <|call|> behind a
+# call; and the reasoning of a turn until an answer follows.
+RETURNS = """\
+{%- if tools -%}<|start|>system<|message|>{{ tools | tojson }}<|end|>{%- endif -%}
+{%- for m in messages -%}
+{%- if m.role != 'assistant' -%}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>
+{%- else -%}
+{%- set later = messages[loop.index:] | selectattr('role', 'equalto', 'assistant') -%}
+{%- if m.thinking and not later | rejectattr('tool_calls') | list -%}
+<|start|>assistant<|channel|>analysis<|message|>{{ m.thinking }}<|end|>{%- endif -%}
+{%- if m.tool_calls -%}<|start|>assistant to={{ m.tool_calls[0].function.name }}<|message|>
+{{- m.tool_calls[0].function.arguments | tojson }}<|call|>
+{%- else -%}<|start|>assistant<|channel|>final<|message|>{{ m.content }}
+{{- '<|return|>' if loop.last else '<|end|>' }}{%- endif -%}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}<|start|>assistant{%- endif -%}
+"""
+# Prints nothing behind a turn: the model stops where the next one opens.
+OPENS = """\
+{%- if tools -%}<|system|>{{ tools | tojson }}{%- endif -%}
+{%- for m in messages -%}
+{%- if m.role == 'tool' -%}
+{%- if loop.previtem.role != 'tool' -%}<|observation|>{%- endif -%}<result>{{ m.content }}</result>
+{%- else -%}<|{{ m.role }}|>{{ m.content or '' }}
+{%- for call in m.tool_calls or [] -%}
+<tool_call>{{ call.function.name }}{{ call.function.arguments | tojson }}</tool_call>
+{%- endfor -%}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}
+"""
+CHAT = turns(("user", "Hi"), ("assistant", "Yo"), ("user", "Hm ok"), ("assistant", "Fine"))
+
+
+def looked_up(*words: str, **fields: str) -> list[dict[str, Any]]:
+    """Calls of a tool, their results, an answer, and another after another question."""
+    outputs = [turn_ends.result(f"a {word} fruit", n) for n, word in enumerate(words)]
+    answered = [turn_ends.answers("It is sour.", **fields), turn_ends.asks("And then?")]
+    called = [turn_ends.asks("What is it?"), turn_ends.calls(*words, **fields), *outputs]
+    return [*called, *answered, turn_ends.answers("Nothing.", **fields)]
+
+
+def trained_runs(build: Path) -> list[tuple[str, str]]:
+    """The texts of every trained run and of the example that it stands in."""
+    tokenizer = Tokenizer.from_file(str(build / "tokenizer" / "tokenizer.json"))
+    runs = []
+    for row in load_from_disk(build)["train"]:
+        whole = tokenizer.decode(row["input_ids"], skip_special_tokens=False)
+        for trained, ids in itertools.groupby(row["labels"], key=lambda label: label >= 0):
+            if trained:
+                runs.append((whole, tokenizer.decode(list(ids), skip_special_tokens=False)))
+    return runs
+
+
+def ends(runs: list[str]) -> list[str]:
+    """The last token of each trained run."""
+    return ["<" + run.rpartition("<")[2] for run in runs]
+
+
+@pytest.mark.parametrize(
+    ("source", "fields", "wanted"),
+    [
+        (RETURNS, {}, ["<|call|>", "<|return|>", "<|return|>"]),
+        (RETURNS, {"thinking": "Well."}, ["<|call|>", "<|return|>", "<|return|>"]),
+        (OPENS, {}, ["<|observation|>", "<|user|>", "<|user|>"]),
+    ],
+    ids=["returns", "returns_reasoning", "opens"],
+)
+def test_each_trained_turn_ends_in_its_own_token(
+    source: str, fields: dict[str, str], wanted: list[str], make: Make, tmp_path: Path
+) -> None:
+    """All turns are trained; the tokens are stops of the model, and none is printed twice."""
+    model = template_folder(tmp_path / "model", source)
+    row = {"messages": looked_up("quince", **fields), "tools": turn_ends.TOOLS}
+    build = make("sft", rows_to(tmp_path / "data.jsonl", row), model=f"{model}/", layout="ragged")
+    runs = trained_runs(build)
+    assert ends([trained for _, trained in runs]) == wanted
+    serving = json.loads((build / "serving.json").read_bytes())
+    assert serving["stop_strings"][:2] == [wanted[1], wanted[0]]
+    assert read_manifest(build)["model"]["end_of_call"] == wanted[0]
+    stops = serving["stop_token_ids"]
+    assert serving["engines"]["transformers"]["GenerationConfig"]["eos_token_id"] == stops
+    generation = json.loads((build / "tokenizer" / "generation_config.json").read_bytes())
+    assert generation["eos_token_id"] == stops
+    for whole, trained in runs:
+        assert whole.count(trained) == 1
+        assert not any(f"{end}{end}" in whole for end in wanted)
+    if fields:  # the prompt of the answer has the reasoning of the call, as a server feeds it
+        assert [whole.count("Well.") for whole, _ in runs] == [1, 2, 2]
+
+
+@pytest.mark.parametrize("task", ["rm", "prm"])
+def test_rewards_are_read_at_the_end_of_the_turn(task: str, make: Make, tmp_path: Path) -> None:
+    """Where the template prints nothing behind the answer."""
+    model = template_folder(tmp_path / "model", OPENS)
+    row: dict[str, Any] = {"prompt": "Why?", "chosen": "So.", "rejected": "No."}
+    if task == "prm":
+        row = {"prompt": "Why?", "completions": ["So.", "Thus."], "labels": [True, False]}
+    build = make(task, rows_to(tmp_path / "data.jsonl", row), model=f"{model}/", layout="ragged")
+    (stored,) = load_from_disk(build)["train"]
+    sides = ("chosen_ids", "rejected_ids") if task == "rm" else ("input_ids",)
+    end = read_manifest(build)["model"]["end_of_turn_id"]
+    assert [stored[side][-1] for side in sides] == [end] * len(sides)
+
+
+def test_a_turn_that_ends_where_another_role_opens_is_refused(make: Make, tmp_path: Path) -> None:
+    """A server would stop at no token that stands there."""
+    model = template_folder(tmp_path / "model", OPENS)
+    told = turns(("user", "Hi"), ("assistant", "Yo"), ("system", "Be kind"), ("assistant", "Fine"))
+    data = rows_to(tmp_path / "data.jsonl", {"messages": told}, {"messages": CHAT})
+    build = make("sft", data, model=f"{model}/", layout="ragged")
+    (refused,) = map(json.loads, (build / "rejects.jsonl").read_text("utf-8").splitlines())
+    assert refused["code"] == "no_end_of_turn"
+    assert "turn 2 ends where a turn of the role 'user' opens" in refused["detail"]
+
+
+def test_the_files_of_a_model_say_where_a_server_stops(tmp_path: Path) -> None:
+    """All ids of its generation configuration; and which of two tokens behind an answer it is."""
+    source = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|note|><|stop|>{% endfor %}"
+    source += "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    model = template_folder(tmp_path / "model", source)
+    profile = resolve(f"{model}/", tmp_path, Overrides()).profile
+    assert profile.end_of_turn == "<|stop|>"
+    ids = {
+        token["content"]: token["id"]
+        for token in json.loads((model / "tokenizer.json").read_bytes())["added_tokens"]
+    }
+    said = {"eos_token_id": [ids["<|note|>"], ids["<|padding|>"]]}
+    (model / "generation_config.json").write_text(json.dumps(said))
+    profile = resolve(f"{model}/", tmp_path, Overrides()).profile
+    assert profile.end_of_turn == "<|note|>"
+    assert set(profile.generation_eos) == {"<|note|>", "<|padding|>", "<|endoftext|>"}
+
+
+# What is found of a template is what its profile says.
+
+FOUND = ("end_of_turn", "end_of_call", "one_example_per_turn", "template_variants", "bos_policy")
+_OWN = {p.chat_template: p for p in all_profiles().values() if p.pair is None}
+
+
+@pytest.mark.parametrize("name", few([p.name for p in _OWN.values()], 3))
+def test_a_template_is_what_its_profile_says(name: str, tmp_path: Path) -> None:
+    """In a directory with a tokenizer of its markers alone."""
+    profile = all_profiles()[name]
+    tokens = {key: getattr(profile, key) for key in ("bos_token", "eos_token", "pad_token")}
+    own = {key: token for key, token in tokens.items() if token}
+    folder = template_folder(tmp_path / name, profile.chat_template, profile.promoted, **own)
+    found = resolve(f"{folder}/", tmp_path, Overrides()).profile
+    for key in FOUND:
+        assert getattr(found, key) == getattr(profile, key), key
+
+
+# Templates of vendors, from a package that ships some.
+
+
+def _vendors() -> Iterator[Path]:
+    folder = os.environ.get("POSTTRAIN_TEMPLATES")
+    yield from sorted(Path(folder).glob("*.jinja")) if folder else ()
+
+
+_REFUSED = table("vendor_templates.toml")
+
+
+@pytest.mark.parametrize("path", few(_vendors(), 2), ids=lambda path: path.stem)
+def test_vendors_templates_train_what_inference_emits(
+    path: Path, make: Make, tmp_path: Path
+) -> None:
+    """A chat, a dialogue with reasoning and parallel calls, and one without reasoning: each trained
+    turn ends in a stop, or the refusal says what the template does."""
+    model = template_folder(tmp_path / "model", path.read_text("utf-8"))
+    thought = {"reasoning_content": "Well."}
+    calls = {"messages": looked_up("quince", "medlar"), "tools": turn_ends.TOOLS}
+    thinks = {**calls, "messages": looked_up("quince", "medlar", **thought)}
+    data = rows_to(tmp_path / "data.jsonl", {"messages": CHAT}, calls, thinks)
+    asked = {"model": f"{model}/", "layout": "ragged", "max_length": 8192}
+    refused = _REFUSED.get(path.stem, {})
+    if "model" in refused:
+        with pytest.raises(PipelineError, match=refused["model"]):
+            make("sft", data, **asked)
+        return
+    build = make("sft", data, **asked)
+    rejects = [
+        json.loads(line) for line in (build / "rejects.jsonl").read_text("utf-8").splitlines()
+    ]
+    told = {"chat": "data.jsonl:1", "calls": "data.jsonl:2", "thinks": "data.jsonl:3"}
+    for name, row in told.items():
+        details = [one["detail"] for one in rejects if one["id"].split("#")[0] == row]
+        assert bool(details) == (name in refused), details
+        assert all(re.search(refused[name], detail) for detail in details)
+    stops = json.loads((build / "serving.json").read_bytes())["stop_strings"]
+    for _, trained in trained_runs(build):
+        assert trained.endswith(tuple(stops))
