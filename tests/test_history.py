@@ -10,9 +10,11 @@ from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import turns
+from small_tokenizers import template_folder
 from support import Make, few, read_manifest, rows_to
 from test_plan_command import planned
 from test_render import seen, spans
+from test_turn_ends import _vendors
 from test_turns import CALL, TOOLS, outcome
 from tokenizers import Tokenizer
 
@@ -21,8 +23,9 @@ from pipeline.options.config import Config
 from stages import errors
 from stages.chat_template.appended import APPENDED
 from stages.chat_template.render import Renderer, Row, template_of
-from stages.profile import ModelProfile, TargetModel
+from stages.profile import ModelProfile, TargetModel, declare
 from stages.tokenizers.profiles import all_profiles
+from stages.tokenizers.resolve import Overrides, resolve
 
 DECODERS = {p.chat_template: p for p in all_profiles().values() if p.pair is None}
 
@@ -68,12 +71,22 @@ def dialogue(kinds: list[str], system: bool, ends: bool) -> list[tuple[str, str 
     return said if ends else [*said, ("user", "and now?", None)]
 
 
+def answers_of(said: list[tuple[str, str | None, Any]]) -> list[int]:
+    """Which turns are answers."""
+    return [i for i, (role, _, _) in enumerate(said) if role == "assistant"]
+
+
 def appended(model: TargetModel, row: Row) -> Any:
     """The segments with an appended history, or why there are none."""
     try:
         return Renderer(model, history=APPENDED)(row)
     except errors.RowError as error:
         return (error.code, error.detail)
+
+
+def rewriting(model: TargetModel) -> TargetModel:
+    """The model as one whose template rewrites earlier answers."""
+    return replace(model, profile=replace(model.profile, one_example_per_turn=True))
 
 
 KINDS = st.lists(st.sampled_from(["plain", "thought", "call"]), min_size=1, max_size=5)
@@ -86,10 +99,8 @@ def test_a_template_that_rewrites_nothing_appends_what_it_renders(
     name: str, kinds: list[str], system: bool, ends: bool
 ) -> None:
     """Byte for byte, and the same is trained; refused are the same rows."""
-    model = EVERY[name]
     row = row_of(dialogue(kinds, system, ends), TOOLS if "call" in kinds else None)
-    asked = replace(model, profile=replace(model.profile, one_example_per_turn=True))
-    assert appended(asked, row) == outcome(model, row)
+    assert appended(rewriting(EVERY[name]), row) == outcome(EVERY[name], row)
 
 
 @pytest.mark.parametrize("name", few(REWRITING, 2))
@@ -102,7 +113,7 @@ def test_every_answer_stays_as_it_was_sampled(
     what stands before an answer stands there whatever follows."""
     said, tools = dialogue(kinds, system, ends), TOOLS if "call" in kinds else None
     row, model = row_of(said, tools), EVERY[name]
-    answers = [i for i, (role, _, _) in enumerate(said) if role == "assistant"]
+    answers = answers_of(said)
     texts, segments, *_ = appended(model, row)
     if isinstance(texts, str):  # the code of a refusal
         refused = "nothing can be appended to turn" in segments and name.startswith("mi")
@@ -154,11 +165,10 @@ def test_an_answer_ends_in_the_token_at_which_it_was_sampled(
         )
     ]
     base = EVERY[next(name for name in KEEPING if name.startswith("qwen2-"))]
-    profile = replace(
-        base.profile, chat_template=source, end_of_turn=end, one_example_per_turn=True
-    )
+    profile = replace(base.profile, chat_template=source, end_of_turn=end)
     controls = ["<|start|>", "<|message|>", "<|end|>", "<|return|>", "<|user|>", "<|assistant|>"]
-    model = replace(base, profile=profile, controls=dict(zip(controls, range(6), strict=True)))
+    numbered = dict(zip(controls, range(6), strict=True))
+    model = rewriting(replace(base, profile=profile, controls=numbered))
     texts, kinds, path = appended(model, row_of(said, None))
     assert path == "compiled"
     asked = "<|end|>" if source is CLOSED else ""
@@ -180,6 +190,35 @@ def test_where_a_turn_cannot_be_printed_alone_the_refusal_says_so() -> None:
     assert code == "not_prefix_stable"
     assert "turn 3: " in detail
     assert "--history rendered" in detail
+
+
+@pytest.mark.parametrize("path", few(_vendors(), 2), ids=lambda path: path.stem)
+@pytest.mark.parametrize("kind", ["plain", "call"])
+def test_templates_of_vendors_append_what_was_sampled(
+    path: Path, kind: str, tmp_path: Path
+) -> None:
+    """What a template renders, where it rewrites nothing; else every answer as its own example
+    trains it, unless the refusal says that nothing can be appended."""
+    folder = template_folder(tmp_path / "model", path.read_text("utf-8"))
+    try:
+        found = resolve(f"{folder}/", tmp_path, Overrides())
+    except errors.ModelError as error:
+        pytest.skip(error.what)
+    model = declare(found.profile, found.tokenizer_json, with_steps=False)
+    said, tools = dialogue([kind] * 3, system=False, ends=True), TOOLS if kind == "call" else None
+    said = [(r, c, {**(f or {}), "thinking": "So."} if r == "assistant" else f) for r, c, f in said]
+    texts, segments, *_ = appended(rewriting(model), row_of(said, tools))
+    if not model.profile.one_example_per_turn:
+        assert (
+            isinstance(texts, str) or (texts, segments) == outcome(model, row_of(said, tools))[:2]
+        )
+        return
+    own = [outcome(model, row_of(said[: i + 1], tools, last=True)) for i in answers_of(said)]
+    if isinstance(texts, str):
+        assert texts == "not_prefix_stable" or any(isinstance(one[0], str) for one in own)
+        return
+    alone = [text for one in own for _, text in spans(one[0], one[1])]
+    assert [text for _, text in spans(texts, segments)] == alone
 
 
 ROWS: list[dict[str, Any]] = [

@@ -66,10 +66,12 @@ class Appended(Template):
         opening = messages[: answers[0]]
         dialogue = _Dialogue(printed, opening, ends=self._ends, controls=self._controls)
         text = printed(messages[: answers[0] + 1])
+        earlier: Sequence[Turn] = ()
         for at, following in itertools.pairwise(answers):
-            text = dialogue.appended(text, at, messages[at : following + 1])
+            text = dialogue.appended(text, at, messages[at : following + 1], earlier)
+            earlier = messages[at:following]
         if follows:
-            text = dialogue.appended(text, answers[-1], messages[answers[-1] :], **prompt)
+            text = dialogue.appended(text, answers[-1], messages[answers[-1] :], earlier, **prompt)
         return text
 
 
@@ -98,11 +100,14 @@ class _Dialogue:
         self._before = self._prompt[: _shared(printed(opening), self._prompt)]
         self._lasts: dict[str, str] = {}
 
-    def appended(self, text: str, at: int, turns: Sequence[Turn], **prompt: Any) -> str:
+    def appended(
+        self, text: str, at: int, turns: Sequence[Turn], earlier: Sequence[Turn], **prompt: Any
+    ) -> str:
         """A text that ends with an answer, and what is printed for the turns behind that.
 
         Args:
             at: index of the answer in the conversation; ``turns``: the answer and those turns.
+            earlier: the answer before, and the turns behind that.
             prompt: whether the generation prompt follows, and what it is printed with.
         """
         plain = _plain(turns[0])
@@ -116,10 +121,14 @@ class _Dialogue:
         found = own and text.endswith(tail) and (plain.get("content") or "") in body
         cut = self._cut(body, longer or "", plain.get("content") or "") if found else None
         if cut is None or longer is None:
-            detail = f"nothing can be appended to turn {at + 1}: with the turns behind it the "
-            detail += "template prints something before it otherwise; use --history rendered"
-            raise RowError("not_prefix_stable", detail)
-        return text.removesuffix(tail) + longer[cut - len(end.appended) :]
+            why = "with the turns behind it the template prints something before it otherwise"
+            raise _refused(at, why)
+        piece = longer[cut - len(end.appended) :]
+        if earlier:  # a template may count calls, or turns
+            turns = [_plain(earlier[0]), *earlier[1:], plain, *turns[1:]]
+            if not self._printed([*self._opening, *turns], **prompt).endswith(piece):
+                raise _refused(at, "the template prints the turns behind it by their place")
+        return text.removesuffix(tail) + piece
 
     def _last(self, plain: Turn) -> str:
         """The dialogue with an answer that nothing follows."""
@@ -145,6 +154,11 @@ class _Dialogue:
             if body == printed or (body and printed and alike and content in printed):
                 return match.end()
         return None
+
+
+def _refused(at: int, why: str) -> RowError:
+    detail = f"nothing can be appended to turn {at + 1}: {why}; use --history rendered"
+    return RowError("not_prefix_stable", detail)
 
 
 def _shared(one: str, other: str) -> int:
