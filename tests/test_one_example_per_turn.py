@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from stages import probes
 from stages.chat_template import turn_ends
 from stages.errors import ModelError
-from stages.profile import TargetModel
+from stages.profile import StepTokens, TargetModel
 from stages.tokenizers import builtin, profiles
 
 ASKED = {"model": "qwen3-8b", "layout": "ragged"}
@@ -71,7 +71,13 @@ ROWS: list[dict[str, Any]] = [
 ]
 PAIR = {"prompt": "Why?", "chosen": "So.", "rejected": "No."}
 STEPS = {"prompt": "Why?", "completions": ["So.", "Thus."], "labels": [True, False]}
+# Step tokens of a vendor's own are its profile's to say, not its directory's.
 TASKS = {"sft": ROWS, "rm": [PAIR], "prm": [STEPS]}
+WRITTEN_OUT = [
+    (name, task)
+    for name, task in itertools.product(PINNED, TASKS)
+    if task != "prm" or PROFILES[name].step_tokens == StepTokens()
+]
 
 
 def written_out(name: str, folder: Path, cache_dir: Path) -> Path:
@@ -93,25 +99,29 @@ def written_out(name: str, folder: Path, cache_dir: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("name", "task"), few(itertools.product(PINNED, TASKS), 2))
+@pytest.mark.parametrize(("name", "task"), few(WRITTEN_OUT, 2))
 def test_a_directory_builds_what_its_profile_builds(
     name: str, task: str, make: Make, tmp_path: Path, cache_dir: Path
 ) -> None:
     """The same shards, byte for byte; also of a model that is given only the template."""
     data = rows_to(tmp_path / "data.jsonl", *TASKS[task])
-    folder = written_out(name, tmp_path / "model", cache_dir)
+    try:
+        folder = written_out(name, tmp_path / "model", cache_dir)
+    except ModelError as error:
+        pytest.skip(str(error))  # the package that carries its vocabulary is not installed
     asked: list[dict[str, Any]] = [{"model": name}, {"model": f"{folder}/"}]
-    other = next(one for one in PINNED if one != name)  # with the same tokens, and another template
-    asked.append({"model": other, "chat_template": PROFILES[name].chat_template})
+    own = PROFILES[name]  # another one with the same tokens, and with another template
+    for other in (p for p in map(PROFILES.get, PINNED) if p and p is not own):
+        if (other.ranks, other.end_of_turn) == (own.ranks, own.end_of_turn):
+            asked.append({"model": other.name, "chat_template": own.chat_template})
+            break
     built = [
         files_of(make(task, data, f"out{n}", layout="ragged", **one) / "train")
         for n, one in enumerate(asked)
     ]
     shards = [{k: v for k, v in one.items() if k.endswith(".arrow")} for one in built]
     assert shards[0]
-    if PROFILES[other].ranks == PROFILES[name].ranks:
-        assert shards[2] == shards[0]
-    assert shards[1] == shards[0]
+    assert all(one == shards[0] for one in shards)
 
 
 def test_profiles_say_what_their_templates_do(model: TargetModel) -> None:

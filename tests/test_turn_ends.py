@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from small_tokenizers import template_folder
 from support import Make, few, read_manifest, rows_to, table
 from tokenizers import Tokenizer
 
+from pipeline.builds import summary
+from pipeline.builds.build import Build
+from stages import probes
 from stages.chat_template import turn_ends
 from stages.errors import PipelineError
 from stages.tokenizers.profiles import all_profiles
@@ -101,6 +105,8 @@ def test_each_trained_turn_ends_in_its_own_token(
     serving = json.loads((build / "serving.json").read_bytes())
     assert serving["stop_strings"][:2] == [wanted[1], wanted[0]]
     assert read_manifest(build)["model"]["end_of_call"] == wanted[0]
+    told = f"ends      an answer in {wanted[1]!r}, a turn of calls in {wanted[0]!r}"
+    assert told in summary.said("inference", Build.open(build).manifest)
     stops = serving["stop_token_ids"]
     assert serving["engines"]["transformers"]["GenerationConfig"]["eos_token_id"] == stops
     generation = json.loads((build / "tokenizer" / "generation_config.json").read_bytes())
@@ -153,6 +159,17 @@ def test_the_files_of_a_model_say_where_a_server_stops(tmp_path: Path) -> None:
     profile = resolve(f"{model}/", tmp_path, Overrides()).profile
     assert profile.end_of_turn == "<|note|>"
     assert set(profile.generation_eos) == {"<|note|>", "<|padding|>", "<|endoftext|>"}
+
+
+def test_a_profile_that_ends_calls_otherwise_is_refused(tmp_path: Path) -> None:
+    """Its template prints another token behind a call."""
+    model = resolve(f"{template_folder(tmp_path / 'model', RETURNS)}/", tmp_path, Overrides())
+    wrong = replace(model.profile, end_of_call="<|padding|>")
+    bound = probes.declare(wrong, model.tokenizer_json, with_steps=False)
+    with pytest.raises(
+        PipelineError, match=r"end_of_call is .*, and the template does not end turn 2"
+    ):
+        probes.require(probes.ProbeSubject(bound, model.tokenizer_json), probes.TEMPLATE)
 
 
 # What is found of a template is what its profile says.

@@ -118,6 +118,9 @@ def tools_survive(subject: ProbeSubject) -> str:
         call = Rendering(*subject.renderer(_row(1)))
         answer = Rendering(*subject.renderer(_row(3)))
     except RowError as error:
+        said = subject.model.profile.end_of_call
+        if said and error.code == "no_end_of_turn":
+            raise BrokenError(detail=f"end_of_call is {said!r}, and {error.detail}") from error
         return f"rows with tools are refused: {error.detail}"
     for word in ("look_up_word", "quince"):
         if word not in call.text(trained=True):

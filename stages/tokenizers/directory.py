@@ -4,8 +4,8 @@ Of an encoder, the tokens around two texts are read off its tokenizer.
 """
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +94,11 @@ def template_source(folder: Path, config: dict[str, Any]) -> str:
     return source
 
 
-def _end_of_turn(template: Template, controls: list[str], stops: Sequence[str], name: str) -> str:
+def _end_of_turn(
+    template: Template, pattern: re.Pattern[str], stops: Sequence[str], name: str
+) -> str:
     """The token that ends an answer: where the files name stops, one of these."""
     try:
-        pattern = controls_pattern(controls or ["\0"])
         token, tail = turn_ends.of_answers(template, pattern, stops)
     except RowError as error:
         raise ModelError(
@@ -179,14 +180,13 @@ def load(
     date = str(ModelProfile.__dataclass_fields__["date_string"].default)
     template = Template(source, date, **tokens)
     declared = _declared_stops(claims.read(folder), added)
-    end_of_turn = eos or _end_of_turn(template, controls, stops=declared, name=name)
     pattern = controls_pattern(controls or ["\0"])
+    end_of_turn = eos or _end_of_turn(template, pattern, stops=declared, name=name)
     end_of_call = turn_ends.of_calls(template, pattern, end_of_turn, declared)
     ends = (end_of_turn, end_of_call or end_of_turn)
     stops = dict.fromkeys(t for t in (*ends, tokens.get("eos_token"), *declared) if t)
-    vocab_size = len(document["model"]["vocab"])
-    top = max([vocab_size, *(token["id"] + 1 for token in added.values())])
-    size = partial(number, model, folder=folder)
+    size = len(document["model"]["vocab"])
+    top = max([size, *(token["id"] + 1 for token in added.values())])
     profile = ModelProfile(
         name=name,
         model_ids=(),
@@ -195,9 +195,9 @@ def load(
         eos_token=_eos_token(source, date, end_of_turn, tokens),
         pad_token=_pad_token(name, set(added), ends, unknown, **named),
         generation_eos=tuple(stops),
-        vocab_size=vocab_size,
-        embedding_size=size("vocab_size", default=top),
-        context_length=size("max_position_embeddings", default=_LARGEST - 1),
+        vocab_size=size,
+        embedding_size=number(model, "vocab_size", default=top, folder=folder),
+        context_length=number(model, "max_position_embeddings", _LARGEST - 1, folder),
         is_base=False,
         bos_policy=_bos_policy(template, tokens.get("bos_token")),
         template_variants=inference.variants(template),
@@ -206,8 +206,20 @@ def load(
         bos_token=tokens.get("bos_token"),
         end_of_call=end_of_call,
         recurrent=claims.recurrent(model),
+        promoted=_openers(template, end_of_turn, [t for t in added if t not in controls]),
     )
     return profile, content
+
+
+def _openers(template: Template, end_of_turn: str, ordinary: Collection[str]) -> tuple[str, ...]:
+    """Those of the ordinary added tokens with which a turn opens: text must not forge them."""
+    question, answer = (turn["content"] for turn in _EXCHANGE)
+    _, _, behind = _exchanges(template, 2).partition(question)
+    asked, _, behind = behind.partition(answer)
+    answered = behind.partition(question)[0].partition(end_of_turn)[2]
+    opening = (asked.lstrip(), answered.lstrip())
+    found = (token for text in opening for token in ordinary if text.startswith(token))
+    return tuple(dict.fromkeys(found))
 
 
 def _declared_stops(declared: claims.Claims, added: Mapping[str, Any]) -> list[str]:
