@@ -16,7 +16,7 @@ from pipeline.inputs.detection import rows_of
 from pipeline.inputs.readings import glimpses, recognise_looks
 from pipeline.inputs.scan import expand
 from pipeline.options.config import Config
-from stages import catalog, formats
+from stages import catalog, formats, kinds
 from stages.profile import ModelProfile
 from stages.tokenizers import builtin
 from stages.tokenizers.profiles import all_profiles, own_family
@@ -139,10 +139,25 @@ def _takes(_: str) -> str:
     """Trainers by task: the layouts that each takes."""
     rows = []
     for export in map(exports.load, exports.names()):
-        kinds = [tasks.kind_of(task).trains_as for task in tasks.names()]
-        layouts = [_code(export.takes.get(kind, ())) for kind in kinds]
+        trained = [tasks.kind_of(task).trains_as for task in tasks.names()]
+        layouts = [_code(export.takes.get(kind, ())) for kind in trained]
         rows.append((f"`{export.name}`", export.versions, *layouts))
     return table(("trainer", "written for", *tasks.names()), rows)
+
+
+def _recurrent(_: str) -> str:
+    """Trainers that put several documents into a row: of which models they keep these apart."""
+    rows = []
+    for export in map(exports.load, exports.names()):
+        taken = export.takes.get(kinds.CONVERSATION, ())
+        facts = {one: ExportFacts("sft", one, 4096, bound=None) for one in taken}
+        shared = [one for one in taken if export.shares(facts[one])]
+        if shared:
+            alone = [one for one in taken if one not in shared]
+            named = (f"`{export.name}`", export.versions)
+            rows.append((*named, _code(shared), _code(export.apart), _code(alone)))
+    head = ("trainer", "written for", "documents share a row", "kept apart in", "trained alone")
+    return table(head, rows)
 
 
 def _columns(argument: str) -> str:
@@ -207,6 +222,7 @@ _TABLES: dict[str, Callable[[str], str]] = {
     "formats": _formats,
     "ran": _ran,
     "takes": _takes,
+    "recurrent": _recurrent,
     "columns": _columns,
     "families": _families,
 }

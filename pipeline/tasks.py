@@ -82,7 +82,7 @@ class Sft:
     name = "sft"
     kind = kinds.load(kinds.CONVERSATION)
     help = "Supervised fine-tuning: conversations whose assistant turns are trained."
-    options = ("train_on", "reasoning", "reasoning_in", "thinking", "stop_text")
+    options = ("train_on", "reasoning", "reasoning_in", "thinking", "history", "stop_text")
     layouts = ("packed", "ragged", "padded")
     with_steps = False
     stored = ("folded", "loss_weights")

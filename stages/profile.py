@@ -125,6 +125,9 @@ class ModelProfile:
         pair: of encoder families, which read two texts and are trained as reward models only.
         revision: the hub's commit of the files; None for files that are pinned by hash.
         added_tokens: texts that a build registers as ordinary tokens, one id each.
+        recurrent: the ``model_type`` of a model with recurrent layers, whose state runs on from one
+            document of a pack into the next unless a trainer says where each ends; empty where all
+            layers attend.
     """
 
     name: str
@@ -157,6 +160,7 @@ class ModelProfile:
     pair: PairFraming | None = None
     end_of_call: str | None = None
     added_tokens: tuple[str, ...] = ()
+    recurrent: str = ""
 
     @property
     def family(self) -> str:

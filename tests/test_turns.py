@@ -58,9 +58,9 @@ class Meter:
     def __init__(self) -> None:
         self.turns = 0
 
-    def of(self, model: profile.TargetModel, rows: list[Row]) -> int:
+    def of(self, model: profile.TargetModel, rows: list[Row], history: str = "rendered") -> int:
         """Turns that are printed for some rows by a renderer that has seen none."""
-        renderer, before = Renderer(model), self.turns
+        renderer, before = Renderer(model, history=history), self.turns
         for row in rows:
             renderer(row)
         return self.turns - before
@@ -80,12 +80,15 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
 
 
 @pytest.mark.parametrize("make", [chat, agent])
-@pytest.mark.parametrize("family", ["qwen2.5", "qwen3-2507"])
-def test_twice_the_turns_cost_twice(meter: Meter, family: str, make: Any) -> None:
+@pytest.mark.parametrize(
+    ("family", "history"),
+    [("qwen2.5", "rendered"), ("qwen3-2507", "rendered"), ("qwen3", "appended")],
+)
+def test_twice_the_turns_cost_twice(meter: Meter, family: str, history: str, make: Any) -> None:
     """One example of all turns: what is rendered grows with their number, and with no more."""
-    once, twice = (meter.of(MODELS[family], [make(n)]) for n in (60, 120))
+    once, twice = (meter.of(MODELS[family], [make(n)], history) for n in (60, 120))
     assert twice < 2.5 * once
-    assert twice < 60 * 2 * 120
+    assert twice < (120 if history == "appended" else 60) * 2 * 120
 
 
 @pytest.mark.parametrize("make", [chat, agent])

@@ -246,6 +246,7 @@ def tokens_of(outcome: Outcome) -> tallies.TokenCounts:
         padding=sum(s.padding for s in outcome.shards),
         truncated=_tallied(outcome.parts, "sums")["truncated"],
         turn_split=tallies.TurnSplit(**split) if split else None,
+        history=outcome.recipe.config.parts.history,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.builder.contaminated import Alike, FilteredSample
 from pipeline.builder.max_reject import exceeding, limits, together
@@ -27,6 +28,7 @@ from pipeline.shards.chain import Gone, Losses, losses_of
 from pipeline.stores import sources
 from stages import columns
 from stages.chat_template import loss_weights
+from stages.chat_template.appended import APPENDED
 from stages.columns import Ints
 from stages.contract import Batch, Glimpse, Record
 from stages.errors import ContainerError
@@ -67,7 +69,8 @@ class Sampled:
         lengths: tokens of every example (rm: of its longer side).
         shown: the first rows as they are stored, each with its name.
         tokens: of all examples, both sides of a pair counted.
-        split: what ``turn_split.count`` finds.
+        split: what ``turn_split.count`` finds; ``appended``: tokens of the same rows with an
+            appended history, None where there is none of some row.
         margins: of the sampled pairs (rm); None elsewhere.
         alike: what is like evaluations, or like other examples.
         long: examples that a build refuses for their length, trimmed as it trims them.
@@ -90,6 +93,7 @@ class Sampled:
     alike: Alike = field(default_factory=Alike)
     tokens: int = 0
     split: Counter[str] = field(default_factory=Counter)
+    appended: int | None = 0
     margins: facts.Margins | None = None
     long: int = 0
     left: int = 0
@@ -97,6 +101,33 @@ class Sampled:
     of_looks: list[tuple[int, int]] = field(default_factory=list)
     read: Counter[int] = field(default_factory=Counter)
     losses: dict[int, Losses] = field(default_factory=dict)
+
+    def count_appended(
+        self, machine: Recipe, look: Look, records: list[Record], batch: Batch
+    ) -> None:
+        """Count the tokens of the examples of a batch as one example a conversation has them.
+
+        Args:
+            machine: without a limit on length; ``records``: of which the batch is made.
+        """
+        own = replace(machine, config=machine.config.but(history=APPENDED))
+        whole = through(own, look.detection.reading, records).batch
+        lines = batch.column("line").unique()
+        kept = whole.filter(pc.is_in(whole.column("line"), lines))
+        known = self.appended is not None and len(kept.column("line").unique()) == len(lines)
+        more = pc.sum(kept.column("length")).as_py() or 0
+        self.appended = (self.appended or 0) + more if known else None
+
+    @property
+    def history_cost(self) -> dict[str, float] | None:
+        """What examples that repeat earlier turns cost; None where none do, or nobody knows."""
+        if not self.split["conversations"] or not self.appended:
+            return None
+        return {
+            "tokens": self.tokens,
+            "tokens_if_appended": self.appended,
+            "factor": round(self.tokens / self.appended, 4),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +275,7 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         made.tokens += sum(len(batch.column(name).flatten()) for name in ids)
         if own.splits_turns and "messages" in batch.schema.names:
             made.split.update(loss_weights.count(batch))
+            made.count_appended(machine.of_source(look.source), look, records, batch)
         if made.margins is not None:
             made.margins += facts.of_column(batch.column("margin"))
     made.rows = made.read.total()

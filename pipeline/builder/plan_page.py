@@ -219,6 +219,7 @@ def as_json(forecast: Forecast) -> dict[str, Any]:
         "margins": _margins(sample.margins),
         "lengths": _lengths(forecast),
         "turn_split": loss_weights.figures(sample.split),
+        "history": {"printed": recipe.config.parts.history, "cost": sample.history_cost},
         "packing": packing_table(forecast),
         "stages": _stages(recipe),
     }

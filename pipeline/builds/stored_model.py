@@ -19,7 +19,7 @@ _CONFIG = "tokenizer/tokenizer_config.json"
 # What a profile and a manifest call alike.
 _ALIKE = (
     *("name", "eos_token", "end_of_turn", "pad_token", "padding_side", "bos_policy"),
-    *("embedding_size", "is_base", "end_of_call"),
+    *("embedding_size", "is_base", "end_of_call", "recurrent"),
 )
 
 

@@ -94,6 +94,8 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
         from stages.chat_template import loss_weights
 
         lines.append(f"turns     {loss_weights.sentence(json_records.as_json(tokens.turn_split))}")
+    if tokens.history != "rendered":
+        lines.append(f"history   {tokens.history}: earlier answers stay as they were sampled")
     lines += said("losses", manifest, fix)
     for note, count in rows.notes.items():
         from stages.rows import carried

@@ -6,7 +6,7 @@ again.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pipeline import tasks
@@ -46,6 +46,7 @@ class ExportFacts:
         tokenizer_json: of the build; empty where nothing is projected yet.
         soft: some step's rating is neither 0 nor 1; ``unlabelled``: some step has none.
         without_margin: pairs whose ``margin`` is null in a build that has the column.
+        recurrent: see ``ModelProfile``.
     """
 
     task: str
@@ -58,6 +59,7 @@ class ExportFacts:
     soft: bool = False
     unlabelled: bool = False
     without_margin: int = 0
+    recurrent: str = ""
     tokenizer_json: bytes = field(default=b"", repr=False)
 
     @property
@@ -116,6 +118,9 @@ class Export:
         no_margin: how it treats a pair whose margin is null; for the verdict.
         takes_encoders: trains reward models that read their first token (RoBERTa, BERT).
         two_classes: trains step rewards as two classes, so it cannot express soft labels.
+        shares: whether documents share a row when it trains, as those of a pack do.
+        apart: the ``model_type`` of each model with recurrent layers to which all ``versions`` say
+            where the documents of a row end.
     """
 
     name: str
@@ -133,6 +138,8 @@ class Export:
     no_margin: str = ""
     takes_encoders: bool = False
     two_classes: bool = False
+    shares: Callable[[ExportFacts], bool] = lambda facts: facts.stored.packs
+    apart: tuple[str, ...] = ()
 
     def layout(self, task: str, offered: tuple[str, ...]) -> str:
         """The first of packed, ragged, padded that this trainer takes and the task offers.
@@ -179,6 +186,13 @@ class Export:
             return (
                 f"{self.name} trains step rewards as two classes: they cannot express soft labels."
             )
+        if facts.recurrent and facts.recurrent not in self.apart and self.shares(facts):
+            alone = [one for one in taken if not self.shares(replace(facts, layout=one))]
+            way = f"use --layout {' or '.join(alone)}" if alone else "use another trainer"
+            return (
+                f"{self.versions} does not say to the recurrent layers of {facts.recurrent} where "
+                f"a document of a row ends, so they would run on into the next: {way}."
+            )
         return self.refuses(facts)
 
     def require(self, facts: ExportFacts) -> None:
@@ -207,6 +221,7 @@ def facts_of(manifest: Manifest) -> ExportFacts:
         unlabelled=prm is not None and prm.unlabelled,
         # of a build where others have one; older manifests have no count
         without_margin=margins.absent if margins and margins.present else 0,
+        recurrent=manifest.model.recurrent,
     )
 
 

@@ -170,6 +170,11 @@ AXOLOTL = Export(
     files=_script.scripts("axolotl.yaml"),
     projection=partial(_script.rows_of_ids, masked=True),
     two_classes=True,
+    shares=lambda facts: not facts.kind.marks,
+    apart=(
+        *("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"),
+        *("nemotron_h", "falcon_h1", "granitemoehybrid"),
+    ),
 )
 
 

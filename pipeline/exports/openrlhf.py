@@ -50,6 +50,7 @@ EXPORT = Export(
     takes_weights=True,
     takes_margins=True,
     no_margin="it reads a missing one as 0",
+    shares=lambda facts: not facts.stored.pads,
 )
 
 
@@ -134,6 +135,7 @@ TEXT = Export(
     projection=_projection,
     takes_margins=True,
     no_margin="it reads a missing one as 0",
+    shares=lambda facts: True,
 )
 
 
@@ -160,4 +162,6 @@ VERL = Export(
     detail=_verl_detail,
     launch=script("verl.sh"),
     takes_weights=True,
+    shares=lambda facts: True,
+    apart=("qwen3_5", "qwen3_5_moe"),
 )

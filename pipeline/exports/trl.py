@@ -49,6 +49,12 @@ EXPORT = Export(
     two_classes=True,
     takes_margins=True,
     no_margin="it needs one for every pair or for none, so its program leaves the column out",
+    # Those that read what its collator gives; its program stops where the release gives less.
+    apart=(
+        *("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"),
+        *("nemotron_h", "falcon_h1", "granitemoehybrid", "bamba", "mamba2", "zamba2"),
+        *("lfm2", "lfm2_moe", "olmo_hybrid"),
+    ),
 )
 
 

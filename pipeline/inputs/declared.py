@@ -110,7 +110,21 @@ def _indexed(config: Config, task: tasks.Task) -> str:
 
 
 def fitted(config: Config, profile: ModelProfile) -> Config:
-    """The options with a length that the model can read: an encoder's positions are absolute."""
+    """The options with a length that the model can read: an encoder's positions are absolute.
+
+    Raises:
+        UsageError: the trainer would let the documents of a row run into each other.
+    """
+    plan = config.plan
+    if plan.trainer and profile.recurrent:
+        facts = exports.ExportFacts(
+            task=config.task,
+            layout=plan.layout,
+            max_length=plan.max_length,
+            bound=None,
+            recurrent=profile.recurrent,
+        )
+        exports.load(plan.trainer).require(facts)
     if profile.pair is None:
         return config
     return config.but(max_length=min(config.plan.max_length, profile.context_length))

@@ -19,6 +19,7 @@ from pipeline.options import overlaps
 from pipeline.options.config import Config
 from stages import contract, encoders, formats
 from stages.chat_template import reasoning
+from stages.chat_template.appended import APPENDED
 from stages.chat_template.printed_fields import printed_fields
 from stages.contract import Refused
 from stages.errors import ContainerError, DataError, PipelineError, UsageError
@@ -90,6 +91,8 @@ class Recipe:
     def splits_turns(self) -> bool:
         """Whether every trained turn of a conversation becomes an example of its own."""
         if self.config.source.train_on == "all":  # which trains the text as it is printed
+            return False
+        if self.config.parts.history == APPENDED:
             return False
         return self.model.profile.one_example_per_turn and self.task.kind.trains_answers
 

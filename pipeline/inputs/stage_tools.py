@@ -25,7 +25,7 @@ class Tools:
 
     @property
     def renderer(self) -> Renderer:
-        return Renderer(self.model, self.config.source.train_on)
+        return Renderer(self.model, self.config.source.train_on, self.config.parts.history)
 
     @property
     def segment_encoder(self) -> SegmentEncoder:

@@ -164,6 +164,7 @@ class TokenCounts(JsonRecord):
             example once.
         trained: of all that is trained on: where packs are an index, of all packs.
         truncated: left out by ``--too-long trim-turns`` or ``trim-steps``.
+        history: how earlier answers are printed.
     """
 
     total: int
@@ -171,6 +172,7 @@ class TokenCounts(JsonRecord):
     padding: int
     truncated: int
     turn_split: TurnSplit | None = field(default=None, metadata=OPTIONAL)
+    history: str = field(default="rendered", metadata=SPARSE)
 
 
 @dataclass(frozen=True, slots=True)

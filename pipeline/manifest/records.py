@@ -162,6 +162,7 @@ class ModelRecord(JsonRecord):
         pair: None for decoders.
         added_tokens: ids of the tokens that the user registered, by text.
         end_of_call: the token that ends a turn of tool calls; None where ``end_of_turn`` does.
+        recurrent: the ``model_type`` of a model with recurrent layers.
     """
 
     name: str
@@ -191,6 +192,7 @@ class ModelRecord(JsonRecord):
     added_tokens: Mapping[str, int] = field(default_factory=dict, metadata=OPTIONAL)
     end_of_call: str | None = field(default=None, metadata=SPARSE)
     end_of_call_id: int | None = field(default=None, metadata=SPARSE)
+    recurrent: str = field(default="", metadata=SPARSE)
     repairs: tuple[Repair, ...] = field(default=(), metadata=OPTIONAL)
 
 

@@ -109,6 +109,7 @@ class PartOptions:
     prm_template: str = option("chat", v.one_of("chat", "raw"), "Render PRM rows as a chat, or as their own text.", heading=under.TRAINED)
     thinking: str = option("auto", v.one_of("auto", "on", "off"), "Prompt of hybrid reasoning models: on or off for all answers; auto chooses per answer.", heading=under.TRAINED)
     add_token: tuple[str, ...] = option((), many.Texts("TEXT"), "Register a text as one token, in answers and in prompts.")
+    history: str = option("rendered", v.one_of("rendered", "appended"), "Earlier answers of a conversation: rendered again, as most servers do, or kept as they were sampled, with later turns appended, as trainers do that sample by tokens.", recorded=_GIVEN, heading=under.TRAINED)
 
     def __post_init__(self) -> None:
         trims = self.kind.trims

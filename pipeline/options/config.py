@@ -64,6 +64,11 @@ class Config:
                 f"--reasoning mask is not for {self.task}.",
                 "Leave it out, or use --reasoning strip.",
             )
+        if self.parts.history != "rendered" and (
+            source.train_on == "all" or not kind.trains_answers
+        ):
+            what = "--train-on all" if kind.trains_answers else self.task
+            raise UsageError(f"--history {self.parts.history} is not for {what}.", "Leave it out.")
         _require_figures(source, self.parts)
         if source.group_by is not None and not self.plan.test_size:
             raise UsageError(

@@ -187,7 +187,9 @@ class Pages:
         indexed = split in self._build.manifest.packs
         row = self._shards.pack(split, number) if indexed else self._shards.row(split, number)
         what = "pack" if indexed else "row"
-        title = f"{split} {what} {number} of {self._rows(split)}"
+        history = self._build.manifest.tokens.history
+        of = "" if history == "rendered" else f", with an {history} history"
+        title = f"{split} {what} {number} of {self._rows(split)}{of}"
         self._canvas.draw(title, self._shards.strips(row))
 
     def _example(self, found: search.Found) -> None:

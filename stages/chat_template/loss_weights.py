@@ -177,6 +177,7 @@ def any_in(table: pa.Table) -> bool:
 COUNTS = ("conversations", "examples", "tokens", "tokens_if_whole")
 REMEDY = (
     "--train-on last makes one example of a conversation, trained on its last answer; "
+    "--history appended makes one, trained on every answer, for servers that keep tokens; "
     "a model whose template keeps earlier turns as they are makes one, trained on every answer"
 )
 

@@ -7,15 +7,16 @@ that cannot be compiled are rendered one by one. Either way the text is exactly 
 import itertools
 import json
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from stages import columns, contract
-from stages.chat_template import loss_weights, reasoning, shapes, template, turn_ends
+from stages.chat_template import appended, loss_weights, reasoning, shapes, template, turn_ends
 from stages.chat_template.compile import Compiler, Program
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED, controls_pattern
 from stages.errors import RowError
@@ -26,17 +27,28 @@ COMPILED = "compiled"  # a path in ``rendered``
 _MAX_UNITS = 1 << 18  # of all kept programs together; those of long conversations are large
 
 
-def template_of(model: TargetModel) -> template.Template:
-    """The model's chat template."""
-    return template_of_profile(model.profile)
+def template_of(model: TargetModel, history: str = appended.RENDERED) -> template.Template:
+    """The model's chat template.
+
+    Args:
+        history: how earlier answers are printed; both ways are one where it rewrites none.
+    """
+    own = template_of_profile(model.profile)
+    if history == appended.RENDERED or not model.profile.one_example_per_turn:
+        return own
+    controls = controls_pattern(model.controls)
+    ends = turn_ends.declared(own, controls, model.profile.ends)
+    return template_of_profile(model.profile, partial(appended.Appended, ends, controls))
 
 
-def template_of_profile(profile: ModelProfile) -> template.Template:
+def template_of_profile(
+    profile: ModelProfile, made: Callable[..., template.Template] = template.Template
+) -> template.Template:
     """The chat template of a profile; its date is the profile's, not today's."""
     tokens = {"eos_token": profile.eos_token, "pad_token": profile.pad_token}
     if profile.bos_token is not None:
         tokens["bos_token"] = profile.bos_token
-    return template.Template(profile.chat_template, profile.date_string, **tokens)
+    return made(profile.chat_template, profile.date_string, **tokens)
 
 
 @dataclass(slots=True)
@@ -100,15 +112,21 @@ def _kinds(
 
 
 class Renderer:
-    """Renders conversations; keeps the compiled programs by shape."""
+    """Renders conversations; keeps the compiled programs by shape.
 
-    def __init__(self, model: TargetModel, train_on: str = "assistant") -> None:
+    Args:
+        train_on: which turns are trained; ``history``: how earlier answers are printed.
+    """
+
+    def __init__(
+        self, model: TargetModel, train_on: str = "assistant", history: str = appended.RENDERED
+    ) -> None:
         self._controls = controls_pattern(model.controls)
         self._end_of_turn = model.profile.end_of_turn
         own = template_of(model)
         self._ends = turn_ends.declared(own, self._controls, model.profile.ends)
         self._compiler = Compiler(
-            own,
+            own if history == appended.RENDERED else template_of(model, history),
             controls=self._controls,
             ends=self._ends,
             variants=[dict(variant) for variant in model.profile.template_variants],

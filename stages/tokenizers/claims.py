@@ -6,6 +6,7 @@ manifest and ``serving.json`` list.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +46,27 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}  # a file that cannot be read is refused where it is needed
     return content if isinstance(content, dict) else {}
+
+
+# Words in the names of settings and layers of models whose layers carry a state along the row.
+_RECURRENT = re.compile(
+    r"(^|_)(mamba|ssm|rwkv|recurrent|lightning|linear_att(n|ention)|conv_(l_cache|states)|cca_time|"
+    r"hybrid_(override|sliding))"
+)
+
+
+def recurrent(config: Mapping[str, Any]) -> str:
+    """The ``model_type`` of a ``config.json`` that names recurrent layers; empty for others."""
+    waiting: list[Any] = [config]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            waiting += [*item, *item.values()]
+        elif isinstance(item, list):
+            waiting += item
+        elif isinstance(item, str) and _RECURRENT.search(item.lower()):
+            return str(config.get("model_type") or item)
+    return ""
 
 
 def token_text(value: Any) -> Any:

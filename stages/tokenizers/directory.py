@@ -205,6 +205,7 @@ def load(
         tokenizer_class=str(config.get("tokenizer_class", "PreTrainedTokenizerFast")),
         bos_token=tokens.get("bos_token"),
         end_of_call=end_of_call,
+        recurrent=claims.recurrent(model),
         promoted=_openers(template, end_of_turn, [t for t in added if t not in controls]),
     )
     return profile, content

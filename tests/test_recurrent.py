@@ -1,0 +1,85 @@
+"""Models with recurrent layers: what is one, and which trainers take packs of it."""
+
+import inspect
+import itertools
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub.errors import StrictDataclassError
+from support import Make, few, rows_to
+from test_one_example_per_turn import written_out
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from pipeline import exports
+from pipeline.exports import ExportFacts
+from stages import errors, kinds
+from stages.tokenizers import claims
+
+# What the code of such a layer calls, whatever its name is.
+_CALLED = re.compile(
+    r"causal_conv1d|selective_scan|create_recurrent_attention_mask|rwkv_linear|recurrent_state|"
+    r"LightningAttention"
+)
+HYBRID = {"model_type": "qwen3_next", "layer_types": ["linear_attention", "full_attention"]}
+
+
+@pytest.mark.parametrize("name", few(sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES), 12))
+def test_a_configuration_shows_what_the_code_of_its_layers_does(name: str) -> None:
+    """Over every language model that transformers has, by the source of its layers."""
+    made = CONFIG_MAPPING[name]
+    try:
+        config = json.loads(made().to_json_string(use_diff=False))
+    except (TypeError, ValueError, AttributeError, ImportError, StrictDataclassError):
+        pytest.skip("its configuration has no defaults")
+    folder = Path(inspect.getfile(made)).parent
+    source = "".join(path.read_text("utf-8") for path in sorted(folder.glob("modeling_*.py")))
+    expected = config["model_type"] if _CALLED.search(source) else ""
+    assert claims.recurrent(config) == expected
+
+
+KINDS = {"sft": kinds.CONVERSATION, "rm": kinds.PAIR, "prm": kinds.STEPS}
+
+
+@pytest.mark.parametrize("name", exports.names())
+def test_documents_share_a_row_only_where_a_trainer_keeps_them_apart(name: str) -> None:
+    """A refusal names a layout in which none share one, which the trainer then takes; of a model
+    that only attends nothing is refused for it."""
+    export, refused, shared = exports.load(name), 0, 0
+    types = ("", "qwen3_next", "qwen3_5", "nobody_knows_it")
+    for (task, kind), recurrent in itertools.product(KINDS.items(), types):
+        for layout in export.takes.get(kind, ()):
+            facts = ExportFacts(task, layout, 4096, bound=None, recurrent=recurrent)
+            why = export.reason(facts) or ""
+            lost = bool(recurrent) and recurrent not in export.apart and export.shares(facts)
+            assert ("run on into the next" in why) == lost
+            refused, shared = refused + lost, shared + export.shares(facts)
+            for ways in re.findall(r"--layout (.*)\.", why if lost else ""):
+                for other in ways.split(" or "):
+                    assert export.reason(replace(facts, layout=other)) is None
+    assert bool(refused) == bool(shared)
+
+
+def test_a_pack_that_the_model_cannot_keep_apart_is_refused_by_name(
+    make: Make, tmp_path: Path, cache_dir: Path
+) -> None:
+    """Before anything is written; a build for no trainer says of each what it would do."""
+    folder = written_out("qwen2-0.5b", tmp_path / "model", cache_dir)
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    (folder / "config.json").write_text(json.dumps({**config, **HYBRID}), "utf-8")
+    data = rows_to(tmp_path / "data.jsonl", {"prompt": "Hi", "completion": "Yo"})
+    asked: dict[str, Any] = {"model": f"{folder}/", "layout": "packed"}
+    with pytest.raises(errors.UsageError, match=r"qwen3_next.*use --layout ragged or padded"):
+        make("sft", data, **asked, trainer="transformers")
+    make("sft", data, **asked | {"layout": "ragged"}, trainer="transformers")
+    build = make("sft", data, "plain", **asked)
+    manifest = json.loads((build / "manifest.json").read_text("utf-8"))
+    assert manifest["model"]["recurrent"] == "qwen3_next"
+    told = manifest["trainers"]
+    assert not told["llamafactory"]["supported"]
+    assert "qwen3_next" in told["llamafactory"]["detail"]
+    assert told["trl"]["supported"]
