@@ -152,6 +152,8 @@ def _is_good(path: str, text: str) -> bool | None:
         return (plain in _YES) != signals.is_low(path)
     if plain in _GOOD or plain in _BAD:
         return plain in _GOOD
+    if signals.is_taken_away(text):
+        return False
     said = words.words(text)
     negated = not _NEGATING.isdisjoint(said)
     own = [word for word in said if word not in _NEGATING]
@@ -170,6 +172,8 @@ def keeping(path: str, values: Sequence[Any], everywhere: bool = True) -> str:
     if kinds <= {dict, list}:
         inside = (keeping(where, some) for where, some in _inside(path, values))
         return next(filter(None, inside), "")
+    if column_names.is_a(path, "untrained"):
+        return _unset(path, [*dict.fromkeys(values)], everywhere)
     found: tuple[str, Any] | None = None
     if kinds == {bool}:
         good = _good_flag(path, values)
@@ -180,7 +184,22 @@ def keeping(path: str, values: Sequence[Any], everywhere: bool = True) -> str:
         numbers = [float(value) for value in values if _NUMBER.fullmatch(value.strip())]
         whole = len(numbers) == len(values)
         found = _of_numbers(path, numbers) if whole else _of_words(path, values, everywhere)
+    if found is None and column_names.is_left_out(path, values[0]):
+        return _unset(path, values, everywhere)
     return "" if found is None else _option(path, *found, everywhere)
+
+
+def _unset(path: str, values: Sequence[Any], everywhere: bool) -> str:
+    """The option that keeps the rows that nothing is said against."""
+    off = [value for value in values if not signals.is_set(value)]
+    if everywhere and off:
+        on = [value for value in values if value not in off]
+        return _option(path, "=", off[0], True) if len(off) == 1 else _option(path, "!=", on, True)
+    if _NAMED.fullmatch(path) is None:
+        return ""
+    off = ["", *off] if isinstance(values[0], str) else off
+    said = [f"{path} IS NULL", *(f"{path} = {_quoted(value)}" for value in off)]
+    return f"--filter {shlex.quote(' OR '.join(said))}"
 
 
 def _option(path: str, sign: str, value: Any, everywhere: bool) -> str:
@@ -222,8 +241,6 @@ def _inside(path: str, values: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]
 def _good_flag(path: str, values: Sequence[bool]) -> bool:
     """Which of true and false is the good one: as the name says, or the more frequent one, since a
     flag marks the exception."""
-    if column_names.is_a(path, "untrained"):
-        return False
     if signals.classes(path):
         return not signals.is_low(path)
     return Counter(values).most_common(1)[0][0]
