@@ -16,6 +16,8 @@ from stages.formats import _messages, _turns
 from stages.normalize import role_names
 from stages.rows import column_names, shapes, signals
 from stages.rows.column_names import EMPTY
+from stages.rows.judgements import are_numbers
+from stages.rows.selection import lookup
 
 _DEEPEST = 5
 _MOST = 0.9  # of the rows, that must have a value where a format needs one
@@ -33,6 +35,11 @@ def _ends_with(value: Any, asks: bool) -> bool:
         return False
     roles = [_messages.role_of(turn) for turn in turns]
     return (roles[-1] == "user" and "assistant" not in roles[:1]) if asks else "assistant" in roles
+
+
+def _are_talks(value: Any) -> bool:
+    """Whether a value is turns of both sides, and not answers of which each names its model."""
+    return _ends_with(value, asks=False) and "user" in map(_messages.role_of, value)
 
 
 def _is_said(value: Any) -> bool:
@@ -74,9 +81,15 @@ class Columns:
     values: Mapping[str, list[Any]]
     answers_alone: bool
 
+    @cached_property
+    def _rows(self) -> list[Row]:
+        each = zip(*self.values.values(), strict=True)
+        return [dict(zip(self.values, values, strict=True)) for values in each]
+
     def told(self, path: str) -> list[Any]:
-        """The values at a path."""
-        return self.values[path]
+        """The values at a path, also at several paths together, and with endings."""
+        known = self.values.get(path)
+        return [lookup(row, path) for row in self._rows] if known is None else known
 
     def _all(self, path: str, fits: Any, share: float = _MOST) -> bool:
         told = self.told(path)
@@ -207,8 +220,15 @@ class Columns:
 
     def _turns(self) -> list[str]:
         sides = {path for pair in role_names.by_better([*self.values]) for path in pair}
-        able = self._where(lambda value: _ends_with(value, asks=False))
+        able = self._talks()
         return [path for path in able if path not in sides and not role_names.is_worse(path)]
+
+    def _talks(self) -> list[str]:
+        """Turns that have an answer, also where who speaks and what stand under other names."""
+        able = self._where(lambda value: _ends_with(value, asks=False))
+        others = self._where(lambda v: isinstance(v, list | dict) and not _turns.are_turns(v))
+        turned = [f"{path}[turns]" for path in others]
+        return able + [p for p in turned if self._all(p, _are_talks)]
 
     def _spoken_turns(self) -> list[str]:
         """Texts of turns: in one list, or in numbered columns (``user_1``, ``assistant_1``)."""
@@ -218,7 +238,7 @@ class Columns:
 
     def _weights_of_turns(self) -> list[str]:
         """Lists of weights, or of flags, that are as long as the turns."""
-        lists = [p for p in self._where(shapes.are_numbers) if self._as_long(p, self._turns())]
+        lists = [p for p in self._where(are_numbers) if self._as_long(p, self._turns())]
         return list(filter(column_names.weighs_turns, lists))
 
     def _as_long(self, path: str, others: Iterable[str]) -> bool:
@@ -271,7 +291,7 @@ class Columns:
     def couples(self, role: str) -> list[tuple[str, str]]:
         """The two paths that may be the two sides of a role."""
         if role.endswith(" turns"):
-            both = self._where(lambda value: _ends_with(value, asks=False))
+            both = self._talks()
             return role_names.by_side(both) if role == "first turns" else role_names.by_better(both)
         if role == "chosen score":
             return role_names.by_better(self._where(shapes.is_number))

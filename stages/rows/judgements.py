@@ -3,8 +3,9 @@ say together.
 
 Endings of a path make one value of a list. ``votes[most]`` is what most of the values say,
 ``marks[mean]`` is their mean, and ``marks[1..5]`` brings numbers from 1 (the worst) to 5 (the best)
-to 0 to 1. ``scores[best]`` is the place of the highest, ``tie`` where all are equal. Endings may
-follow one another.
+to 0 to 1. ``harm[low]`` turns numbers round of which a low one is good. ``scores[best]`` is the
+place of the highest, ``tie`` where all are equal. ``log[turns]`` are turns with ``role`` and
+``content``, whatever their keys are called. Endings may follow one another.
 """
 
 import functools
@@ -13,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from stages.contract import Row
-from stages.rows import signals
+from stages.rows import signals, speakers
 from stages.rows.words import exact
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
-_ENDED = re.compile(r"(?P<path>.+)\[(?P<how>most|mean|best|-?\d+\.\.-?\d+)\]")
+_ENDED = re.compile(r"(?P<path>.+)\[(?P<how>most|mean|best|turns|low|-?\d+\.\.-?\d+)\]")
 _NOTHING = (None, "")
 
 
@@ -36,9 +37,15 @@ def bare(path: str) -> str:
 
 def together(value: Any, how: str) -> Any:
     """What a value says under an ending; where lists stand in a list, what each of them says."""
-    if isinstance(value, list) and (".." in how or list in map(type, value)):
+    if how == "turns":
+        return speakers.turned(value)
+    each = how == "low" or ".." in how
+    if isinstance(value, list) and (each or list in map(type, value)):
         return [together(one, how) for one in value]
-    if ".." in how:
+    if how == "low":
+        number = float(value) if isinstance(value, bool) else spelled(value)
+        return value if number is None else -number
+    if each:
         low, high = map(int, how.split(".."))
         number = spelled(value)
         return value if number is None or low == high else (number - low) / (high - low)

@@ -228,7 +228,7 @@ def _top(path: str) -> str:
 def raw(path: str, mapping: Mapping[str, str]) -> str:
     """A path of a renamed row as the file has it, which is what options take."""
     name = _top(path)
-    return mapping.get(name, name) + path[len(name) :]
+    return judgements.bare(mapping.get(name, name)) + path[len(name) :]
 
 
 def replaced(row: Row, mapping: Mapping[str, str]) -> Iterator[tuple[str, Any]]:

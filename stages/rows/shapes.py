@@ -63,11 +63,6 @@ def is_passages(value: Any) -> bool:
     return is_text(value) or is_list_of_texts(value)
 
 
-def are_numbers(value: Any) -> bool:
-    """Whether a value is a list of numbers, and not empty."""
-    return isinstance(value, list) and bool(value) and all(map(is_number, value))
-
-
 def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "flag"
@@ -248,7 +243,7 @@ def _good_flag(path: str, values: Sequence[bool]) -> bool:
 
 def _of_numbers(path: str, values: Sequence[float]) -> tuple[str, float] | None:
     """The sign and the number of the condition: the best of two, the upper half of a scale, the
-    half of a share, and of any other numbers the span that the rows have."""
+    half of a share, and of any other numbers the better half of the rows."""
     if column_names.is_a(path, "place"):
         return ("=", -1) if -1 in values else None
     different = {*values}
@@ -265,7 +260,7 @@ def _of_numbers(path: str, values: Sequence[float]) -> tuple[str, float] | None:
         return sign, _plain(sorted(values)[len(values) // 2])
     if min(values) >= 0 and max(values) <= 1:
         return sign, 0.5
-    return sign, _plain(max(values) if low else min(values))
+    return sign, _plain(sorted(values)[len(values) // 2])
 
 
 def _plain(number: float) -> float:

@@ -17,6 +17,7 @@ from stages.rows.words import FILLERS, RATING, SIDES, signs, signs_of
 _ABOUT = words.exact("about", "both", "sign")
 _COUNTED, _ENDED = words.exact("counted", "sign"), words.exact("ended", "sign")
 _PLACES, _DONE = words.exact("place", "sign"), words.exact("done", "sign")
+_MEASURES = words.exact("measure", "sign")
 _GENERAL = FILLERS | words.exact("general", "sign")
 _ADDRESS = ("path", "url", "file", "uri")
 _ASKING = ("is", "has", "was")
@@ -109,7 +110,7 @@ def has_side(path: str) -> bool:
 def is_low(path: str) -> bool:
     """Whether a high number (or true) means that the answer is bad."""
     said = [word for part in _parts(path)[-1:] for word in words.words(part)]
-    low = (words.is_low(word) for word in reversed(said))
+    low = (words.is_low(word) for word in reversed(said) if word not in _MEASURES)
     return next((one for one in low if one is not None), False)
 
 
