@@ -51,9 +51,10 @@ def _turned_round(path: str) -> str:
 
 
 def _measures(path: str) -> str:
-    """The role of a column of numbers; also of those that measure what is bad."""
-    bad = signals.is_low(path) and column_names.is_rating(path)
-    return "number" if bad else role_names.role_of(path)
+    """The role of a column of numbers; also of those that measure what is bad, or are verdicts."""
+    role = role_names.role_of(path)
+    rates = column_names.is_rating(path) and (role == "" or signals.is_low(path))
+    return "number" if rates else role
 
 
 @dataclass(frozen=True)

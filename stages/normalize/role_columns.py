@@ -6,6 +6,7 @@ take it back: a question differs from row to row, a number is one for each answe
 repeated at the end of the answer that is checked against it.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,7 @@ from typing import Any
 from stages.contract import Row
 from stages.formats import _messages, _turns
 from stages.normalize import role_names
-from stages.rows import column_names, shapes, signals
+from stages.rows import column_names, judgements, shapes, signals
 from stages.rows.column_names import EMPTY
 from stages.rows.judgements import are_numbers
 from stages.rows.selection import lookup
@@ -52,6 +53,11 @@ def _are_answers(value: Any) -> bool:
     if not isinstance(value, list) or len(value) < 2 or _turns.are_turns(value):
         return False
     return shapes.are_texts(value) or all(isinstance(one, dict) for one in value)
+
+
+def _are_verdicts(value: Any) -> bool:
+    """Whether a value is a list that says of each thing whether it is good."""
+    return isinstance(value, list) and all(judgements.is_good(one) is not None for one in value)
 
 
 def paths_of(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
@@ -201,7 +207,17 @@ class Columns:
         """Answers in columns of their own, or the first of each list; first of lists of one."""
         listed = self._called("answer", self._where(shapes.is_list_of_texts))
         listed.sort(key=lambda path: not self._all(path, lambda value: len(value) == 1))
-        return self.answers or [f"{path}.0" for path in listed if "[]" not in path]
+        if self.answers or self._good_answer():
+            return self.answers
+        return [f"{path}.0" for path in listed if "[]" not in path]
+
+    def _good_answer(self) -> list[str]:
+        """The first good one of several answers, where a list says of each whether it is good."""
+        answers = [p for p in self._list_of_answers() if self._all(p, shapes.are_texts)]
+        verdicts = [p for p in self._where(_are_verdicts) if column_names.is_rating(p)]
+        each = itertools.product(answers, verdicts)
+        able = [(a, v) for a, v in each if self._as_long(v, [a]) and not signals.is_low(v)]
+        return [f"{answer},{verdict}[good]" for answer, verdict in able]
 
     def _spoken_answer(self) -> list[str]:
         """Answers of more than a word or two, which would be there to check others against."""
@@ -280,6 +296,7 @@ class Columns:
 
     def _steps(self) -> list[str]:
         able = [p for p in self._where(shapes.are_texts) if not role_names.is_about(p)]
+        able = [p for p in able if not role_names.are_answers(p)]
         return self._called("steps", able) or able
 
     def _list_of_answers(self) -> list[str]:

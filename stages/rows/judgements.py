@@ -3,7 +3,8 @@ say together.
 
 Endings of a path make one value of a list. ``votes[most]`` is what most of the values say,
 ``marks[mean]`` is their mean, and ``marks[1..5]`` brings numbers from 1 (the worst) to 5 (the best)
-to 0 to 1. ``harm[low]`` turns numbers round of which a low one is good. ``scores[best]`` is the
+to 0 to 1. ``answers,passed[good]`` is the first answer that is good, the empty text where
+none is. ``harm[low]`` turns numbers round of which a low one is good. ``scores[best]`` is the
 place of the highest, ``tie`` where all are equal. ``log[turns]`` are turns with ``role`` and
 ``content``, whatever their keys are called. Endings may follow one another.
 """
@@ -18,7 +19,7 @@ from stages.rows import signals, speakers
 from stages.rows.words import exact
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
-_ENDED = re.compile(r"(?P<path>.+)\[(?P<how>most|mean|best|turns|low|-?\d+\.\.-?\d+)\]")
+_ENDED = re.compile(r"(?P<path>.+)\[(?P<how>most|mean|best|good|turns|low|-?\d+\.\.-?\d+)\]")
 _NOTHING = (None, "")
 
 
@@ -39,6 +40,8 @@ def together(value: Any, how: str) -> Any:
     """What a value says under an ending; where lists stand in a list, what each of them says."""
     if how == "turns":
         return speakers.turned(value)
+    if how == "good":
+        return _first_good(*value) if isinstance(value, list) and depth(value) > 1 else None
     each = how == "low" or ".." in how
     if isinstance(value, list) and (each or list in map(type, value)):
         return [together(one, how) for one in value]
@@ -71,6 +74,11 @@ def _best(values: Sequence[Any]) -> int | str | None:
     if len(known) < 2:
         return None
     return numbers.index(max(known)) if len({*known}) > 1 else TIE
+
+
+def _first_good(answers: Any, verdicts: Any) -> Any:
+    each = zip(answers or (), verdicts or (), strict=False)
+    return next((answer for answer, verdict in each if is_good(verdict)), "")
 
 
 _MADE: Mapping[str, Callable[[Sequence[Any]], Any]] = {"most": _most, "mean": _mean, "best": _best}
@@ -132,6 +140,14 @@ def shared_key(answers: Sequence[Row], others: Sequence[Row]) -> str:
 GOOD = exact("value", "good", "yes")
 BAD = exact("value", "bad", "no")
 NEUTRAL = exact("value", "neutral")
+
+
+def is_good(value: Any) -> bool | None:
+    """What a verdict on one answer says: true, half of 1 or more, a word; None for no verdict."""
+    if isinstance(value, str) and (word := value.strip().casefold()) in GOOD | BAD:
+        return word in GOOD
+    number = float(value) if isinstance(value, bool) else spelled(value)
+    return number >= 0.5 if number is not None and 0 <= number <= 1 else None
 
 
 # Words and marks for which of two is better.
