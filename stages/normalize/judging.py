@@ -159,6 +159,8 @@ class Judging(Columns):
 
     def _first_error(self) -> list[str]:
         whole = self._where(lambda value: type(value) is int, 0.0)
+        spelled = self._where(judgements.is_place, 0.0)
+        whole += [f"{path}[place]" for path in spelled if path not in whole]
         return [p for p in whole if role_names.mentions(p, "error") or role_names.is_worse(p)]
 
     def _wrong_steps(self) -> list[str]:

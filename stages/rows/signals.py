@@ -107,6 +107,12 @@ def has_side(path: str) -> bool:
     )
 
 
+def is_score(name: str) -> bool:
+    """Whether a name is that of a score, and does not say of what."""
+    *said, last = words.words(name) or ("",)
+    return last in _MEASURES and not any(map(signs, said))
+
+
 def is_low(path: str) -> bool:
     """Whether a high number (or true) means that the answer is bad."""
     said = [word for part in _parts(path)[-1:] for word in words.words(part)]
