@@ -118,6 +118,7 @@ def _level(value: Any, where: str, scored: bool) -> float | None:
     if value is None:
         return None
     spelled = judgements.spelled(value) if isinstance(value, str) else None
+    spelled = float(value) if isinstance(value, bool) else spelled
     number = _pairs.number(value if spelled is None else spelled, where)
     return number if scored else -number
 
