@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import few
 
+from pipeline.options.ways import ways
 from pipeline.tasks import kind_of
+from stages import formats
 from stages.contract import FormatOptions, Pair, Row, StepChain
-from stages.errors import DataError
+from stages.errors import AskError, DataError
 from stages.formats import _ratings
 from stages.normalize import evidence
 from stages.normalize.survey import survey
@@ -23,6 +26,8 @@ from stages.rows.selection import Selection, condition, lookup, renamed
 ROWS = range(24)
 GOOD, BAD = "It is {}, since both are added.", "Nobody can know that of {}."
 NAMES = st.sampled_from([("prompt", "answer"), ("Frage", "Antwort"), ("user_query", "reply")])
+LISTS = ["generations", "responses", "samples", "candidate_answers"]
+JUDGED = ["is_correct", "passed", "math_verified", "success", "judge_score"]
 Options = Mapping[str, str]
 
 
@@ -287,3 +292,64 @@ def test_a_word_says_one_thing() -> None:
     assert judgements.NEUTRAL.isdisjoint(judgements.GOOD | judgements.BAD)
     assert all(_ratings.rating(word, "") == 1 for word in judgements.GOOD)
     assert all(_ratings.rating(word.upper(), "") == 0 for word in judgements.BAD)
+
+
+@pytest.mark.parametrize("verdicts", [(True, False), (1, 0), ("correct", "wrong"), (0.9, 0.2)])
+@pytest.mark.parametrize("several", few(LISTS, 2))
+@pytest.mark.parametrize("verdict", few(JUDGED, 2))
+@pytest.mark.parametrize("inside", [False, True])
+def test_of_several_answers_a_good_one_is_trained(
+    verdicts: tuple[Any, Any], several: str, verdict: str, inside: bool
+) -> None:
+    """The command that is printed takes the first that is good, and no row without one."""
+    rows: list[Row] = []
+    for i in ROWS:
+        good, bad = _answers(i)[i % 2], _answers(i)[1 - i % 2]
+        texts, said = [good, bad][:: 1 - 2 * (i % 2)], [*verdicts][:: 1 - 2 * (i % 2)]
+        said = [verdicts[1]] * 2 if i % 5 == 4 else said
+        each = [{"text": text, verdict: one} for text, one in zip(texts, said, strict=True)]
+        beside = {several: each} if inside else {several: texts, verdict: said}
+        rows.append({"question": _asked(i), **beside})
+    with pytest.raises(DataError) as asked:
+        evidence.detect(rows, kind_of("sft"), "x.jsonl")
+    ((*_, (flag, text)),) = ways(asked.value.remedy)
+    assert flag == "--where"
+    kept = [row for row in rows if condition(text).holds(row)]
+    made = _read(kept, "sft", _maps(asked.value))
+    assert [one[0].messages[1].content for one in made] == [
+        _answers(i)[i % 2] for i in ROWS if i % 5 != 4
+    ]
+
+
+@pytest.mark.parametrize("spelled", ["step {}", "Step {}.", "#{}", "{}"])
+@pytest.mark.parametrize("none", [None, "none", "no"])
+def test_the_first_wrong_step_is_read_from_its_name(spelled: str, none: str | None) -> None:
+    """A text with its number; what holds no number is refused, and never taken for none."""
+    steps = ["We begin.", "We go on.", "We end."]
+    places = [i % 4 for i in ROWS]
+    rows: list[Row] = [
+        {"problem": _asked(i), "steps": steps, "first_bad": spelled.format(at) if at else none}
+        for i, at in zip(ROWS, places, strict=True)
+    ]
+    for at, (chain,) in zip(places, _read(rows, "prm"), strict=True):
+        assert (
+            chain.labels
+            == [1.0, 1.0, 1.0][: at - 1 if at else 3] + [0.0, None, None][: 4 - at if at else 0]
+        )
+    assert judgements.together("between steps 1 and 2", "place") == "between steps 1 and 2"
+
+
+@pytest.mark.parametrize("other", ["fine_grained_score", "fine-grained-rating", "second_score"])
+def test_two_scores_that_order_answers_otherwise_are_asked_about(other: str) -> None:
+    """Whatever their scales; where they order alike, nothing is asked."""
+    formatted = formats.load("ranked")
+    for one, two, agree in (((8, 5), (4.0, 3.5), True), ((8, 5), (3.5, 4.0), False)):
+        both = zip(_answers(0), one, two, strict=True)
+        given = [{"text": text, "overall_score": a, other: b} for text, a, b in both]
+        row = {"prompt": _asked(0), "answers": given}
+        if agree:
+            assert len(formatted.read(row, FormatOptions())) == 1
+            continue
+        with pytest.raises(AskError) as asked:
+            formatted.read(row, FormatOptions())
+        assert asked.value.code == "two_orders"

@@ -349,10 +349,13 @@ def test_an_index_counts_as_the_file_shows(firsts: list[int], base: int, name: s
 
 
 def test_a_0_may_say_that_no_step_is_wrong() -> None:
-    """It proves a count from 0 only where -1 or null says that; else the build asks."""
-    rows = [{**PROBLEM, "first_error_step": n} for n in (0, 0, 0, 1, 2, 1)]
-    with pytest.raises(DataError, match="a 0 in 3 rows, which may be the first step or say"):
-        detect(rows, kind_of("prm"), "x.jsonl")
+    """It proves a count from 0 only where -1 or null says that; else the build asks, and offers
+    first to count from 1 where 0 is the most frequent number."""
+    for firsts, likelier in (((0, 1, 1, 2), "0-based"), ((0, 0, 0, 1, 2, 1), "1-based")):
+        rows = [{**PROBLEM, "first_error_step": n} for n in firsts]
+        with pytest.raises(DataError, match="which may be the first step or say") as asked:
+            detect(rows, kind_of("prm"), "x.jsonl")
+        assert asked.value.remedy.startswith(f"Say which with --format processbench/{likelier}")
     for none in (-1, None):
         more = [*rows, {**PROBLEM, "first_error_step": none}]
         assert detect(more, kind_of("prm"), "x.jsonl").reading == "processbench/0-based"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Run, read_manifest, stored_rows, write_rows
+from support import Run, few, read_manifest, stored_rows, write_rows
 
 from pipeline.tasks import kind_of
 from stages import formats
@@ -223,6 +223,37 @@ SPOKEN = {
         ],
     ),
 }
+
+
+NAMED: list[tuple[str, tuple[Any, Any]]] = [
+    ("speaker", ("customer", "agent")),
+    ("sender", ("USER", "BOT")),
+    ("type", ("user_message", "assistant_message")),
+    ("is_bot", (False, True)),
+    ("human", (True, False)),
+    ("author", ({"role": "user", "name": None}, {"role": "assistant", "name": None})),
+    ("author", ({"name": "Ann", "bot": False}, {"name": "Bo", "bot": True})),
+]
+
+
+@pytest.mark.parametrize(("who", "names"), few(NAMED, 3))
+@pytest.mark.parametrize("what", few(["text", "msg", "utterance", "body", "content"], 2))
+@pytest.mark.parametrize("numbered", ["", "{}", "turn_{}"])
+def test_turns_are_read_whatever_their_keys_are_called(
+    who: str, names: tuple[Any, Any], what: str, numbered: str
+) -> None:
+    """Who speaks is said by a name, by what is true of a bot, or inside of an object; the turns are
+    a list, or an object whose keys count them."""
+    said = [[SAYS["question"](i), SAYS["answer"](i)] * (1 + i % 2) for i in ROWS]
+    rows: list[Row] = []
+    for texts in said:
+        turns = [{who: names[at % 2], "at": at, what: text} for at, text in enumerate(texts)]
+        counted = {numbered.format(at): turn for at, turn in enumerate(turns, 1)}
+        rows.append({"log": counted if numbered else turns})
+    found = evidence.detect(rows, kind_of("sft"), "x.jsonl").format
+    assert _read(rows) == said
+    (example,) = found.read(renamed(rows[1], found.renamed), FormatOptions())
+    assert [turn.role for turn in turns_of([example])] == ["user", "assistant"] * 2
 
 
 @pytest.mark.parametrize("name", SPOKEN)

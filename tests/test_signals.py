@@ -2,17 +2,20 @@
 words, spellings, shapes and tasks, so that nothing depends on one spelling."""
 
 import itertools
+import shlex
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import WHOLE, come_out_the_same, normalizing, records
 from support import few
 
+from pipeline.shards.filter_expressions import NUMBER, TEXT, TRUTH, evaluate
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Record, Row
@@ -20,7 +23,9 @@ from stages.normalize.stage import Normalize
 from stages.normalize.survey import Survey, survey
 from stages.rows import signals, words
 from stages.rows.column_names import are_verdicts
-from stages.rows.selection import Selection
+from stages.rows.expressions import key_of, parse
+from stages.rows.selection import Selection, condition
+from stages.rows.shapes import keeping
 
 PROSE = "First we look at both numbers, then we add them."
 READINGS = {"sft": "prompt_completion", "rm": "preference", "prm": "stepwise"}
@@ -168,6 +173,45 @@ def test_a_column_about_something_is_never_asked_about(family: str) -> None:
             assert not any(found.values()), (task, [one for one, asked in found.items() if asked])
     found = judged("sft", [f"{forms.split()[0]}_{end}" for end in ends], values)
     assert not any(found.values()), [one for one, asked in found.items() if asked]
+
+
+def kept_by(option: str, name: str, values: list[Any]) -> list[bool]:
+    """Which of the rows with these values an option keeps."""
+    flag, text = shlex.split(option)
+    if flag == "--where":
+        return [condition(text).holds({name: one}) for one in values]
+    type_ = {bool: TRUTH, str: TEXT}.get(type(values[-1]), NUMBER)
+    key = key_of("column", name)
+    told = [None if one is None else float(one) if type_ == NUMBER else one for one in values]
+    return [*evaluate(parse(text), pl.DataFrame({key: told}), {key: type_}).fill_null(False)]
+
+
+BAD = (
+    "removed deleted discarded cancelled excluded spam duplicate needs_review invalid flagged"
+).split()
+SWITCHES: list[tuple[Any, Any]] = [(False, True), (0, 1), ("N", "Y"), ("no", "yes"), ("", "x")]
+WHEN: list[Any] = ["2024-03-01T10:00:00Z", 1709287200, "a moderator"]
+
+
+@pytest.mark.parametrize("task", ALL)
+def test_what_says_that_a_row_is_bad_is_asked_about_in_every_form(task: str) -> None:
+    """Once, with the option that keeps the others; a row that is not bad asks nothing."""
+    forms = [(name, *pair) for word in BAD for name in (word, f"is_{word}") for pair in SWITCHES]
+    forms += [
+        (f"{word}_{end}", None, on) for word in BAD[:5] for end in ("at", "by") for on in WHEN
+    ]
+    for name, off, on in forms:
+        row = WHOLE[READINGS[task]].row
+        found = surveyed(task, [{**row, name: one} for one in (off, on, off)])
+        column = found.columns.get(name)
+        assert column is None or column.asked is not None, (task, name, on)
+        assert column is not None, (task, name, on)
+        values = [one for one in (off, on, off) if one not in (None, "")]
+        option = keeping(name, values, everywhere=len(values) == 3)
+        kept = kept_by(option, name, [off, on])
+        assert kept == [True, False], (task, name, option)
+    still = [(name, off) for name, off, _ in forms if name.removeprefix("is_") not in BAD[8:]]
+    assert {*codes(task, still)} == {None}
 
 
 @pytest.mark.parametrize("task", READINGS)

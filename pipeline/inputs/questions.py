@@ -55,9 +55,13 @@ def condition_for(path: str, column: Column, rows: Sequence[Row]) -> str:
 def _what_it_does(option: str, path: str, column: Column) -> str:
     """What an option does with the rows, in words."""
     flag, text = shlex.split(option)
-    if flag == "--where" and all(condition(text).holds({path: one}) for one in column.values):
+    if flag != "--where":
+        return "train only the good ones"
+    kept = sum(condition(text).holds({path: one}) for one in column.values)
+    if kept == len(column.values):
         return "say how good they must be (all of these are)"
-    return "train only the good ones"
+    few = condition(text).sign == "=" or "[]" in condition(text).column
+    return "train only the " + ("good ones" if few else f"better ones ({kept:,} of them)")
 
 
 def _are_texts_alone(reading: str) -> bool:

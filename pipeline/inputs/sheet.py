@@ -14,6 +14,7 @@ from stages.contract import Row
 from stages.errors import RowError
 from stages.format import Format
 from stages.normalize.survey import Survey, survey
+from stages.rows import judgements
 from stages.rows.column_names import EMPTY, Watched
 from stages.rows.selection import renamed
 from stages.rows.shapes import is_turn, shape_of
@@ -78,7 +79,7 @@ class _Roles:
             return FILTER
         if any(_covers(one, path) for one in self._left.columns):
             return LEFT_OUT
-        by_source = {source: name for name, source in self._mapped.items()}
+        by_source = {judgements.bare(source): name for name, source in self._mapped.items()}
         name = next((n for source, n in by_source.items() if _covers(source, path)), None)
         name = name or next((n for n in self._read if _covers(n, path)), None)
         return "" if name is None else self._meant.get(name, "read")

@@ -1,11 +1,12 @@
 """Two answers whose columns say which is the chosen one."""
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from stages.contract import Columns, Example, FormatOptions, Message, Pair, Row
-from stages.errors import RowError
-from stages.formats import _pairs, _turns, rankings
+from stages.contract import Columns, Example, FormatOptions, Message, Pair, Refused, Row
+from stages.errors import RowError, UndecidedError, counted
+from stages.formats import _pairs, _turns
 from stages.formats._fields import Field, is_any, listing, open_question
 from stages.formats._messages import role_of
 from stages.rows import stop_text
@@ -14,6 +15,61 @@ from stages.rows.dialects import DIALOGUE
 from stages.rows.shapes import is_text
 
 _Turns = list[Message]
+
+
+_BOTH = ("chosen", "rejected")
+
+
+def _answers(value: Any) -> list[Any]:
+    return value if _turns.are_several(value) else [value]
+
+
+class _AnswerLists(_pairs.PairFormat):
+    """``chosen`` and ``rejected`` as lists of several answers each.
+
+    ``answer_lists/first`` pairs the first of each, and counts the others as left out;
+    ``answer_lists/all`` pairs every chosen answer with every rejected one.
+    """
+
+    name = "answer_lists"
+    columns: Columns = {"answers": _BOTH, **_pairs.BESIDE}
+    fans_out = True
+    ways = ("first", "all")
+
+    def matches(self, row: Row) -> str | None:
+        sides = [dict.get(row, name) for name in _BOTH]
+        several = None not in sides and any(map(_turns.are_several, sides))
+        return "lists of answers in chosen and rejected" if several else None
+
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
+        several = sum(any(len(_answers(row.get(name))) > 1 for name in _BOTH) for row in rows)
+        if not several:
+            return "", "one answer in each"
+        ways = "the first of each may be the pair, or all of one with all of the other"
+        what = f"several chosen or rejected answers in {several:,} of {counted(len(rows), 'row')}"
+        raise UndecidedError(f"{what}: {ways}", self.ways)
+
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        chosen, rejected = (_answers(row.get(name)) for name in _BOTH)
+        if chosen in ([], [[]]) or rejected in ([], [[]]):
+            raise RowError("empty_answer", "a list of answers is empty")
+        if not self._way and len(chosen) * len(rejected) > 1:
+            detail = f"{len(chosen)} chosen and {len(rejected)} rejected answers; see --format "
+            raise RowError("several_answers", detail + " or ".join(self.ways))
+        if self._way == "first":
+            sides = zip(_BOTH, (chosen, rejected), strict=True)
+            left_out = [
+                Refused("not_the_first", f"{side} answer {number} of {len(answers)}")
+                for side, answers in sides
+                for number in range(2, len(answers) + 1)
+            ]
+            return [_pairs.pair(row, chosen[0], rejected[0], options), *left_out]
+        _pairs.require_one_margin(row, len(chosen) * len(rejected), options.columns)
+        pairs = itertools.product(chosen, rejected)
+        return [_pairs.pair(row, better, worse, options) for better, worse in pairs]
+
+
+_LISTS = _AnswerLists()
 
 
 class _NamedSides(_pairs.PairFormat):
@@ -56,7 +112,7 @@ class _Preference(_NamedSides):
         super().__init__(self.name, str(self.__doc__), ("chosen", "rejected"))
 
     def matches(self, row: Row) -> str | None:
-        listed = rankings.LISTS.matches(row) is not None
+        listed = _LISTS.matches(row) is not None
         return None if listed or _is_dialogue(row) else super().matches(row)
 
 
@@ -246,4 +302,5 @@ TABLE = (
     _HhRlhf(),
     _PreferredOutput(),
     _RejectedResponse(),
+    _LISTS,
 )

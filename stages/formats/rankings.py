@@ -4,17 +4,18 @@ Answers are ordered by a score or a rank of each, or as they are listed.
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Refused, Row
-from stages.errors import RowError, UndecidedError, counted
+from stages.errors import RowError, UndecidedError
 from stages.formats import _pairs, _turns, verdicts
 from stages.formats._fields import Field, meant, open_question, required
 from stages.rows import judgements
 from stages.rows.column_names import peek
 from stages.rows.selection import raw
+from stages.rows.signals import is_score
 from stages.rows.unread import ignore
 
 _SCORES = ("scores", "score", "ratings", "rating", "rewards", "reward", "overall_score")
@@ -117,6 +118,7 @@ def _level(value: Any, where: str, scored: bool) -> float | None:
     if value is None:
         return None
     spelled = judgements.spelled(value) if isinstance(value, str) else None
+    spelled = float(value) if isinstance(value, bool) else spelled
     number = _pairs.number(value if spelled is None else spelled, where)
     return number if scored else -number
 
@@ -131,13 +133,27 @@ def _disagree(one: _Numbers, other: _Numbers) -> bool:
     return any(((a > c) - (a < c)) != ((b > d) - (b < d)) for (a, b), (c, d) in couples)
 
 
-def _require_one_order(name: str, numbers: Sequence[_Numbers], listed: str) -> None:
+def _others(name: str, answers: list[Any], numbers: Sequence[_Numbers]) -> Iterator[_Numbers]:
+    """Scores within the answers under other names (``fine_grained_score``), of which the order
+    counts and not the scale."""
+    known = {one.path for one in numbers}
+    for key in answers[0] if isinstance(answers[0], dict) else ():
+        values = [peek(one, key) if isinstance(one, dict) else None for one in answers]
+        path = f"{name}[].{key}"
+        if path not in known and is_score(key) and all(type(v) in (int, float) for v in values):
+            yield _Numbers(path, [_level(value, path, True) for value in values], scored=False)
+
+
+def _require_one_order(
+    name: str, numbers: Sequence[_Numbers], listed: str, others: Iterable[_Numbers]
+) -> None:
     """Everything that orders the answers of a row says the same.
 
     Raises:
         AskError: two columns do not, or the list itself.
     """
-    for one, other in itertools.combinations(numbers, 2):
+    alike = itertools.combinations(numbers, 2)
+    for one, other in (*alike, *itertools.product(numbers[:1], others)):
         if _disagree(one, other):
             what = f"{one.path} and {other.path} disagree about the same answers"
             ways = f"{ignore(other.path)} or {ignore(one.path)}"
@@ -162,7 +178,7 @@ def _in_order(
     Raises:
         RowError: ``unrated_answer``: fewer than two answers can be ordered; ``two_orders``.
     """
-    _require_one_order(name, numbers, listed)
+    _require_one_order(name, numbers, listed, _others(name, answers, numbers))
     # The column with the most numbers orders; of two with as many, the scores do.
     best = max(numbers, key=lambda one: sum(v is not None for v in one.levels), default=None)
     if listed and (best is None or None in best.levels):
@@ -294,57 +310,4 @@ class _Ranked(_pairs.PairFormat):
         return [*examples, *self._left_out(ordered, unrated)]
 
 
-_SIDES = ("chosen", "rejected")
-
-
-def _answers(value: Any) -> list[Any]:
-    return value if _turns.are_several(value) else [value]
-
-
-class _AnswerLists(_pairs.PairFormat):
-    """``chosen`` and ``rejected`` as lists of several answers each.
-
-    ``answer_lists/first`` pairs the first of each, and counts the others as left out;
-    ``answer_lists/all`` pairs every chosen answer with every rejected one.
-    """
-
-    name = "answer_lists"
-    columns: Columns = {"answers": _SIDES, **_pairs.BESIDE}
-    fans_out = True
-    ways = ("first", "all")
-
-    def matches(self, row: Row) -> str | None:
-        sides = [dict.get(row, name) for name in _SIDES]
-        several = None not in sides and any(map(_turns.are_several, sides))
-        return "lists of answers in chosen and rejected" if several else None
-
-    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
-        several = sum(any(len(_answers(row.get(name))) > 1 for name in _SIDES) for row in rows)
-        if not several:
-            return "", "one answer in each"
-        ways = "the first of each may be the pair, or all of one with all of the other"
-        what = f"several chosen or rejected answers in {several:,} of {counted(len(rows), 'row')}"
-        raise UndecidedError(f"{what}: {ways}", self.ways)
-
-    def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        chosen, rejected = (_answers(row.get(name)) for name in _SIDES)
-        if chosen in ([], [[]]) or rejected in ([], [[]]):
-            raise RowError("empty_answer", "a list of answers is empty")
-        if not self._way and len(chosen) * len(rejected) > 1:
-            detail = f"{len(chosen)} chosen and {len(rejected)} rejected answers; see --format "
-            raise RowError("several_answers", detail + " or ".join(self.ways))
-        if self._way == "first":
-            sides = zip(_SIDES, (chosen, rejected), strict=True)
-            left_out = [
-                Refused("not_the_first", f"{side} answer {number} of {len(answers)}")
-                for side, answers in sides
-                for number in range(2, len(answers) + 1)
-            ]
-            return [_pairs.pair(row, chosen[0], rejected[0], options), *left_out]
-        _pairs.require_one_margin(row, len(chosen) * len(rejected), options.columns)
-        pairs = itertools.product(chosen, rejected)
-        return [_pairs.pair(row, better, worse, options) for better, worse in pairs]
-
-
-LISTS = _AnswerLists()
-TABLE = (_Ranked(), LISTS)
+TABLE = (_Ranked(),)

@@ -12,7 +12,7 @@ from stages.contract import Row
 from stages.formats import _rated_steps, _ratings, _turns
 from stages.normalize import role_names
 from stages.normalize.role_columns import Columns, paths_of
-from stages.rows import judgements, signals
+from stages.rows import column_names, judgements, signals
 from stages.rows.column_names import EMPTY
 from stages.rows.judgements import are_numbers, is_marked, of_several
 from stages.rows.selection import lookup
@@ -45,6 +45,18 @@ def _are_marks(value: Any) -> bool:
     return several and all(is_marked(one) or _ratings.is_rating(one) for one in value)
 
 
+def _turned_round(path: str) -> str:
+    """The ending of numbers of which a low one is good; empty for others."""
+    return "[low]" if signals.is_low(judgements.bare(path)) else ""
+
+
+def _measures(path: str) -> str:
+    """The role of a column of numbers; also of those that measure what is bad, or are verdicts."""
+    role = role_names.role_of(path)
+    rates = column_names.is_rating(path) and (role == "" or signals.is_low(path))
+    return "number" if rates else role
+
+
 @dataclass(frozen=True)
 class Judging(Columns):
     """The columns of sampled rows, and which of them judge.
@@ -68,16 +80,6 @@ class Judging(Columns):
 
     def _sided(self, role: str) -> Iterator[str]:
         return itertools.chain.from_iterable(self.couples(role))
-
-    @cached_property
-    def _rows(self) -> list[Row]:
-        each = zip(*self.values.values(), strict=True)
-        return [dict(zip(self.values, values, strict=True)) for values in each]
-
-    def told(self, path: str) -> list[Any]:
-        """The values at a path, also at several paths together, and with endings."""
-        known = self.values.get(path)
-        return [lookup(row, path) for row in self._rows] if known is None else known
 
     # Columns that differ in their number alone.
 
@@ -157,6 +159,8 @@ class Judging(Columns):
 
     def _first_error(self) -> list[str]:
         whole = self._where(lambda value: type(value) is int, 0.0)
+        spelled = self._where(judgements.is_place, 0.0)
+        whole += [f"{path}[place]" for path in spelled if path not in whole]
         return [p for p in whole if role_names.mentions(p, "error") or role_names.is_worse(p)]
 
     def _wrong_steps(self) -> list[str]:
@@ -169,10 +173,11 @@ class Judging(Columns):
     def _numbers_of(self, roles: tuple[str, ...]) -> list[str]:
         several = [f"{path}[mean]" for path in self._where(of_several)]
         paths = [*self._where(are_numbers), *self._families, *several]
-        paths = [p for p in paths if role_names.role_of(judgements.bare(p).split(",")[0]) in roles]
+        paths = [p for p in paths if _measures(judgements.bare(p).split(",")[0]) in roles]
         lists = self._list_of_answers()
         able = [p for p in paths if self._all(p, are_numbers)]
-        return [p for p in able if self._as_long(p, lists) and self._in_order(p, lists)]
+        able = [p for p in able if self._as_long(p, lists) and self._in_order(p, lists)]
+        return [p + _turned_round(p) for p in able]
 
     def _list_of_answers(self) -> list[str]:
         named = [p for p in self._families if role_names.role_of(p.split(",")[0]) == "answer"]
@@ -204,8 +209,9 @@ class Judging(Columns):
         return [path for path in pairs if role_names.role_of(path) in ("number", "verdict")]
 
     def _numbers_of_sides(self) -> list[str]:
-        numbers = [p for p in self._where(is_marked) if role_names.role_of(p) == "number"]
-        return [f"{a},{b}" for a, b in role_names.by_side(numbers) if "[]" not in a]
+        numbers = [p for p in self._where(is_marked) if _measures(p) == "number"]
+        couples = [both for both in role_names.by_side(numbers) if "[]" not in both[0]]
+        return [",".join(path + _turned_round(path) for path in both) for both in couples]
 
     # Verdicts on two answers.
 

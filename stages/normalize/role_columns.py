@@ -6,6 +6,7 @@ take it back: a question differs from row to row, a number is one for each answe
 repeated at the end of the answer that is checked against it.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,8 +15,10 @@ from typing import Any
 from stages.contract import Row
 from stages.formats import _messages, _turns
 from stages.normalize import role_names
-from stages.rows import column_names, shapes, signals
+from stages.rows import column_names, judgements, shapes, signals
 from stages.rows.column_names import EMPTY
+from stages.rows.judgements import are_numbers
+from stages.rows.selection import lookup
 
 _DEEPEST = 5
 _MOST = 0.9  # of the rows, that must have a value where a format needs one
@@ -35,6 +38,11 @@ def _ends_with(value: Any, asks: bool) -> bool:
     return (roles[-1] == "user" and "assistant" not in roles[:1]) if asks else "assistant" in roles
 
 
+def _are_talks(value: Any) -> bool:
+    """Whether a value is turns of both sides, and not answers of which each names its model."""
+    return _ends_with(value, asks=False) and "user" in map(_messages.role_of, value)
+
+
 def _is_said(value: Any) -> bool:
     """Whether a value can be an answer: a text, a turn, or turns."""
     turns = [value] if isinstance(value, dict) else value
@@ -45,6 +53,11 @@ def _are_answers(value: Any) -> bool:
     if not isinstance(value, list) or len(value) < 2 or _turns.are_turns(value):
         return False
     return shapes.are_texts(value) or all(isinstance(one, dict) for one in value)
+
+
+def _are_verdicts(value: Any) -> bool:
+    """Whether a value is a list that says of each thing whether it is good."""
+    return isinstance(value, list) and all(judgements.is_good(one) is not None for one in value)
 
 
 def paths_of(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
@@ -74,9 +87,15 @@ class Columns:
     values: Mapping[str, list[Any]]
     answers_alone: bool
 
+    @cached_property
+    def _rows(self) -> list[Row]:
+        each = zip(*self.values.values(), strict=True)
+        return [dict(zip(self.values, values, strict=True)) for values in each]
+
     def told(self, path: str) -> list[Any]:
-        """The values at a path."""
-        return self.values[path]
+        """The values at a path, also at several paths together, and with endings."""
+        known = self.values.get(path)
+        return [lookup(row, path) for row in self._rows] if known is None else known
 
     def _all(self, path: str, fits: Any, share: float = _MOST) -> bool:
         told = self.told(path)
@@ -188,7 +207,17 @@ class Columns:
         """Answers in columns of their own, or the first of each list; first of lists of one."""
         listed = self._called("answer", self._where(shapes.is_list_of_texts))
         listed.sort(key=lambda path: not self._all(path, lambda value: len(value) == 1))
-        return self.answers or [f"{path}.0" for path in listed if "[]" not in path]
+        if self.answers or self._good_answer():
+            return self.answers
+        return [f"{path}.0" for path in listed if "[]" not in path]
+
+    def _good_answer(self) -> list[str]:
+        """The first good one of several answers, where a list says of each whether it is good."""
+        answers = [p for p in self._list_of_answers() if self._all(p, shapes.are_texts)]
+        verdicts = [p for p in self._where(_are_verdicts) if column_names.is_rating(p)]
+        each = itertools.product(answers, verdicts)
+        able = [(a, v) for a, v in each if self._as_long(v, [a]) and not signals.is_low(v)]
+        return [f"{answer},{verdict}[good]" for answer, verdict in able]
 
     def _spoken_answer(self) -> list[str]:
         """Answers of more than a word or two, which would be there to check others against."""
@@ -207,8 +236,15 @@ class Columns:
 
     def _turns(self) -> list[str]:
         sides = {path for pair in role_names.by_better([*self.values]) for path in pair}
-        able = self._where(lambda value: _ends_with(value, asks=False))
+        able = self._talks()
         return [path for path in able if path not in sides and not role_names.is_worse(path)]
+
+    def _talks(self) -> list[str]:
+        """Turns that have an answer, also where who speaks and what stand under other names."""
+        able = self._where(lambda value: _ends_with(value, asks=False))
+        others = self._where(lambda v: isinstance(v, list | dict) and not _turns.are_turns(v))
+        turned = [f"{path}[turns]" for path in others]
+        return able + [p for p in turned if self._all(p, _are_talks)]
 
     def _spoken_turns(self) -> list[str]:
         """Texts of turns: in one list, or in numbered columns (``user_1``, ``assistant_1``)."""
@@ -218,7 +254,7 @@ class Columns:
 
     def _weights_of_turns(self) -> list[str]:
         """Lists of weights, or of flags, that are as long as the turns."""
-        lists = [p for p in self._where(shapes.are_numbers) if self._as_long(p, self._turns())]
+        lists = [p for p in self._where(are_numbers) if self._as_long(p, self._turns())]
         return list(filter(column_names.weighs_turns, lists))
 
     def _as_long(self, path: str, others: Iterable[str]) -> bool:
@@ -260,6 +296,7 @@ class Columns:
 
     def _steps(self) -> list[str]:
         able = [p for p in self._where(shapes.are_texts) if not role_names.is_about(p)]
+        able = [p for p in able if not role_names.are_answers(p)]
         return self._called("steps", able) or able
 
     def _list_of_answers(self) -> list[str]:
@@ -271,7 +308,7 @@ class Columns:
     def couples(self, role: str) -> list[tuple[str, str]]:
         """The two paths that may be the two sides of a role."""
         if role.endswith(" turns"):
-            both = self._where(lambda value: _ends_with(value, asks=False))
+            both = self._talks()
             return role_names.by_side(both) if role == "first turns" else role_names.by_better(both)
         if role == "chosen score":
             return role_names.by_better(self._where(shapes.is_number))

@@ -41,6 +41,7 @@ SHAPES: Mapping[str, tuple[Shape, ...]] = {
         Shape("sharegpt", {"messages": "turns"}, _TURNS),
         Shape("openai", {"messages": "spoken turns"}, _AHEAD),
         Shape("query_response", {"question": "question", "answer": "answer"}, _BESIDE),
+        Shape("query_response", {"question": "question", "answer": "good answer"}, _BESIDE),
         Shape(
             "prompt_completion", {"prompt": "asking turns", "completion": "spoken answer"}, _BESIDE
         ),
@@ -168,6 +169,11 @@ def numbered_turns(paths: Iterable[str]) -> list[str]:
         if in_a_row and len(places) == (1 if whose else 2) * len(numbers) > 1:
             found.append(",".join(places[place] for place in sorted(places)))
     return found
+
+
+def are_answers(path: str) -> bool:
+    """Whether the name is that of several answers: ``generations``."""
+    return role_of(path) == "answer" and without_numbers(path.removesuffix(".text"))[-1][-1] == "s"
 
 
 def is_talk(path: str) -> bool:

@@ -20,12 +20,18 @@ from stages.normalize.role_names import COUNTED, SHAPES, TWO, Shape
 from stages.rows import judgements
 from stages.rows.column_names import EMPTY
 from stages.rows.selection import renamed
-from stages.rows.unread import mapped
+from stages.rows.unread import differs_from, mapped
 
 SAMPLED = 100  # rows that candidates are run on
 MOST = 24  # candidates of one format
 NEARLY_ALL = 0.9
-_REFUSED_AS = ("tie", "two_orders", "two_margins", "unrated_answer")  # read, and refused as it is
+_REFUSED_AS = (
+    "tie",
+    "two_orders",
+    "two_margins",
+    "unrated_answer",
+    "empty_answer",
+)  # read, and refused as it is
 _OPTIONS = FormatOptions(already_templated=True)
 NAMED = 12  # columns that a message names
 SHOWN = 4  # ways that a question has
@@ -51,6 +57,7 @@ _PROMPTS = {"instruction": "instruction", "input": "input"}
 _SAID = {
     "asking turns": "prompt",
     "spoken answer": "answer",
+    "good answer": "answer",
     "spoken turns": "turns",
     "two answers": "answers",
     "list of answers": "answers",
@@ -92,6 +99,10 @@ class Candidate:
             return what, f"Say which with {self.options}, or with {other}"
         for path in self.renamed.values():
             before, how = judgements.ended(path)
+            if how == "good":
+                several, verdict = before.split(",")
+                what = f"{several} has several answers, and {verdict} says which are good"
+                return what, f"To train the first good one of each row, add {self.options}"
             if ".." in how:
                 low, high = how.split("..")
                 what = f"{before} has marks from {low} to {high}, and nothing says which are good"
@@ -130,7 +141,9 @@ class Candidate:
     def options(self) -> str:
         """The options that read the rows so."""
         way = f"/{_SIGNS[0]}-is-first" if "preference_strength" in self.renamed else ""
-        return f"--format {self.format}{way} {self._maps}" if self.named or way else self._maps
+        said = f"--format {self.format}{way} {self._maps}" if self.named or way else self._maps
+        good = next((path for path in self.renamed.values() if path.endswith("[good]")), "")
+        return f"{said} {differs_from(good, '')}" if good else said
 
     @property
     def _maps(self) -> str:

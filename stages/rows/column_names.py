@@ -94,7 +94,7 @@ def rates(name: str, value: Any, kind: "Kind") -> bool:
     rating = any(word in found for word in ("label", "verdict", "number"))
     if kind.trains_answers:
         if signals.is_telling(value):
-            return not signals.is_about(name)
+            return "untrained" not in found and not signals.is_about(name)
         if "label" in found and isinstance(value, str):
             return len(value) <= signals.LONGEST
         if "sign" in found and isinstance(value, bool):
@@ -160,6 +160,19 @@ def weighs_turns(name: str) -> bool:
     return is_a(name, "weight") or is_a(name, "trained")
 
 
+def is_left_out(name: str, value: Any) -> bool:
+    """Whether a value says that its row is not to be trained: that it is bad, or taken away."""
+    if isinstance(value, dict | list) or len(str(value)) > signals.LONGEST:
+        return False
+    if signals.is_taken_away(value):
+        return not signals.is_about(name)
+    found = signals.classes(name)
+    if not signals.is_set(value):
+        return found.get("trained", False) and not isinstance(value, float)
+    low = found.get("verdict", False) and "error" not in found and signals.is_low(name)
+    return found.get("untrained", False) or (low and not isinstance(value, float))
+
+
 def reasons(name: str, value: Any, kind: "Kind") -> Iterator[tuple[str, str]]:
     """Why a value of a column may not be ignored without an option: codes of errors, and what it is
     or says; see ``unread``."""
@@ -171,7 +184,7 @@ def reasons(name: str, value: Any, kind: "Kind") -> Iterator[tuple[str, str]]:
         return
     if inside or rates(name, value, kind):
         yield "rated", ""
-    if found.get("untrained" if value else "trained") and type(value) in (bool, int):
+    if is_left_out(name, value):
         yield "unread_weight", "whether a whole row is trained"
     if "weight" in found and signals.is_rating(value):
         yield "unread_weight", "the weight of a whole row"

@@ -3,8 +3,11 @@ say together.
 
 Endings of a path make one value of a list. ``votes[most]`` is what most of the values say,
 ``marks[mean]`` is their mean, and ``marks[1..5]`` brings numbers from 1 (the worst) to 5 (the best)
-to 0 to 1. ``scores[best]`` is the place of the highest, ``tie`` where all are equal. Endings may
-follow one another.
+to 0 to 1. ``answers,passed[good]`` is the first answer that is good, the empty text where
+none is. ``first_bad[place]`` is the number in a text such as ``step 2``, null for a word
+for none. ``harm[low]`` turns numbers round of which a low one is good. ``scores[best]`` is the
+place of the highest, ``tie`` where all are equal. ``log[turns]`` are turns with ``role`` and
+``content``, whatever their keys are called. Endings may follow one another.
 """
 
 import functools
@@ -13,12 +16,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from stages.contract import Row
-from stages.rows import signals
+from stages.rows import signals, speakers
 from stages.rows.words import exact
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
-_ENDED = re.compile(r"(?P<path>.+)\[(?P<how>most|mean|best|-?\d+\.\.-?\d+)\]")
+_ENDED = re.compile(r"(?P<path>.+)\[(?P<how>most|mean|best|good|place|turns|low|-?\d+\.\.-?\d+)\]")
 _NOTHING = (None, "")
+_NO_PLACE = exact("value", "no") | {"none", "null", "correct", "-"}
 
 
 def ended(path: str) -> tuple[str, str]:
@@ -36,9 +40,19 @@ def bare(path: str) -> str:
 
 def together(value: Any, how: str) -> Any:
     """What a value says under an ending; where lists stand in a list, what each of them says."""
-    if isinstance(value, list) and (".." in how or list in map(type, value)):
+    if how == "turns":
+        return speakers.turned(value)
+    if how == "place":
+        return _number_in(value) if is_place(value) else value
+    if how == "good":
+        return _first_good(*value) if isinstance(value, list) and depth(value) > 1 else None
+    each = how == "low" or ".." in how
+    if isinstance(value, list) and (each or list in map(type, value)):
         return [together(one, how) for one in value]
-    if ".." in how:
+    if how == "low":
+        number = float(value) if isinstance(value, bool) else spelled(value)
+        return value if number is None else -number
+    if each:
         low, high = map(int, how.split(".."))
         number = spelled(value)
         return value if number is None or low == high else (number - low) / (high - low)
@@ -64,6 +78,25 @@ def _best(values: Sequence[Any]) -> int | str | None:
     if len(known) < 2:
         return None
     return numbers.index(max(known)) if len({*known}) > 1 else TIE
+
+
+_PLACE = re.compile(r"\D{0,8}?(-?\d+)\.?")
+
+
+def _number_in(text: str) -> int | None:
+    found = _PLACE.fullmatch(text.strip())
+    return int(found[1]) if found else None
+
+
+def is_place(value: Any) -> bool:
+    """Whether a value is a text with one number (``step 2``), or a word for none."""
+    said = value.strip().casefold() if isinstance(value, str) else None
+    return said is not None and (_number_in(said) is not None or said in _NO_PLACE)
+
+
+def _first_good(answers: Any, verdicts: Any) -> Any:
+    each = zip(answers or (), verdicts or (), strict=False)
+    return next((answer for answer, verdict in each if is_good(verdict)), "")
 
 
 _MADE: Mapping[str, Callable[[Sequence[Any]], Any]] = {"most": _most, "mean": _mean, "best": _best}
@@ -125,6 +158,14 @@ def shared_key(answers: Sequence[Row], others: Sequence[Row]) -> str:
 GOOD = exact("value", "good", "yes")
 BAD = exact("value", "bad", "no")
 NEUTRAL = exact("value", "neutral")
+
+
+def is_good(value: Any) -> bool | None:
+    """What a verdict on one answer says: true, half of 1 or more, a word; None for no verdict."""
+    if isinstance(value, str) and (word := value.strip().casefold()) in GOOD | BAD:
+        return word in GOOD
+    number = float(value) if isinstance(value, bool) else spelled(value)
+    return number >= 0.5 if number is not None and 0 <= number <= 1 else None
 
 
 # Words and marks for which of two is better.

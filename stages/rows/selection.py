@@ -37,7 +37,7 @@ def lookup(row: Row, path: str) -> Any:
     """
     if path in row:
         return row[path]
-    if "," in path and not path.endswith("[best]"):
+    if "," in path and not path.endswith(("[best]", "[good]")):
         values = [lookup(row, one) for one in path.split(",")]
         while len(values) > 2 and values[-1] in (None, ""):
             del values[-1]
@@ -228,7 +228,7 @@ def _top(path: str) -> str:
 def raw(path: str, mapping: Mapping[str, str]) -> str:
     """A path of a renamed row as the file has it, which is what options take."""
     name = _top(path)
-    return mapping.get(name, name) + path[len(name) :]
+    return judgements.bare(mapping.get(name, name)) + path[len(name) :]
 
 
 def replaced(row: Row, mapping: Mapping[str, str]) -> Iterator[tuple[str, Any]]:

@@ -63,11 +63,6 @@ def is_passages(value: Any) -> bool:
     return is_text(value) or is_list_of_texts(value)
 
 
-def are_numbers(value: Any) -> bool:
-    """Whether a value is a list of numbers, and not empty."""
-    return isinstance(value, list) and bool(value) and all(map(is_number, value))
-
-
 def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "flag"
@@ -152,6 +147,8 @@ def _is_good(path: str, text: str) -> bool | None:
         return (plain in _YES) != signals.is_low(path)
     if plain in _GOOD or plain in _BAD:
         return plain in _GOOD
+    if signals.is_taken_away(text):
+        return False
     said = words.words(text)
     negated = not _NEGATING.isdisjoint(said)
     own = [word for word in said if word not in _NEGATING]
@@ -170,6 +167,8 @@ def keeping(path: str, values: Sequence[Any], everywhere: bool = True) -> str:
     if kinds <= {dict, list}:
         inside = (keeping(where, some) for where, some in _inside(path, values))
         return next(filter(None, inside), "")
+    if column_names.is_a(path, "untrained"):
+        return _unset(path, [*dict.fromkeys(values)], everywhere)
     found: tuple[str, Any] | None = None
     if kinds == {bool}:
         good = _good_flag(path, values)
@@ -180,7 +179,22 @@ def keeping(path: str, values: Sequence[Any], everywhere: bool = True) -> str:
         numbers = [float(value) for value in values if _NUMBER.fullmatch(value.strip())]
         whole = len(numbers) == len(values)
         found = _of_numbers(path, numbers) if whole else _of_words(path, values, everywhere)
+    if found is None and column_names.is_left_out(path, values[0]):
+        return _unset(path, values, everywhere)
     return "" if found is None else _option(path, *found, everywhere)
+
+
+def _unset(path: str, values: Sequence[Any], everywhere: bool) -> str:
+    """The option that keeps the rows that nothing is said against."""
+    off = [value for value in values if not signals.is_set(value)]
+    if everywhere and off:
+        on = [value for value in values if value not in off]
+        return _option(path, "=", off[0], True) if len(off) == 1 else _option(path, "!=", on, True)
+    if _NAMED.fullmatch(path) is None:
+        return ""
+    off = ["", *off] if isinstance(values[0], str) else off
+    said = [f"{path} IS NULL", *(f"{path} = {_quoted(value)}" for value in off)]
+    return f"--filter {shlex.quote(' OR '.join(said))}"
 
 
 def _option(path: str, sign: str, value: Any, everywhere: bool) -> str:
@@ -222,8 +236,6 @@ def _inside(path: str, values: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]
 def _good_flag(path: str, values: Sequence[bool]) -> bool:
     """Which of true and false is the good one: as the name says, or the more frequent one, since a
     flag marks the exception."""
-    if column_names.is_a(path, "untrained"):
-        return False
     if signals.classes(path):
         return not signals.is_low(path)
     return Counter(values).most_common(1)[0][0]
@@ -231,7 +243,7 @@ def _good_flag(path: str, values: Sequence[bool]) -> bool:
 
 def _of_numbers(path: str, values: Sequence[float]) -> tuple[str, float] | None:
     """The sign and the number of the condition: the best of two, the upper half of a scale, the
-    half of a share, and of any other numbers the span that the rows have."""
+    half of a share, and of any other numbers the better half of the rows."""
     if column_names.is_a(path, "place"):
         return ("=", -1) if -1 in values else None
     different = {*values}
@@ -248,7 +260,7 @@ def _of_numbers(path: str, values: Sequence[float]) -> tuple[str, float] | None:
         return sign, _plain(sorted(values)[len(values) // 2])
     if min(values) >= 0 and max(values) <= 1:
         return sign, 0.5
-    return sign, _plain(max(values) if low else min(values))
+    return sign, _plain(sorted(values)[len(values) // 2])
 
 
 def _plain(number: float) -> float:

@@ -6,6 +6,7 @@ value has its shape: a score is a number, and reasoning is a text.
 """
 
 import functools
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +16,8 @@ from stages.rows.words import FILLERS, RATING, SIDES, signs, signs_of
 
 _ABOUT = words.exact("about", "both", "sign")
 _COUNTED, _ENDED = words.exact("counted", "sign"), words.exact("ended", "sign")
-_PLACES = words.exact("place", "sign")
+_PLACES, _DONE = words.exact("place", "sign"), words.exact("done", "sign")
+_MEASURES = words.exact("measure", "sign")
 _GENERAL = FILLERS | words.exact("general", "sign")
 _ADDRESS = ("path", "url", "file", "uri")
 _ASKING = ("is", "has", "was")
@@ -31,11 +33,21 @@ def _is_place(said: Sequence[str]) -> bool:
     return "error" in signs_of(said) and not _PLACES.isdisjoint(said)
 
 
+def _is_done(said: Sequence[str]) -> bool:
+    """Whether the words of a name say when, why or by whom a row was taken away."""
+    return any(then in _DONE and _is_bad(word) for word, then in itertools.pairwise(said))
+
+
+def _is_bad(word: str) -> bool:
+    found = {*signs(word)}
+    return "untrained" in found or (found == {"verdict"} and bool(words.is_low(word)))
+
+
 @functools.lru_cache(8192)
 def is_about(path: str) -> bool:
     """Whether a column only counts, names or dates something, whatever its other words are."""
     said = [word for part in _parts(path)[-1:] for word in words.words(part)]
-    if _is_place(said):
+    if _is_place(said) or _is_done(said):
         return False
     last = next((word for word in reversed(said) if signs(word) or word in _ABOUT), "")
     if last in _ABOUT and not signs(last):
@@ -63,6 +75,8 @@ def classes(path: str) -> Mapping[str, bool]:
     said = words.words(parts[-1]) if parts else ()
     if _is_place(said):
         return {"place": True}
+    if _is_done(said):
+        return {"untrained": True}
     every = dict.fromkeys(name for word in reversed(said) for name in signs(word))
     found = {name: words.says_no_more(said, name) for name in every}
     head = next(iter(found), "")
@@ -93,10 +107,16 @@ def has_side(path: str) -> bool:
     )
 
 
+def is_score(name: str) -> bool:
+    """Whether a name is that of a score, and does not say of what."""
+    *said, last = words.words(name) or ("",)
+    return last in _MEASURES and not any(map(signs, said))
+
+
 def is_low(path: str) -> bool:
     """Whether a high number (or true) means that the answer is bad."""
     said = [word for part in _parts(path)[-1:] for word in words.words(part)]
-    low = (words.is_low(word) for word in reversed(said))
+    low = (words.is_low(word) for word in reversed(said) if word not in _MEASURES)
     return next((one for one in low if one is not None), False)
 
 
@@ -104,6 +124,8 @@ def is_low(path: str) -> bool:
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)\s*(?:%|/\s*\d+)?")
 _SAID, _TELLING = words.exact("value", "said"), words.exact("value", "telling")
+_OFF = {*words.exact("value", "no"), "", "0", "none", "null", "-"}
+_STATE = re.compile(r"[a-z]+ed|spam|duplicate")
 _TIES = re.compile(r"tied?|draw|equal|neither|unsure|(?:tie)?\W*both\W*(?:bad|good|same)\W*", re.I)
 FEW, SHORT = 6, 40  # different texts that a column of verdicts has at most, and their length
 LONGEST = 80  # characters of a label
@@ -116,6 +138,18 @@ def _plain(text: str) -> str:
 def is_telling(value: Any) -> bool:
     """Whether a text is a verdict, whatever its column is called."""
     return type(value) is str and len(value) < 16 and _plain(value) in _TELLING
+
+
+def is_set(value: Any) -> bool:
+    """Whether a value says yes: true, a number but 0, a mark, a time, a name."""
+    return _plain(value) not in _OFF if isinstance(value, str) else bool(value)
+
+
+def is_taken_away(value: Any) -> bool:
+    """Whether a text says that a row was taken away, whatever its column is called."""
+    if not isinstance(value, str) or len(value) > SHORT or not _STATE.fullmatch(_plain(value)):
+        return False
+    return "untrained" in signs(_plain(value))
 
 
 def is_tie(value: Any) -> bool:

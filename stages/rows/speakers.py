@@ -26,11 +26,16 @@ SPOKEN = "|".join(
         for form in (word.capitalize(), word.upper(), word.capitalize().replace("gpt", "GPT"))
     )
 )
+_WORDS |= {word: role for role in (USER, ASSISTANT) for word in words.exact("party", role)}
 _ANY = words.exact("turn", "both")
 _BESIDE = {  # the name of a role
     role: words.exact("turn", "both", USER if role in (SYSTEM, USER) else ASSISTANT)
     for role in ROLES
 }
+
+
+_WHO = words.exact("who", "role")
+_WHAT = words.listing("what", "role")
 
 
 @functools.lru_cache(4096)
@@ -106,6 +111,66 @@ def spoken(value: Any) -> Iterator[list[Any]]:
         yield said
     for one in inner:
         yield from spoken(one)
+
+
+def _who(turns: list[Any]) -> tuple[str, ...]:
+    """The keys under which turns say who speaks: a name, or whether it is the assistant."""
+    each: dict[tuple[str, ...], Any] = {}
+    for key, value in turns[0].items():
+        inner = value if isinstance(value, dict) else {}
+        each |= {(key,): value, **{(key, name): one for name, one in inner.items()}}
+    for path, value in each.items():
+        named = not _WHO.isdisjoint(words.words(path[0])) and role_named(value)
+        if named or (isinstance(value, bool) and role_named(path[-1].removeprefix("is_"))):
+            return path
+    return ()
+
+
+def _said_by(turn: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    value: Any = turn
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(value, bool):
+        return value
+    role = role_named(path[-1].removeprefix("is_"))
+    return role if value else {USER: ASSISTANT, ASSISTANT: USER}.get(str(role))
+
+
+def _numbered(value: Mapping[str, Any]) -> list[Any]:
+    """The values of an object whose keys count them; none where they do not."""
+    at = {key: words.parts(key)[-1:] for key in value}
+    if not all(part and part[0].isdecimal() for part in at.values()):
+        return []
+    return [value[key] for key in sorted(value, key=lambda key: int(at[key][0]))]
+
+
+def turned(value: Any) -> list[Any] | None:
+    """The turns of a list, or of an object whose keys count them, in which who speaks and what
+    stand under any names (``speaker``, ``is_bot``, ``author.role``; ``utterance``), with ``role``
+    and ``content``; None for any other value."""
+    turns = _numbered(value) if isinstance(value, dict) else value
+    if not turns or not isinstance(turns, list) or not all(isinstance(t, dict) for t in turns):
+        return None
+    who = _who(turns)
+    if not who:
+        said = [(key, text) for turn in turns for key, text in turn.items()]
+        spoken = all(role_named(key) and isinstance(text, str) for key, text in said)
+        return [{"role": key, "content": text} for key, text in said] if spoken else None
+    what = next((key for key in _WHAT if key in turns[0] and key != who[0]), None)
+    if what is None:
+        return None
+    return [
+        {"role": _said_by(turn, who), "content": turn.get(what), **_beside(turn, who, what)}
+        for turn in turns
+    ]
+
+
+def _beside(turn: Mapping[str, Any], who: tuple[str, ...], what: str) -> dict[str, Any]:
+    """What else a turn has, and what else the object has that says who speaks."""
+    left = {key: value for key, value in turn.items() if key not in (who[0], what)}
+    inside = turn.get(who[0]) if len(who) > 1 else None
+    more = {k: v for k, v in inside.items() if k != who[1]} if isinstance(inside, dict) else {}
+    return {**left, who[0]: more} if any(one is not None for one in more.values()) else left
 
 
 def guessed(rows: list[dict[str, Any]]) -> dict[str, str]:

@@ -193,7 +193,7 @@ def left_over(
         printed: the fields of a turn that the chat template prints.
         inside: paths of what is taken from inside of columns.
     """
-    found: Iterable[tuple[str, Any]] = row.unread()
+    found: Iterable[tuple[str, Any]] = (pair for left in row.unread() for pair in _opened(*left))
     if inside:
         found = (left for path, value in found for left in selection.rest(path, value, inside))
     columns = [Unread(path, tuple(values)) for path, values in _by_path(found).items()]
@@ -212,6 +212,14 @@ def left_over(
     return columns + [
         Unread(_column_of(row, key), tuple(values), turn=True) for key, values in keys.items()
     ]
+
+
+def _opened(path: str, value: Any) -> Iterable[tuple[str, Any]]:
+    """A column; of an object with a system text in it, each of its keys."""
+    keys = value if isinstance(value, dict) else ()
+    if any(column_names.is_a(key, "system") and signals.is_prose(value[key]) for key in keys):
+        return [(f"{path}.{key}", one) for key, one in value.items() if one not in EMPTY]
+    return [(path, value)]
 
 
 def _is_read(key: str, value: Any, printed: frozenset[str], role: str) -> bool:

@@ -31,6 +31,11 @@ def exact(name: str, *uses: str) -> frozenset[str]:
     return frozenset(_of(_TABLE["exact"][name], *uses))
 
 
+def listing(name: str, *uses: str) -> list[str]:
+    """The same in the order of the table."""
+    return _of(_TABLE["exact"][name], *uses)
+
+
 def _forms(word: str) -> str:
     """A pattern of the inflections of a word of the table."""
     if word[-1] == "!":
