@@ -13,10 +13,11 @@ import numpy as np
 
 from expectations.witness import raw, said, stored
 from expectations.witness.pairs import PAIRS
+from expectations.witness.printed import BrokenError
 from expectations.witness.raw import Row, UnreadError
 from expectations.witness.steps import STEPS
 from expectations.witness.talks import TALKS
-from expectations.witness.tokens import IGNORED, BrokenError, Published
+from expectations.witness.tokens import IGNORED, Published
 
 _FORMATS = {"sft": TALKS, "rm": PAIRS, "prm": STEPS}
 # What rows of a shape that is not known make of a reader.

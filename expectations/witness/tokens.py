@@ -2,40 +2,26 @@
 
 A conversation is rendered once as a whole, and once up to each answer that is trained, with the
 generation prompt: there the answer begins, and it ends with its end of turn. The text is cut where
-answers begin, since inference encodes a prompt alone.
+answers begin, since inference encodes a prompt alone. Where a template ends a turn only by opening
+the next one, the last turn of a row ends as it would if another one followed.
 
 What users write is data. Where a text spells a control token, ``apply_chat_template`` and the
 tokenizer would make that token of it, and a build does not: so the spelling is hidden behind a
 character that the row does not have, until the text is cut at the template's own control tokens.
 """
 
-import datetime
-import os
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from typing import Any
 
+from expectations.witness.printed import BrokenError, Printer, calls
 from expectations.witness.raw import UnreadError
 from expectations.witness.said import Said, Sides, Steps, Talk, Turn, require_plain
 
 IGNORED = -100
 ANSWERS = 64  # of a row, each of which is a rendering
 _FREE = range(0xF0000, 0xFFFFE)  # private-use characters
-_REASONING = ("reasoning_content", "reasoning", "thinking")
-
-
-class BrokenError(Exception):
-    """A row that the published tokenizer and template cannot have given."""
-
-
-def library() -> Any:
-    """What loads tokenizers; it needs no torch, and takes half a second to import."""
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that there is no torch
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer
 
 
 @dataclass
@@ -53,87 +39,41 @@ class Tokens:
         return [token if weight else IGNORED for token, weight in both]
 
 
-class Published:
-    """The tokenizer and the template of a build.
-
-    Args:
-        folder: ``tokenizer/``; ``words``: what else the user was told of the model.
+class Published(Printer):
+    """The tokenizer of a build, and its template.
 
     Attributes:
-        end: the id of the end of a turn.
+        ends: the ids that end a turn of text, and one of calls.
         merged: texts that the tokenizer would have merged where an answer begins.
-        printed: the names in the template.
     """
 
     def __init__(self, folder: str, words: dict[str, Any]) -> None:
-        self._tokenizer = library().from_pretrained(folder, local_files_only=True)
-        self._words = words
-        added = self._tokenizer.added_tokens_decoder
-        self._controls = {t.content: int(i) for i, t in added.items() if t.special}
+        super().__init__(folder, words)
+        added = self.tokenizer.added_tokens_decoder
         self._swallow = {t.content for t in added.values() if t.lstrip or t.rstrip}
-        every = sorted(self._controls, key=len, reverse=True)
-        self._spelled = re.compile("|".join(map(re.escape, every)) or r"(?!)")
-        plain = [name for name in every if name not in self._swallow]
-        self._anchor = next(iter(plain), "")
-        self._date = datetime.datetime.fromisoformat(words["date"])
-        self.end = self.id_of(words["end"])
+        plain = [name for name in self.controls if name not in self._swallow]
+        self._anchor = max(plain, key=len, default="")
+        self.ends = [self.id_of(token) for token in words["ends"]]
         self.merged = 0
-        told = str(self._tokenizer.chat_template)
-        self._reasoning = next((name for name in _REASONING if name in told), "")
-        self.printed = {*re.findall(r"[A-Za-z_]\w*", told)}
 
     def id_of(self, token: str) -> int:
         """The id of a token."""
-        (found,) = self._tokenizer.convert_tokens_to_ids([token])
+        (found,) = self.tokenizer.convert_tokens_to_ids([token])
         return int(found)
 
-    # Rendering.
-
-    def _rendered(self, turns: Sequence[Turn], tools: list[Any] | None, **more: Any) -> str:
-        shown = []
-        for turn in turns:
-            if "reasoning" in turn:
-                if not self._reasoning:
-                    raise UnreadError("reasoning in a field")
-                turn = {**turn, self._reasoning: turn["reasoning"]}
-                turn.pop("reasoning") if self._reasoning != "reasoning" else None
-            shown.append(turn)
-        try:
-            text = self._tokenizer.apply_chat_template(
-                shown, tools=tools, tokenize=False, strftime_now=self._date.strftime, **more
-            )
-        except Exception as error:  # whatever a template raises
-            raise BrokenError(f"template: it refuses the row: {error}") from error
-        return str(text)
-
-    def _start(self, text: str, before: Sequence[Turn], tools: list[Any] | None) -> int:
-        """Where an answer begins: behind the longest generation prompt that the text has there."""
-        found = [
-            len(prompt)
-            for variant in self._words["variants"]
-            if text.startswith(
-                prompt := self._rendered(before, tools, add_generation_prompt=True, **variant)
-            )
-        ]
-        if not found:
-            raise BrokenError("template: an answer is not behind its generation prompt")
-        return max(found)
-
-    # Encoding.
-
     def _encoded(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False, verbose=False))
+        return list(self.tokenizer.encode(text, add_special_tokens=False, verbose=False))
 
     def _piece(self, text: str, before: str) -> list[int]:
         """A text that stands behind another, whose last control token decides how it begins."""
         if not before or not text:
             return self._encoded(text) if text else []
-        last = next((t for t in self._controls if before.endswith(t)), self._anchor)
+        last = next((t for t in self.controls if before.endswith(t)), self._anchor)
         return self._encoded(last + text)[1:]
 
     def _as_data(self, text: str) -> list[int]:
         """A text whose control tokens are text."""
-        backend = self._tokenizer.backend_tokenizer
+        backend = self.tokenizer.backend_tokenizer
         backend.encode_special_tokens = True
         found = list(backend.encode(text, add_special_tokens=False).ids)
         backend.encode_special_tokens = False
@@ -142,20 +82,20 @@ class Published:
     def _hidden(self, text: str, hidden: dict[str, str]) -> list[int]:
         """A rendered text with characters in the place of hidden spellings."""
         ids, at = [], 0
-        for match in [*self._spelled.finditer(text), None]:
+        for match in [*self.spelled.finditer(text), None]:
             own = text[at : match.start() if match else len(text)]
             for spelling, sign in hidden.items():
                 own = own.replace(sign, spelling)
             ids += self._as_data(own) if own else []
             if match:
-                ids.append(self._controls[match.group()])
+                ids.append(self.controls[match.group()])
                 at = match.end()
         return ids
 
     def _hide(self, texts: Iterable[str]) -> dict[str, str]:
         """A character for each control token that texts spell."""
         every = "".join(texts)
-        spelled = list(dict.fromkeys(self._spelled.findall(every)))
+        spelled = list(dict.fromkeys(self.spelled.findall(every)))
         if spelled and (self._swallow or self._encoded("a") != self._piece("a", " ")):
             raise UnreadError("control tokens as text, with a tokenizer that looks around them")
         free = (chr(code) for code in _FREE if chr(code) not in every)
@@ -176,7 +116,7 @@ class Published:
         """A conversation, of whose answers some are trained."""
         said = [str(turn.get("content") or "") for turn in turns]
         others = [str({**turn, "content": ""}) for turn in turns] + [str(tools)]
-        if self._spelled.search("".join(others)):
+        if self.spelled.search("".join(others)):
             raise UnreadError("control tokens in other places than the content")
         hidden = self._hide(said)
         shown: Sequence[Turn] = turns
@@ -187,25 +127,28 @@ class Published:
                 else turn
                 for turn in shown
             ]
-        text = self._rendered(shown, tools)
-        if hidden:
-            restored = text
-            for spelling, sign in hidden.items():
-                restored = restored.replace(sign, spelling)
-            if restored != self._rendered(turns, tools):
-                raise UnreadError("control tokens as text, which the template changes")
         trained = [
             i for i, weight in enumerate(weights) if weight and turns[i]["role"] == "assistant"
         ]
         if len(trained) > ANSWERS:
             raise UnreadError(f"more than {ANSWERS} answers")
-        starts = [self._start(text, shown[:i], tools) for i in trained]
+        text, starts = self.conversation(shown, trained, tools)
+        if hidden:
+            restored = text
+            for spelling, sign in hidden.items():
+                restored = restored.replace(sign, spelling)
+            if restored != self.conversation(turns, trained, tools)[0]:
+                raise UnreadError("control tokens as text, which the template changes")
         head, *tails = self._cut(text, starts, hidden)
         found = Tokens(head, [0.0] * len(head), len(head))
         for tail, i in zip(tails, trained, strict=True):
-            if self.end not in tail:
+            end = self.ends[calls(turns[i])]
+            if end not in tail:
                 raise BrokenError("template: an answer has no end of turn")
-            stop = tail.index(self.end) + 1
+            # A turn may print its end inside of it, too: the last one of a row is its own.
+            stop = tail.index(end) + 1
+            if i == len(turns) - 1:
+                stop = len(tail) - tail[::-1].index(end)
             found.weights += [weights[i]] * stop + [0.0] * (len(tail) - stop)
             found.ids += tail
         if found.weights:
@@ -225,12 +168,14 @@ class Published:
     def _of_talk(self, said: Talk, words: dict[str, Any]) -> dict[str, Any]:
         turns, weights = list(said.turns), [weight or 0.0 for weight in said.weights]
         require_plain(turns, words)
+        if self.words["appended"]:
+            raise UnreadError("a history that is appended")
         if turns[0]["role"] == "text":
             hidden = self._hide([turns[0]["content"]])
             text = turns[0]["content"]
             for spelling, sign in hidden.items():
                 text = text.replace(spelling, sign)
-            (ids,) = self._cut(text + self._words["end"], [], hidden)
+            (ids,) = self._cut(text + self.words["ends"][0], [], hidden)
             found = Tokens(ids, [0.0, *[1.0] * (len(ids) - 1)])
         else:
             turns, weights = _with_system(turns, words), [*weights]
@@ -245,18 +190,27 @@ class Published:
         """The same where all is trained up to the last end of turn."""
         if {*weights} != {1.0} and {*weights[1:]} != {1.0}:
             raise UnreadError("weights of turns, where all are trained")
-        last = len(found.ids) - found.ids[::-1].index(self.end)
+        last = self._closed(found)[-1]
         own = [0.0, *[1.0] * (last - 1), *[0.0] * (len(found.ids) - last)]
         return Tokens(found.ids, own, found.start)
 
     def _trimmed(self, found: Tokens) -> Tokens:
         """What is left of a conversation that is too long: all turns that fit as a whole."""
-        limit = self._words["limit"]
-        if len(found.ids) <= limit or self._words["too_long"] != "trim-turns":
+        limit = self.words["limit"]
+        if len(found.ids) <= limit or self.words["too_long"] != "trim-turns":
             return found
-        ends = [i + 1 for i, token in enumerate(found.ids[:limit]) if token == self.end]
-        stop = ends[-1] if ends else 0
+        stop = max((end for end in self._closed(found) if end <= limit), default=0)
         return Tokens(found.ids[:stop], found.weights[:stop], found.start)
+
+    def _closed(self, found: Tokens) -> list[int]:
+        """Where turns have ended."""
+        plain: list[Turn] = [
+            {"role": "user", "content": "x"},
+            {"role": "assistant", "content": "y"},
+        ]
+        if self.ended(plain, None) != self.rendered(plain, None):
+            raise UnreadError("turns that end where the next one opens, of which all count")
+        return [i + 1 for i, token in enumerate(found.ids) if token in self.ends]
 
     def _of_sides(self, said: Sides, words: dict[str, Any]) -> dict[str, Any]:
         made: dict[str, Any] = {"margin": said.margin}
@@ -275,12 +229,12 @@ class Published:
         return made | {"prompt_length": min(starts)}
 
     def _of_steps(self, said: Steps, words: dict[str, Any]) -> dict[str, Any]:
-        steps, limit = list(said.steps), self._words["limit"]
+        steps, limit = list(said.steps), self.words["limit"]
         ids = self._marked(said, len(steps), words)
-        while len(ids) > limit and self._words["too_long"] == "trim-steps" and len(steps) > 1:
+        while len(ids) > limit and self.words["too_long"] == "trim-steps" and len(steps) > 1:
             steps.pop()
             ids = self._marked(said, len(steps), words)
-        step, good, bad = (self.id_of(self._words[name]) for name in ("step", "good", "bad"))
+        step, good, bad = (self.id_of(self.words[name]) for name in ("step", "good", "bad"))
         places = [i for i, token in enumerate(ids) if token == step]
         ratings = said.ratings[: len(steps)]
         labels = [IGNORED] * len(ids)
@@ -292,24 +246,24 @@ class Published:
 
     def _marked(self, said: Steps, count: int, words: dict[str, Any]) -> list[int]:
         """The ids of a problem and its first steps, each with the step token behind it."""
-        mark = self._words["step"]
+        mark = self.words["step"]
         pieces = (
             said.pieces[:count] if said.pieces else tuple(x.strip() for x in said.steps[:count])
         )
         texts = [said.problem.strip(), *pieces]
-        if any(self._spelled.search(text) for text in (*said.pieces, *texts)):
+        if any(self.spelled.search(text) for text in (*said.pieces, *texts)):
             raise UnreadError("control tokens as text, in steps")
-        if self._words["raw"]:
+        if self.words["raw"]:
             if not said.pieces:
                 raise UnreadError("steps of a list, as their own text")
             return self._encoded("".join(one + mark for one in pieces) + said.pieces[-1])
         if said.pieces:
             texts = [said.problem.strip(), *(one.strip() for one in said.steps[:count])]
-        answer = self._words["separator"].join(one + mark for one in texts[1:])
+        answer = self.words["separator"].join(one + mark for one in texts[1:])
         system = [{"role": "system", "content": said.system}] if said.system else []
         asked = _with_system([*system, {"role": "user", "content": texts[0]}], words)
-        text = self._rendered([*asked, {"role": "assistant", "content": answer}], None)
-        pair = self._cut(text, [self._start(text, asked, None)], {})
+        turns = [*asked, {"role": "assistant", "content": answer}]
+        pair = self._cut(*self.conversation(turns, [len(asked)], None), {})
         return pair[0] + pair[1]
 
 

@@ -47,7 +47,8 @@ def case_of(
     model = {
         "date": profile.date_string,
         "variants": [dict(variant) for variant in profile.template_variants],
-        "end": profile.end_of_turn,
+        "ends": list(profile.ends),
+        "appended": config.parts.history == "appended" and profile.one_example_per_turn,
         "step": profile.step_tokens.step,
         "good": profile.step_tokens.good,
         "bad": profile.step_tokens.bad,

@@ -1,0 +1,127 @@
+"""What a published chat template prints for turns, and where answers begin in it.
+
+A template is asked by ``transformers`` over a build's folder ``tokenizer/``.
+"""
+
+import datetime
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from expectations.witness.raw import UnreadError
+from expectations.witness.said import Turn
+
+_REASONING = ("reasoning_content", "reasoning", "thinking")
+
+
+class BrokenError(Exception):
+    """A row that the published tokenizer and template cannot have given."""
+
+
+def library() -> Any:
+    """What loads tokenizers; it needs no torch, and takes half a second to import."""
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that there is no torch
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer
+
+
+def calls(turn: Turn) -> bool:
+    """Whether a turn calls tools."""
+    return bool(turn.get("tool_calls"))
+
+
+class Printer:
+    """The template of a build.
+
+    Args:
+        folder: ``tokenizer/``; ``words``: what else the user was told of the model.
+
+    Attributes:
+        printed: the names in the template.
+    """
+
+    def __init__(self, folder: str, words: dict[str, Any]) -> None:
+        self.tokenizer = library().from_pretrained(folder, local_files_only=True)
+        self.words = words
+        added = self.tokenizer.added_tokens_decoder
+        self.controls = {t.content: int(i) for i, t in added.items() if t.special}
+        every = sorted(self.controls, key=len, reverse=True)
+        self.spelled = re.compile("|".join(map(re.escape, every)) or r"(?!)")
+        self._date = datetime.datetime.fromisoformat(words["date"])
+        told = str(self.tokenizer.chat_template)
+        self._reasoning = next((name for name in _REASONING if name in told), "")
+        self.printed = {*re.findall(r"[A-Za-z_]\w*", told)}
+
+    def rendered(self, turns: Sequence[Turn], tools: list[Any] | None, **more: Any) -> str:
+        shown = []
+        for turn in turns:
+            if "reasoning" in turn:
+                if not self._reasoning:
+                    raise UnreadError("reasoning in a field")
+                turn = {**turn, self._reasoning: turn["reasoning"]}
+                turn.pop("reasoning") if self._reasoning != "reasoning" else None
+            shown.append(turn)
+        try:
+            text = self.tokenizer.apply_chat_template(
+                shown, tools=tools, tokenize=False, strftime_now=self._date.strftime, **more
+            )
+        except Exception as error:  # whatever a template raises
+            raise BrokenError(f"template: it refuses the row: {error}") from error
+        return str(text)
+
+    def ended(self, turns: Sequence[Turn], tools: list[Any] | None, **more: Any) -> str:
+        """A conversation's text, up to the end of its last turn at least."""
+        text = self.rendered(turns, tools, **more)
+        end = self.words["ends"][calls(turns[-1])]
+        if turns[-1]["role"] != "assistant" or text.rstrip().endswith(end):
+            return text
+        following: Turn = {"role": "user", "content": "x"}
+        for call in turns[-1].get("tool_calls") or ():
+            named = {"name": call["function"]["name"], "tool_call_id": call.get("id")}
+            following = {**following, "role": "tool", **named}
+        try:
+            longer = self.rendered([*turns, following], tools, **more)
+        except BrokenError:
+            return text
+        more_of_it = longer.removeprefix(text)
+        opens = self.spelled.search(more_of_it)
+        if not longer.startswith(text) or not opens or opens.group() != end:
+            return text
+        return text + more_of_it[: opens.end()]
+
+    def _start(self, text: str, before: Sequence[Turn], tools: list[Any] | None) -> int | None:
+        """Where an answer begins: behind the longest generation prompt that the text has there."""
+        prompts = (
+            self.rendered(before, tools, add_generation_prompt=True, **variant)
+            for variant in self.words["variants"]
+        )
+        return max((len(one) for one in prompts if text.startswith(one)), default=None)
+
+    def conversation(
+        self, turns: Sequence[Turn], trained: Sequence[int], tools: list[Any] | None
+    ) -> tuple[str, list[int]]:
+        """A conversation that begins with the prompt of each trained answer, and where they begin.
+
+        Some templates print it so only with the keywords of a prompt; or only the last answer does
+        not change what is before it, which is then put behind its prompt.
+        """
+        variants = [one for one in self.words["variants"] if one]
+        for given in ({}, *variants):
+            text = self.ended(turns, tools, **given)
+            starts = [self._start(text, turns[:i], tools) for i in trained]
+            thought = [str(turns[i].get("reasoning", "")).strip() for i in trained]
+            if None not in starts and all(one in text for one in thought):
+                return text, [start for start in starts if start is not None]
+        last = len(turns) - 1
+        asked: list[Turn] = [{"role": "user", "content": "x"}]
+        for given in ({}, *variants) if list(trained) == [last] else ():
+            prompt, opened = (
+                self.rendered(before, tools, add_generation_prompt=True, **given)
+                for before in (turns[:-1], asked)
+            )
+            alone = self.ended([*asked, turns[-1]], tools, **given)
+            if alone.startswith(opened):
+                return prompt + alone.removeprefix(opened), [len(prompt)]
+        raise BrokenError("template: an answer is not behind its generation prompt")
