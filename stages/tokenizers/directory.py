@@ -219,7 +219,7 @@ def _openers(template: Template, end_of_turn: str, ordinary: Collection[str]) ->
     answered = behind.partition(question)[0].partition(end_of_turn)[2]
     opening = (asked.lstrip(), answered.lstrip())
     found = (token for text in opening for token in ordinary if text.startswith(token))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(token for token in found if token != end_of_turn))
 
 
 def _declared_stops(declared: claims.Claims, added: Mapping[str, Any]) -> list[str]:
