@@ -346,6 +346,9 @@ def test_rows_are_found_by_their_place(suffix: str, tmp_path: Path) -> None:
         make = {".gz": gzip.compress, ".zst": zstandard.compress}.get(path.suffix, bytes)
         path.write_bytes(make(lines))
     places = places if "jsonl" in suffix or suffix == ".csv" else list(range(1, 10))
-    assert raw.rows(str(path), {*places}, {}) == dict(zip(places, rows, strict=True))
-    assert raw.rows(str(path), {places[-1]}, {}) == {places[-1]: rows[-1]}
-    assert raw.rows(str(path), {999}, {}) == {}
+    kind = {"container": suffix.split(".")[1]}
+    assert raw.rows(str(path), {*places}, kind) == dict(zip(places, rows, strict=True))
+    assert raw.rows(str(path), {places[-1]}, kind) == {places[-1]: rows[-1]}
+    assert raw.rows(str(path), {999}, kind) == {}
+    with pytest.raises(raw.UnreadError):
+        raw.rows(str(path), {1}, {"container": "cards"})

@@ -13,7 +13,7 @@ Row = dict[str, Any]
 _MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5": ".zst"}
 _BLOCK = 1 << 22
 _ARRAY = 64 << 20  # bytes of an array that is read at once
-_TABLES = (".csv", ".tsv")
+_TABLES = ("csv", "tsv")
 
 
 class UnreadError(Exception):
@@ -41,7 +41,7 @@ def rows(path: str, lines: Collection[int], words: dict[str, Any]) -> dict[int, 
 
     Args:
         lines: their numbers, from 1; blank lines count.
-        words: what the user said of the file: ``delimiter``, ``quoting``.
+        words: what is said of the file: ``container``, ``delimiter``, ``quoting``, ``cells``.
 
     Returns:
         By number; those that are no JSON objects are missing.
@@ -49,15 +49,17 @@ def rows(path: str, lines: Collection[int], words: dict[str, Any]) -> dict[int, 
     Raises:
         UnreadError: the file is none of those that are read here.
     """
-    names = Path(path).name.lower().removesuffix(".gz").removesuffix(".zst")
-    if names.endswith(".parquet"):
+    kind = words["container"]
+    if kind == "parquet":
         return _of_table(_parquet(path), lines)
-    if names.endswith((".arrow", ".feather")):
+    if kind == "arrow":
         return _of_table(_arrow(path), lines)
+    if kind not in ("jsonl", "json", *_TABLES):
+        raise UnreadError(f"files that {kind} reads")
     with _opened(path) as file:
-        if names.endswith(_TABLES):
-            return _of_texts(file, lines, words, names)
-        array = _array(file) if names.endswith(".json") else None
+        if kind in _TABLES:
+            return _of_texts(file, lines, words, kind)
+        array = _array(file) if kind == "json" else None
     if array is not None:
         return {
             n: array[n - 1] for n in lines if n <= len(array) and isinstance(array[n - 1], dict)
@@ -111,10 +113,10 @@ def _array(file: BinaryIO) -> list[Any] | None:
     return value if isinstance(value, list) else None
 
 
-def _of_texts(file: BinaryIO, lines: Collection[int], words: Row, name: str) -> dict[int, Row]:
+def _of_texts(file: BinaryIO, lines: Collection[int], words: Row, kind: str) -> dict[int, Row]:
     if words.get("cells"):
         raise UnreadError("cells that are read as JSON")
-    comma = words.get("delimiter") or ("\t" if name.endswith(".tsv") else ",")
+    comma = words.get("delimiter") or ("\t" if kind == "tsv" else ",")
     none: Literal[0, 3] = csv.QUOTE_NONE if words.get("quoting") == "none" else csv.QUOTE_MINIMAL
     csv.field_size_limit(1 << 27)
     text = io.StringIO(file.read().decode("utf-8-sig"), newline="")

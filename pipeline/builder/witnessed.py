@@ -82,7 +82,7 @@ def _input(recipe: Recipe, source: Input, reading: str, lines: Sequence[int]) ->
         "name": source.name,
         "path": source.path,
         "format": reading,
-        "words": {**told, "per_turn": own.splits_turns},
+        "words": {**told, "container": source.reader, "per_turn": own.splits_turns},
         "parts": parts,
     }
 
