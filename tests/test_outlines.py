@@ -152,7 +152,7 @@ def test_a_key_of_many_objects_is_left_out_of_one_row() -> None:
     rows = [
         {
             "prompt": f"Q{n}",
-            "parts": [{"say": f"step {n}.{k}", "ok": k % 2, "ups": k + 1} for k in range(3)],
+            "parts": [{"say": f"step {n}.{k}", "ok": k % 2, "seen": k + 1} for k in range(3)],
         }
         for n in range(4)
     ]

@@ -35,12 +35,13 @@ def _is_place(said: Sequence[str]) -> bool:
 
 def _is_done(said: Sequence[str]) -> bool:
     """Whether the words of a name say when, why or by whom a row was taken away."""
-    return any(then in _DONE and _is_bad(word) for word, then in itertools.pairwise(said))
+    pairs = [*itertools.pairwise(said)]
+    away = any(then in _DONE and "untrained" in signs(word) for word, then in pairs)
+    return away or any(then in ("at", "by") and _is_bad(word) for word, then in pairs)
 
 
 def _is_bad(word: str) -> bool:
-    found = {*signs(word)}
-    return "untrained" in found or (found == {"verdict"} and bool(words.is_low(word)))
+    return {*signs(word)} == {"verdict"} and bool(words.is_low(word))
 
 
 @functools.lru_cache(8192)
