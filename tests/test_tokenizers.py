@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from encoding import vocabulary_of
+from small_tokenizers import byte_level
 from support import few
 from tokenizers import Tokenizer
 
@@ -175,6 +176,7 @@ def test_offline_does_not_wait(
     monkeypatch.setenv("HF_HUB_OFFLINE", "1" if fetch else "0")
     monkeypatch.setattr(socket, "getaddrinfo", None)
     monkeypatch.setattr(hub, "cached", lambda model_id, revision=None: None)
-    monkeypatch.setattr(builtin, "tokenizer_json", lambda profile, layout, cache, fetch: b"{}")
+    there = byte_level(["<|im_start|>", "<|im_end|>"]).to_str().encode()
+    monkeypatch.setattr(builtin, "tokenizer_json", lambda profile, layout, cache, fetch: there)
     found = resolve.resolve("Qwen/Qwen2-1.5B", tmp_path, resolve.Overrides(), fetch=fetch)
     assert (found.source, found.profile.name) == ("built-in", "qwen2-1.5b")

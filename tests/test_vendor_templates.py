@@ -332,8 +332,8 @@ def dialogues(path: Path) -> Iterator[Dialogue]:
 
 def shown(source: str, turns: list[Message]) -> list[dict[str, Any]]:
     """Turns as a template gets them, with reasoning under its own name for it."""
-    if spelled_by(source):
-        place(turns, spelled_by(source))
+    if name := spelled_by(printed_fields(source)):
+        place(turns, name)
     return [turn.seen() for turn in turns]
 
 

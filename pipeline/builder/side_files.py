@@ -125,9 +125,6 @@ def _files(evidence: Evidence) -> Iterator[Problem]:
         yield one.name, one.detail
 
 
-# The tokenizer, and where a server must stop.
-
-
 def _tokenizer(evidence: Evidence) -> Iterator[Problem]:
     model, config = evidence.manifest.model, evidence.read(f"{TOKENIZER}/tokenizer_config.json")
     data = (evidence.build.here / TOKENIZER / "tokenizer.json").read_bytes()
@@ -183,9 +180,6 @@ def _serving(evidence: Evidence) -> Iterator[Problem]:
     yield from _unequal(f"{TOKENIZER}/generation_config.json", there, wanted)
     engine = said["engines"]["transformers"]["GenerationConfig"]
     yield from _unequal(SERVING, engine, generation)
-
-
-# The manifest's counts, added up again.
 
 
 def _figures(evidence: Evidence) -> Iterator[str]:
@@ -304,9 +298,6 @@ def _of_sources(manifest: Manifest) -> Iterator[str]:
         if abs(one.wanted_share - share) > _SHARE + 1 / wanted or abs(one.amount - whole) > 1:
             told = f"its share is {one.wanted_share:g}, {one.amount:g} trained tokens"
             yield f"source {one.name}: {told}, and {share:g} of {total or 'all'} is asked"
-
-
-# Refused rows.
 
 
 def _rejects(evidence: Evidence) -> Iterator[Problem]:

@@ -155,7 +155,10 @@ class Recipe:
         """Where reasoning goes; a template that prints none is left to refuse it."""
         if self.config.source.reasoning_in == "think":
             return None
-        return reasoning.spelled_by(self.model.profile.chat_template) or reasoning.FIELD
+        from stages.chat_template.printed_fields import printed_fields
+
+        fields = printed_fields(self.model.profile.chat_template)
+        return reasoning.spelled_by(fields) or reasoning.FIELD
 
     def stages(self, format_name: str) -> tuple[contract.Stage, ...]:
         """The stages after normalize for rows of one format, made in this process."""

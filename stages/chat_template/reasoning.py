@@ -6,9 +6,8 @@ answer, in the form that other templates print.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from stages.chat_template.printed_fields import printed_fields
 from stages.chat_template.segments import TRAINED
 from stages.contract import Message
 from stages.errors import RowError
@@ -80,9 +79,8 @@ def untrain(texts: Sequence[str], kinds: bytes) -> tuple[list[str], bytes]:
     return [text for text, _ in segments], bytes(kind for _, kind in segments)
 
 
-def spelled_by(template: str) -> str | None:
-    """The field from which a chat template prints reasoning; None where it prints none."""
-    fields = printed_fields(template)
+def spelled_by(fields: Collection[str]) -> str | None:
+    """The one of the fields that a template prints that holds reasoning; None where none does."""
     return next((name for name in SPELLINGS if name in fields), None)
 
 

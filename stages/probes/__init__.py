@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 
 from stages import catalog, encoders
 from stages.chat_template import reasoning
+from stages.chat_template.printed_fields import printed_fields
 from stages.chat_template.render import Renderer, Row, exchange, template_of
 from stages.chat_template.template import Template
 from stages.chat_template.ways import UNPROMPTED
@@ -83,7 +84,7 @@ class ProbeSubject:
     @functools.cached_property
     def thought(self) -> dict[str, str]:
         """Fields of every answer: reasoning, where the template's prompt opens some."""
-        name = reasoning.spelled_by(self.template.source)
+        name = reasoning.spelled_by(printed_fields(self.template.source))
         try:
             self._renderer(exchange("x", "y"))
         except RowError as error:
