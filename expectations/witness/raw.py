@@ -72,7 +72,7 @@ def rows(path: str, lines: Collection[int], words: dict[str, Any]) -> dict[int, 
 def _parsed(line: bytes) -> Any:
     try:
         return json.loads(line.decode("utf-8-sig"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
