@@ -78,6 +78,7 @@ class Published:
         self._date = datetime.datetime.fromisoformat(words["date"])
         self.end = self.id_of(words["end"])
         self.merged = 0
+        self.trims = words["too_long"] != "reject"
         told = str(self._tokenizer.chat_template)
         self._reasoning = next((name for name in _REASONING if name in told), "")
         self.printed = {*re.findall(r"[A-Za-z_]\w*", told)}
@@ -235,10 +236,9 @@ class Published:
         else:
             turns, weights = _with_system(turns, words), [*weights]
             weights = [0.0] * (len(turns) - len(weights)) + weights
-            found = self._read(turns, weights, said.tools)
+            found = self._trimmed(turns, weights, said.tools)
             if words["train_on"] == "all":
                 found = self._whole(found, weights)
-        found = self._trimmed(found)
         return {"input_ids": found.ids, "labels": found.labels, "loss_weights": found.weights}
 
     def _whole(self, found: Tokens, weights: Sequence[float]) -> Tokens:
@@ -249,14 +249,21 @@ class Published:
         own = [0.0, *[1.0] * (last - 1), *[0.0] * (len(found.ids) - last)]
         return Tokens(found.ids, own, found.start)
 
-    def _trimmed(self, found: Tokens) -> Tokens:
-        """What is left of a conversation that is too long: all turns that fit as a whole."""
-        limit = self._words["limit"]
-        if len(found.ids) <= limit or self._words["too_long"] != "trim-turns":
+    def _trimmed(
+        self, turns: Sequence[Turn], weights: Sequence[float], tools: list[Any] | None
+    ) -> Tokens:
+        """A conversation, up to the last answer with which it fits."""
+        found, limit = self._read(turns, weights, tools), self._words["limit"]
+        if self._words["too_long"] != "trim-turns" or len(found.ids) <= limit:
             return found
-        ends = [i + 1 for i, token in enumerate(found.ids[:limit]) if token == self.end]
-        stop = ends[-1] if ends else 0
-        return Tokens(found.ids[:stop], found.weights[:stop], found.start)
+        ends = [i + 1 for i, turn in enumerate(turns) if turn["role"] == "assistant"]
+        if len({weights[i - 1] > 0 for i in ends}) > 1:
+            raise UnreadError("a row that is too long, and not all of whose answers are trained")
+        for end in reversed(ends):
+            found = self._read(turns[:end], weights[:end], tools)
+            if len(found.ids) <= limit:
+                break
+        return found
 
     def _of_sides(self, said: Sides, words: dict[str, Any]) -> dict[str, Any]:
         made: dict[str, Any] = {"margin": said.margin}
