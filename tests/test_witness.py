@@ -295,6 +295,23 @@ def test_a_tokenizer_of_another_kind_is_noticed(
     assert any("not behind its generation prompt" in what for _, what in found)
 
 
+@pytest.mark.parametrize(("task", "policy", "limit"), [("sft", "turns", 96), ("prm", "steps", 40)])
+def test_rows_that_are_trimmed_are_read_alike(
+    task: str,
+    policy: str,
+    limit: int,
+    tmp_path: Path,
+    cache_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is left is the rendering of what fits, and the next turn or step would not have."""
+    monkeypatch.setattr(attest, "Published", Published)  # of this build, and not of another
+    given = {"too_long": f"trim-{policy}", "max_length": limit, "layout": "ragged"}
+    case, statement = built(task, tmp_path, cache_dir, monkeypatch, **given)
+    assert (statement.found, case["model"]["limit"]) == ([], limit)
+    assert statement.read > 0
+
+
 def test_a_merge_that_nobody_counted_is_noticed(asked: tuple[str, Case, Statement]) -> None:
     """Qwen merges the prompt's line break with those that an answer begins with."""
     task, case, _ = asked

@@ -137,18 +137,23 @@ def _hear(
         return
     if not _meets(row, reading.words):
         statement.found.append((name, "where: it is stored, and does not meet the condition"))
+    published, merged = reading.published, reading.published.merged
     try:
         expected = reading.expected(row)
     except UnreadError as error:
+        published.merged = merged
         statement.unread[str(error)] += 1
         return
     except BrokenError as error:
         statement.found.append((name, str(error)))
         return
     except _STRANGE as error:
+        published.merged = merged
         statement.unread[f"a shape that is not known ({type(error).__name__})"] += 1
         return
     statement.read += 1
+    if len(expected) != len(own) or published.trims:  # cuts of what is not stored do not count
+        published.merged = merged
     for one, columns in own:
         number = stored.place_of(one)[2]
         at = number or 0

@@ -55,6 +55,7 @@ class Published(Printer):
         self._anchor = max(plain, key=len, default="")
         self.ends = [self.id_of(token) for token in words["ends"]]
         self.merged = 0
+        self.trims = words["too_long"] != "reject"
 
     def id_of(self, token: str) -> int:
         """The id of a token."""
@@ -180,10 +181,9 @@ class Published(Printer):
         else:
             turns, weights = _with_system(turns, words), [*weights]
             weights = [0.0] * (len(turns) - len(weights)) + weights
-            found = self._read(turns, weights, said.tools)
+            found = self._trimmed(turns, weights, said.tools)
             if words["train_on"] == "all":
                 found = self._whole(found, weights)
-        found = self._trimmed(found)
         return {"input_ids": found.ids, "labels": found.labels, "loss_weights": found.weights}
 
     def _whole(self, found: Tokens, weights: Sequence[float]) -> Tokens:
@@ -194,13 +194,21 @@ class Published(Printer):
         own = [0.0, *[1.0] * (last - 1), *[0.0] * (len(found.ids) - last)]
         return Tokens(found.ids, own, found.start)
 
-    def _trimmed(self, found: Tokens) -> Tokens:
-        """What is left of a conversation that is too long: all turns that fit as a whole."""
-        limit = self.words["limit"]
-        if len(found.ids) <= limit or self.words["too_long"] != "trim-turns":
+    def _trimmed(
+        self, turns: Sequence[Turn], weights: Sequence[float], tools: list[Any] | None
+    ) -> Tokens:
+        """A conversation, up to the last answer with which it fits."""
+        found, limit = self._read(turns, weights, tools), self.words["limit"]
+        if self.words["too_long"] != "trim-turns" or len(found.ids) <= limit:
             return found
-        stop = max((end for end in self._closed(found) if end <= limit), default=0)
-        return Tokens(found.ids[:stop], found.weights[:stop], found.start)
+        ends = [i + 1 for i, turn in enumerate(turns) if turn["role"] == "assistant"]
+        if len({weights[i - 1] > 0 for i in ends}) > 1:
+            raise UnreadError("a row that is too long, and not all of whose answers are trained")
+        for end in reversed(ends):
+            found = self._read(turns[:end], weights[:end], tools)
+            if len(found.ids) <= limit:
+                break
+        return found
 
     def _closed(self, found: Tokens) -> list[int]:
         """Where turns have ended."""

@@ -119,7 +119,8 @@ class Sample:
             ParityError: the reference gives other ids.
         """
         names = [name for name in ("line", *self.texts) if name in batch.schema.names]
-        for row in pa.table(batch).select(names).take(pa.array(self._chosen(batch), pa.int64())).to_pylist():
+        chosen = pa.array(self._chosen(batch), pa.int64())
+        for row in pa.table(batch).select(names).take(chosen).to_pylist():
             said = [text for name in names[1:] for text in _said(row[name])]
             ids, theirs = (one.encode(said)[0] for one in (self.encoder, self.reference))
             if not np.array_equal(ids, theirs):
