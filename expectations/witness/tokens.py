@@ -69,8 +69,12 @@ class Published(Printer):
         """A text that stands behind another, whose last control token decides how it begins."""
         if not before or not text:
             return self._encoded(text) if text else []
-        last = next((t for t in self.controls if before.endswith(t)), self._anchor)
-        return self._encoded(last + text)[1:]
+        swallowed = before.rstrip()
+        last = next(
+            (t for t in self.controls if (swallowed if t in self._swallow else before).endswith(t)),
+            self._anchor,
+        )
+        return self._encoded(last + text)[len(self._encoded(last)) :]
 
     def _as_data(self, text: str) -> list[int]:
         """A text whose control tokens are text."""

@@ -105,7 +105,7 @@ def assemble(
     case = _case(prepared, planned, outcome, folder)
     heard = judge.hear(case)
     verdict, audits = _checked(outcome, folder, judge)
-    statement = heard()
+    statement = witnessed.unchanged(heard(), prepared.inputs)
     witnessed.require(statement)
     report(CHECK, 1, 1)
     report(REPORT, 0, 1)

@@ -11,6 +11,7 @@ from pipeline.manifest.counts import WitnessCounts
 from pipeline.options.config import Config
 from pipeline.shards.measured import OURS
 from stages.errors import OwnLawError, counted
+from stages.files import content
 
 SHOWN = 3  # differences that an error names
 EVERY = "all"
@@ -98,6 +99,18 @@ def _leaves_nothing_out(config: Config) -> bool:
 def hear(case: Mapping[str, Any] | None) -> Statement:
     """Ask the witness."""
     return Statement() if case is None else attest(dict(case))
+
+
+def unchanged(statement: Statement, inputs: Sequence[Input]) -> Statement:
+    """What was found of inputs whose bytes are still those that the build has read."""
+    named = {row.rpartition(":")[0] for row, _ in statement.found}
+    for source in inputs:
+        if source.name in named and not all(map(content.is_there, source.splits)):
+            rows = {row for row, _ in statement.found if row.rpartition(":")[0] == source.name}
+            statement.found = [one for one in statement.found if one[0] not in rows]
+            statement.unread["an input that has changed since"] += len(rows)
+            statement.read -= len(rows)
+    return statement
 
 
 def require(statement: Statement) -> None:

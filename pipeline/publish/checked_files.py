@@ -253,7 +253,10 @@ def _heard(recipe: Recipe, inputs: list[Input], said: Manifest) -> Statement:
     lines = [own if all(own) else [one.rows] for own, one in known]
     shards, how = [shard.path for shard in said.shards], config.judge.witness
     where, merged = config.run.output, said.encoder.merged_cuts
-    return witnessed.hear(witnessed.case_of(recipe, inputs, lines, where, shards, how, merged))
+    case = witnessed.case_of(recipe, inputs, lines, where, shards, how, merged)
+    if case is not None and said.rows.contaminated + said.rows.near_duplicates:
+        case["whole"] = False  # no manifest says how rows are compared
+    return witnessed.hear(case)
 
 
 def remake(

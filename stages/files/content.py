@@ -289,6 +289,18 @@ def lines_before(split: Split) -> int | None:
     return None
 
 
+def is_there(split: Split) -> bool:
+    """Whether a file on this machine still has the bytes of a split that were read."""
+    version = split.version
+    if version is None or version.stored is not None or not (split.sha256 and version.pieces):
+        return True
+    first, *more = [(piece.start, piece.stop) for piece in version.pieces]
+    try:
+        return version.range(*first, *more).hashed().sha256 == split.sha256
+    except SurroundingsError:
+        return False
+
+
 @contextlib.contextmanager
 def held(split: Split, folder: Path) -> Iterator[Split]:
     """A split while its part is made: its bytes are read once, and hashed as they pass.
