@@ -77,19 +77,22 @@ class Printer:
         end = self.words["ends"][calls(turns[-1])]
         if turns[-1]["role"] != "assistant" or text.rstrip().endswith(end):
             return text
+        # What follows may change how reasoning is printed, so the turn is followed without it.
         following: Turn = {"role": "user", "content": "x"}
         for call in turns[-1].get("tool_calls") or ():
             named = {"name": call["function"]["name"], "tool_call_id": call.get("id")}
             following = {**following, "role": "tool", **named}
+        plain = {name: value for name, value in turns[-1].items() if name != "reasoning"}
+        last: list[Turn] = [{"role": "user", "content": "x"}, plain]
         try:
-            longer = self.rendered([*turns, following], tools, **more)
+            alone, longer = (self.rendered(x, tools, **more) for x in (last, [*last, following]))
         except BrokenError:
             return text
-        more_of_it = longer.removeprefix(text)
-        opens = self.spelled.search(more_of_it)
-        if not longer.startswith(text) or not opens or opens.group() != end:
+        behind = longer.removeprefix(alone)
+        opens = self.spelled.search(behind)
+        if not longer.startswith(alone) or not opens or opens.group() != end:
             return text
-        return text + more_of_it[: opens.end()]
+        return text + behind[: opens.end()]
 
     def _start(self, text: str, before: Sequence[Turn], tools: list[Any] | None) -> int | None:
         """Where an answer begins: behind the longest generation prompt that the text has there."""
