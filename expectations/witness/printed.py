@@ -12,6 +12,9 @@ from typing import Any
 from expectations.witness.raw import UnreadError
 from expectations.witness.said import Turn
 
+# A template's function that gives the day; its library takes nothing but plain values.
+_ASKED_DAY = re.compile(r"strftime_now\(\s*(?:'([^']*)'|\"([^\"]*)\")\s*\)")
+_DAY = "{% macro strftime_now(format) %}{{ days[format] }}{% endmacro %}{{ '' }}"
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 
 
@@ -49,12 +52,18 @@ class Printer:
         self.controls = {t.content: int(i) for i, t in added.items() if t.special}
         every = sorted(self.controls, key=len, reverse=True)
         self.spelled = re.compile("|".join(map(re.escape, every)) or r"(?!)")
-        self._date = datetime.datetime.fromisoformat(words["date"])
         told = str(self.tokenizer.chat_template)
+        date = datetime.datetime.fromisoformat(words["date"])
+        days = {one or other: "" for one, other in _ASKED_DAY.findall(told)}
+        self._days = {format: date.strftime(format) for format in days}
+        self._template = _DAY + told if days else told
+        self._unread_day = "strftime_now(" in _ASKED_DAY.sub("", told)
         self._reasoning = next((name for name in _REASONING if name in told), "")
         self.printed = {*re.findall(r"[A-Za-z_]\w*", told)}
 
     def rendered(self, turns: Sequence[Turn], tools: list[Any] | None, **more: Any) -> str:
+        if self._unread_day:
+            raise UnreadError("a day whose format is no text in the template")
         shown = []
         for turn in turns:
             if "reasoning" in turn:
@@ -65,7 +74,12 @@ class Printer:
             shown.append(turn)
         try:
             text = self.tokenizer.apply_chat_template(
-                shown, tools=tools, tokenize=False, strftime_now=self._date.strftime, **more
+                shown,
+                tools=tools,
+                tokenize=False,
+                chat_template=self._template,
+                days=self._days,
+                **more,
             )
         except Exception as error:  # whatever a template raises
             raise BrokenError(f"template: it refuses the row: {error}") from error
@@ -81,15 +95,19 @@ class Printer:
         for call in turns[-1].get("tool_calls") or ():
             named = {"name": call["function"]["name"], "tool_call_id": call.get("id")}
             following = {**following, "role": "tool", **named}
-        try:
-            longer = self.rendered([*turns, following], tools, **more)
-        except BrokenError:
-            return text
-        more_of_it = longer.removeprefix(text)
-        opens = self.spelled.search(more_of_it)
-        if not longer.startswith(text) or not opens or opens.group() != end:
-            return text
-        return text + more_of_it[: opens.end()]
+        # Some print no reasoning of an answer once a question follows.
+        plain = [{k: v for k, v in turn.items() if k != "reasoning"} for turn in turns]
+        for said in (turns, plain):
+            try:
+                shorter = text if said is turns else self.rendered(said, tools, **more)
+                longer = self.rendered([*said, following], tools, **more)
+            except BrokenError:
+                return text
+            behind = longer.removeprefix(shorter)
+            opens = self.spelled.search(behind)
+            if longer.startswith(shorter) and opens and opens.group() == end:
+                return text + behind[: opens.end()]
+        return text
 
     def _start(self, text: str, before: Sequence[Turn], tools: list[Any] | None) -> int | None:
         """Where an answer begins: behind the longest generation prompt that the text has there."""
