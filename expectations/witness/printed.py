@@ -54,9 +54,9 @@ class Printer:
         self.spelled = re.compile("|".join(map(re.escape, every)) or r"(?!)")
         told = str(self.tokenizer.chat_template)
         date = datetime.datetime.fromisoformat(words["date"])
-        days = {one or other: "" for one, other in _ASKED_DAY.findall(told)}
-        self._days = {format: date.strftime(format) for format in days}
-        self._template = _DAY + told if days else told
+        asked = [one or other for one, other in _ASKED_DAY.findall(told)]
+        self._days = {one: date.strftime(one) for one in asked}
+        self._template = _DAY + told if asked else told
         self._unread_day = "strftime_now(" in _ASKED_DAY.sub("", told)
         self._reasoning = next((name for name in _REASONING if name in told), "")
         self.printed = {*re.findall(r"[A-Za-z_]\w*", told)}
