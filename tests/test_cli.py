@@ -138,6 +138,7 @@ def test_a_folder_without_python_code_shadows_nothing(tmp_path: Path) -> None:
 
 
 VALUES = {"neutral": "bad", "prm_template": "raw", "thinking": "on", "train_on": "last"} | {
+    "history": "appended",
     "reasoning": "strip",
     "reasoning_in": "think",
     "stop_text": "strip",

@@ -32,7 +32,8 @@ DECODERS = {p.chat_template: p for p in all_profiles().values() if p.pair is Non
 
 def declared(profile: ModelProfile) -> TargetModel:
     """A model without a tokenizer: its tokens have numbers of their own."""
-    named = {profile.end_of_turn, profile.eos_token, profile.bos_token, *profile.promoted} - {None}
+    own = {profile.end_of_turn, profile.eos_token, profile.bos_token, *profile.promoted}
+    named = {*own, *dict(profile.token_ids)} - {None}
     controls = {str(name): index for index, name in enumerate(sorted(map(str, named)))}
     return TargetModel(profile, b"", controls, 0, 0, 9, -1, -1, -1, 99, {})
 

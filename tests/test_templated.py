@@ -100,7 +100,7 @@ WORDS = st.text(st.sampled_from("ab \n.<|#:é好"), max_size=12)
 @given(
     said=st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=3),
     system=st.none() | WORDS,
-    name=st.sampled_from(["ChatML", "Llama 3", "Gemma", "Zephyr or Phi"]),
+    name=st.sampled_from(["ChatML", "Llama 3", "Gemma", "Zephyr or Phi", "Harmony"]),
 )
 def test_contents_between_two_markers_come_back_exactly(
     said: list[tuple[str, str]], system: str | None, name: str

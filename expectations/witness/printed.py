@@ -12,6 +12,9 @@ from typing import Any
 from expectations.witness.raw import UnreadError
 from expectations.witness.said import Turn
 
+# A template's function that gives the day; its library takes nothing but plain values.
+_ASKED_DAY = re.compile(r"strftime_now\(\s*(?:'([^']*)'|\"([^\"]*)\")\s*\)")
+_DAY = "{% macro strftime_now(format) %}{{ days[format] }}{% endmacro %}{{ '' }}"
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 
 
@@ -49,12 +52,18 @@ class Printer:
         self.controls = {t.content: int(i) for i, t in added.items() if t.special}
         every = sorted(self.controls, key=len, reverse=True)
         self.spelled = re.compile("|".join(map(re.escape, every)) or r"(?!)")
-        self._date = datetime.datetime.fromisoformat(words["date"])
         told = str(self.tokenizer.chat_template)
+        date = datetime.datetime.fromisoformat(words["date"])
+        asked = [one or other for one, other in _ASKED_DAY.findall(told)]
+        self._days = {one: date.strftime(one) for one in asked}
+        self._template = _DAY + told if asked else told
+        self._unread_day = "strftime_now(" in _ASKED_DAY.sub("", told)
         self._reasoning = next((name for name in _REASONING if name in told), "")
         self.printed = {*re.findall(r"[A-Za-z_]\w*", told)}
 
     def rendered(self, turns: Sequence[Turn], tools: list[Any] | None, **more: Any) -> str:
+        if self._unread_day:
+            raise UnreadError("a day whose format is no text in the template")
         shown = []
         for turn in turns:
             if "reasoning" in turn:
@@ -65,7 +74,12 @@ class Printer:
             shown.append(turn)
         try:
             text = self.tokenizer.apply_chat_template(
-                shown, tools=tools, tokenize=False, strftime_now=self._date.strftime, **more
+                shown,
+                tools=tools,
+                tokenize=False,
+                chat_template=self._template,
+                days=self._days,
+                **more,
             )
         except Exception as error:  # whatever a template raises
             raise BrokenError(f"template: it refuses the row: {error}") from error

@@ -208,6 +208,7 @@ WARNINGS = ("template_text", "stop_text_kept")  # a model learns from these what
 MARKERS = (
     *stop_text.STOPS,
     *("<|im_start|>", "<|im_sep|>", "<|start_header_id|>", "<|end_header_id|>"),
+    *("<|header_start|>", "<|header_end|>", "<|start|>"),
     *("<|begin_of_text|>", "<start_of_turn>", "<|system|>", "<|user|>", "<|assistant|>"),
     *("<｜begin▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"),
     *("[INST]", "[/INST]", "<<SYS>>", "[AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]"),

@@ -184,7 +184,18 @@ _CHATML = r"<\|im_start\|>(?P<role>\w+)"
 _LLAMA3 = r"<\|start_header_id\|>(?P<role>\w+)<\|end_header_id\|>"
 _GEMMA = r"<start_of_turn>(?P<role>\w+)"
 _BARS = r"<\|(?P<role>system|user|assistant)\|>"
-_DEEPSEEK = r"<｜(?P<role>User|Assistant)｜>"
+_LLAMA4 = r"<\|header_start\|>(?P<role>\w+)<\|header_end\|>"
+# Of the channels of an answer, the one that says it.
+_HARMONY = (
+    r"<\|start\|>(?P<role>assistant(?=<\|channel\|>final|\s*\Z)|\w+(?=<\|message\|>))"
+    r"(?:<\|message\|>)?"
+)
+# The settings that a template prints by itself are no turn; any others are.
+_SETTINGS = (
+    r"<\|start\|>system<\|message\|>You are ChatGPT,[^<#]*"
+    r"\nReasoning: medium\s+# Valid channels:[^\n<]*<\|end\|>"
+)
+_DEEPSEEK = r"<｜(?P<role>User|Assistant)｜>(?:(?<=Assistant｜>)</think>)?"  # no reasoning
 _GUANACO = r"### (?P<role>Human|Assistant):"
 _VICUNA = r"(?<!\w)(?P<role>USER|ASSISTANT):"
 _DIALOGUE = r"(?:\A\s*|\n\n)(?P<role>Human|Assistant):"
@@ -215,6 +226,24 @@ DIALECTS = (
         _LLAMA3,
         "\n\n",
         _LLAMA3_ENDS,
+    ),
+    _closing(
+        "Llama 4",
+        r"\s*(?:<\|begin_of_text\|>)?",
+        r"<\|header_start\|>",
+        _LLAMA4,
+        "\n\n",
+        ("<|eot|>", "<|eom|>", "<|end_of_text|>"),
+    ),
+    _closing(
+        "Harmony",
+        r"\s*",
+        r"<\|start\|>\w+(?:<\||\s*\Z)",
+        _HARMONY,
+        "<|channel|>final<|message|>",
+        ("<|end|>", "<|return|>"),
+        start=rf"\s*(?:{_SETTINGS})?",
+        loose=True,
     ),
     _closing(
         "Gemma", r"\s*(?:<bos>)?", r"<start_of_turn>", _GEMMA, "\n", ("<end_of_turn>", "<eos>")

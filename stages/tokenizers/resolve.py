@@ -86,7 +86,8 @@ def _override(model: Resolved, overrides: Overrides) -> Resolved:
         profile = replace(
             profile, end_of_turn=overrides.eos, eos_token=overrides.eos, generation_eos=tuple(stops)
         )
-    profile = _with_ends(profile, model.tokenizer_json)
+    if profile != profiles.named(profile.name):  # which says what ends its turns
+        profile = _with_ends(profile, model.tokenizer_json)
     if overrides.chat_template is not None:
         profile = _with_template(profile)
     if overrides.date is not None:
