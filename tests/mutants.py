@@ -958,7 +958,7 @@ def _tried(found: Mutant | None, build: Build, tokenizers: Path) -> str:
 
 def verdict(found: Mutant, said: str) -> str:
     """``caught``, ``reason``, ``MISSED``, or ``BROKEN`` where the mutant itself does not run."""
-    if said.startswith(("BROKEN", "AttributeError", "NameError")):
+    if said.startswith(("BROKEN", "AttributeError", "NameError", "TypeError")):
         return "BROKEN"
     if said != "published":
         return "caught" if found.by in said else "MISSED"

@@ -282,11 +282,11 @@ def test_a_tokenizer_of_another_kind_is_noticed(
 ) -> None:
     """A template that prints no answer behind its prompt is broken, and no reason to be silent."""
     _, case, _ = asked
-    rendered = Published._rendered
+    rendered = Published.rendered
     prompts = {"add_generation_prompt"}
     monkeypatch.setattr(
         Published,
-        "_rendered",
+        "rendered",
         lambda self, *given, **named: (
             rendered(self, *given, **named) + "?" * len(prompts & {*named})
         ),
