@@ -111,9 +111,13 @@ class Published(Printer):
         return found
 
     def _read(
-        self, turns: Sequence[Turn], weights: Sequence[float], tools: list[Any] | None
+        self,
+        turns: Sequence[Turn],
+        weights: Sequence[float],
+        tools: list[Any] | None,
+        masked: bool = False,
     ) -> Tokens:
-        """A conversation, of whose answers some are trained."""
+        """A conversation, of whose answers some are trained; ``masked``: behind their reasoning."""
         said = [str(turn.get("content") or "") for turn in turns]
         others = [str({**turn, "content": ""}) for turn in turns] + [str(tools)]
         if self.spelled.search("".join(others)):
@@ -139,9 +143,16 @@ class Published(Printer):
                 restored = restored.replace(sign, spelling)
             if restored != self.conversation(turns, trained, tools)[0]:
                 raise UnreadError("control tokens as text, which the template changes")
-        head, *tails = self._cut(text, starts, hidden)
+        spans = pairwise([*starts, len(text)])
+        thought = [_thought(text[:a], text[a:b]) if masked else 0 for a, b in spans]
+        cuts = sorted({*starts, *(a + n for a, n in zip(starts, thought, strict=True))})
+        head, *pieces = self._cut(text, cuts, hidden)
         found = Tokens(head, [0.0] * len(head), len(head))
-        for tail, i in zip(tails, trained, strict=True):
+        for length, i in zip(thought, trained, strict=True):
+            reasoning = pieces.pop(0) if length else []
+            found.ids += reasoning
+            found.weights += [0.0] * len(reasoning)
+            tail = pieces.pop(0)
             end = self.ends[calls(turns[i])]
             if end not in tail:
                 raise BrokenError("template: an answer has no end of turn")
@@ -180,7 +191,7 @@ class Published(Printer):
         else:
             turns, weights = _with_system(turns, words), [*weights]
             weights = [0.0] * (len(turns) - len(weights)) + weights
-            found = self._read(turns, weights, said.tools)
+            found = self._read(turns, weights, said.tools, words["reasoning"] == "mask")
             if words["train_on"] == "all":
                 found = self._whole(found, weights)
         found = self._trimmed(found)
@@ -265,6 +276,16 @@ class Published(Printer):
         turns = [*asked, {"role": "assistant", "content": answer}]
         pair = self._cut(*self.conversation(turns, [len(asked)], None), {})
         return pair[0] + pair[1]
+
+
+def _thought(before: str, answer: str) -> int:
+    """How long the reasoning is that an answer begins with, with the blanks behind it."""
+    if not answer.lstrip().startswith("<think>") and not before.rstrip().endswith("<think>"):
+        return 0
+    _, closed, said = answer.partition("</think>")
+    if not closed:
+        raise UnreadError("reasoning without an end")
+    return len(answer) - len(said.lstrip())
 
 
 def _with_system(turns: Sequence[Turn], words: dict[str, Any]) -> list[Turn]:
