@@ -123,14 +123,12 @@ class Published(Printer):
         if self.spelled.search("".join(others)):
             raise UnreadError("control tokens in other places than the content")
         hidden = self._hide(said)
-        shown: Sequence[Turn] = turns
-        for spelling, sign in hidden.items():
-            shown = [
-                {**turn, "content": turn["content"].replace(spelling, sign)}
-                if isinstance(turn.get("content"), str)
-                else turn
-                for turn in shown
-            ]
+        shown = [
+            {**turn, "content": _veiled(turn["content"], hidden)}
+            if isinstance(turn.get("content"), str)
+            else turn
+            for turn in turns
+        ]
         trained = [
             i for i, weight in enumerate(weights) if weight and turns[i]["role"] == "assistant"
         ]
@@ -183,9 +181,7 @@ class Published(Printer):
             raise UnreadError("a history that is appended")
         if turns[0]["role"] == "text":
             hidden = self._hide([turns[0]["content"]])
-            text = turns[0]["content"]
-            for spelling, sign in hidden.items():
-                text = text.replace(spelling, sign)
+            text = _veiled(turns[0]["content"], hidden)
             (ids,) = self._cut(text + self.words["ends"][0], [], hidden)
             found = Tokens(ids, [0.0, *[1.0] * (len(ids) - 1)])
         else:
@@ -257,25 +253,39 @@ class Published(Printer):
 
     def _marked(self, said: Steps, count: int, words: dict[str, Any]) -> list[int]:
         """The ids of a problem and its first steps, each with the step token behind it."""
-        mark = self.words["step"]
-        pieces = (
-            said.pieces[:count] if said.pieces else tuple(x.strip() for x in said.steps[:count])
-        )
-        texts = [said.problem.strip(), *pieces]
-        if any(self.spelled.search(text) for text in (*said.pieces, *texts)):
-            raise UnreadError("control tokens as text, in steps")
+        mark, between = self.words["step"], self.words["separator"]
+        own = [said.problem, *said.steps[:count], *said.pieces, said.system or ""]
+        hidden = self._hide(own)
+        problem, *texts = (_veiled(one.strip(), hidden) for one in own[: count + 1])
         if self.words["raw"]:
-            if not said.pieces:
-                raise UnreadError("steps of a list, as their own text")
-            return self._encoded("".join(one + mark for one in pieces) + said.pieces[-1])
-        if said.pieces:
-            texts = [said.problem.strip(), *(one.strip() for one in said.steps[:count])]
-        answer = self.words["separator"].join(one + mark for one in texts[1:])
-        system = [{"role": "system", "content": said.system}] if said.system else []
-        asked = _with_system([*system, {"role": "user", "content": texts[0]}], words)
+            pieces = said.pieces or (*_one_text(said, between), "")
+            text = "".join(_veiled(one, hidden) + mark for one in pieces[:count])
+            (ids,) = self._cut(text + _veiled(pieces[-1], hidden), [], hidden)
+            return ids
+        answer = between.join(one + mark for one in texts)
+        system = [{"role": "system", "content": _veiled(said.system or "", hidden)}]
+        asked = [*system * bool(said.system), {"role": "user", "content": problem}]
+        asked = _with_system(asked, words)
         turns = [*asked, {"role": "assistant", "content": answer}]
-        pair = self._cut(*self.conversation(turns, [len(asked)], None), {})
-        return pair[0] + pair[1]
+        return [*chain(*self._cut(*self.conversation(turns, [len(asked)], None), hidden))]
+
+
+def _veiled(text: str, hidden: dict[str, str]) -> str:
+    """A text with characters in the place of control tokens that it spells."""
+    for spelling, sign in hidden.items():
+        text = text.replace(spelling, sign)
+    return text
+
+
+def _one_text(said: Steps, separator: str) -> list[str]:
+    """Steps of a list as pieces of one text, each on a line of its own or behind a separator."""
+    problem = said.problem.strip()
+    found, before, between = [], problem, "\n"
+    for step in said.steps:
+        broken = before.endswith("\n") or step.startswith("\n")
+        found.append(step if broken else between + step)
+        before, between = step, separator
+    return [problem + found[0], *found[1:]]
 
 
 def _thought(before: str, answer: str) -> int:
