@@ -141,6 +141,19 @@ class Published(Printer):
                 restored = restored.replace(sign, spelling)
             if restored != self.conversation(turns, trained, tools)[0]:
                 raise UnreadError("control tokens as text, which the template changes")
+        return self._weighed(turns, weights, trained, text, starts, hidden, masked)
+
+    def _weighed(
+        self,
+        turns: Sequence[Turn],
+        weights: Sequence[float],
+        trained: Sequence[int],
+        text: str,
+        starts: Sequence[int],
+        hidden: dict[str, str],
+        masked: bool,
+    ) -> Tokens:
+        """A text in which some answers begin, each trained up to its end of turn."""
         spans = pairwise([*starts, len(text)])
         thought = [_thought(text[:a], text[a:b]) if masked else 0 for a, b in spans]
         cuts = sorted({*starts, *(a + n for a, n in zip(starts, thought, strict=True))})
