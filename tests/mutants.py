@@ -882,6 +882,17 @@ def the_prompt_of_a_pair_is_a_token_shorter() -> None:
     )
 
 
+@mutant("rm-common", by="prompt_length is")
+def the_prompt_of_a_pair_ends_at_its_first_answer() -> None:
+    """Where a prompt might end, too: with what the template prints before an answer."""
+
+    def change(batch: Any) -> Any:
+        lengths = [ids.index(77091) + 2 for ids in batch.column("chosen_ids").to_pylist()]
+        return columns.put_all(batch, prompt_length=np.array(lengths, np.int32))
+
+    _behind(change)
+
+
 @mutant("rm", by="opened_turns_closed")
 def the_rejected_answer_loses_its_end() -> None:
     """All of it but its first token, as where a limit cuts."""
@@ -958,7 +969,7 @@ def _tried(found: Mutant | None, build: Build, tokenizers: Path) -> str:
 
 def verdict(found: Mutant, said: str) -> str:
     """``caught``, ``reason``, ``MISSED``, or ``BROKEN`` where the mutant itself does not run."""
-    if said.startswith(("BROKEN", "AttributeError", "NameError")):
+    if said.startswith(("BROKEN", "AttributeError", "NameError", "TypeError")):
         return "BROKEN"
     if said != "published":
         return "caught" if found.by in said else "MISSED"

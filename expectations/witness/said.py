@@ -291,5 +291,5 @@ def require_plain(said: Iterable[Turn], words: dict[str, Any]) -> None:
             continue
         if words["stop_text"] == "strip" and _STOPS.search(content):
             raise UnreadError("a stop as text that is removed")
-        if words["reasoning"] != "keep" and ("reasoning" in turn or "<think>" in content):
-            raise UnreadError("reasoning that is not trained")
+        if words["reasoning"] == "strip" and ("reasoning" in turn or "<think>" in content):
+            raise UnreadError("reasoning that is removed")

@@ -20,7 +20,8 @@ _ERRORS = (
     "error_index",
 )
 _WRONG = ("error_steps", "errors", "error_list", "error_indices", "wrong_steps", "incorrect_steps")
-_TAG = "\u043a\u0438"  # Math-Shepherd's
+# Math-Shepherd's, and those that others put in its place.
+_TAGS = ("\u043a\u0438", "<extra_0>", "<|reserved_special_token_0|>", "<step>", "<|step|>")
 _WORDS = {"+": 1.0, "-": 0.0, "correct": 1.0, "incorrect": 0.0, "good": 1.0, "bad": 0.0}
 
 
@@ -78,10 +79,11 @@ def _joined(view: View, pieces: Sequence[str], ratings: Sequence[float | None]) 
 
 
 def _cut(view: View, text: str | None) -> list[str]:
-    tag = view.words["step_tag"] or _TAG
-    if text is None or tag not in text:
+    told = view.words["step_tag"]
+    tags = [tag for tag in ([told] if told else _TAGS) if text is not None and tag in text]
+    if text is None or len(tags) != 1 or tags[0].isspace():
         raise UnreadError("a joined text with another tag")
-    return text.split(tag)
+    return text.split(tags[0])
 
 
 def _shepherd(view: View) -> list[Said]:

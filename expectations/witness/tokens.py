@@ -116,22 +116,24 @@ class Published(Printer):
         return found
 
     def _read(
-        self, turns: Sequence[Turn], weights: Sequence[float], tools: list[Any] | None
+        self,
+        turns: Sequence[Turn],
+        weights: Sequence[float],
+        tools: list[Any] | None,
+        masked: bool = False,
     ) -> Tokens:
-        """A conversation, of whose answers some are trained."""
+        """A conversation, of whose answers some are trained; ``masked``: behind their reasoning."""
         said = [str(turn.get("content") or "") for turn in turns]
         others = [str({**turn, "content": ""}) for turn in turns] + [str(tools)]
         if self.spelled.search("".join(others)):
             raise UnreadError("control tokens in other places than the content")
         hidden = self._hide(said)
-        shown: Sequence[Turn] = turns
-        for spelling, sign in hidden.items():
-            shown = [
-                {**turn, "content": turn["content"].replace(spelling, sign)}
-                if isinstance(turn.get("content"), str)
-                else turn
-                for turn in shown
-            ]
+        shown = [
+            {**turn, "content": _veiled(turn["content"], hidden)}
+            if isinstance(turn.get("content"), str)
+            else turn
+            for turn in turns
+        ]
         trained = [
             i for i, weight in enumerate(weights) if weight and turns[i]["role"] == "assistant"
         ]
@@ -144,9 +146,29 @@ class Published(Printer):
                 restored = restored.replace(sign, spelling)
             if restored != self.conversation(turns, trained, tools)[0]:
                 raise UnreadError("control tokens as text, which the template changes")
-        head, *tails = self._cut(text, starts, hidden)
+        return self._weighed(turns, weights, trained, text, starts, hidden, masked)
+
+    def _weighed(
+        self,
+        turns: Sequence[Turn],
+        weights: Sequence[float],
+        trained: Sequence[int],
+        text: str,
+        starts: Sequence[int],
+        hidden: dict[str, str],
+        masked: bool,
+    ) -> Tokens:
+        """A text in which some answers begin, each trained up to its end of turn."""
+        spans = pairwise([*starts, len(text)])
+        thought = [_thought(text[:a], text[a:b]) if masked else 0 for a, b in spans]
+        cuts = sorted({*starts, *(a + n for a, n in zip(starts, thought, strict=True))})
+        head, *pieces = self._cut(text, cuts, hidden)
         found = Tokens(head, [0.0] * len(head), len(head))
-        for tail, i in zip(tails, trained, strict=True):
+        for length, i in zip(thought, trained, strict=True):
+            reasoning = pieces.pop(0) if length else []
+            found.ids += reasoning
+            found.weights += [0.0] * len(reasoning)
+            tail = pieces.pop(0)
             end = self.ends[calls(turns[i])]
             if end not in tail:
                 raise BrokenError("template: an answer has no end of turn")
@@ -177,15 +199,14 @@ class Published(Printer):
             raise UnreadError("a history that is appended")
         if turns[0]["role"] == "text":
             hidden = self._hide([turns[0]["content"]])
-            text = turns[0]["content"]
-            for spelling, sign in hidden.items():
-                text = text.replace(spelling, sign)
+            text = _veiled(turns[0]["content"], hidden)
             (ids,) = self._cut(text + self.words["ends"][0], [], hidden)
             found = Tokens(ids, [0.0, *[1.0] * (len(ids) - 1)])
         else:
             turns, weights = _with_system(turns, words), [*weights]
             weights = [0.0] * (len(turns) - len(weights)) + weights
-            found = self._trimmed(turns, weights, said.tools)
+            masked = words["reasoning"] == "mask"
+            found = self._trimmed(turns, weights, said.tools, masked)
             if words["train_on"] == "all":
                 found = self._whole(found, weights)
         return {"input_ids": found.ids, "labels": found.labels, "loss_weights": found.weights}
@@ -199,27 +220,24 @@ class Published(Printer):
         return Tokens(found.ids, own, found.start)
 
     def _trimmed(
-        self, turns: Sequence[Turn], weights: Sequence[float], tools: list[Any] | None
+        self, turns: Sequence[Turn], weights: Sequence[float], tools: list[Any] | None, masked: bool
     ) -> Tokens:
         """A conversation, up to the last answer with which it fits."""
-        found, limit = self._read(turns, weights, tools), self.words["limit"]
+        found, limit = self._read(turns, weights, tools, masked), self.words["limit"]
         if self.words["too_long"] != "trim-turns" or len(found.ids) <= limit:
             return found
         ends = [i + 1 for i, turn in enumerate(turns) if turn["role"] == "assistant"]
         if len({weights[i - 1] > 0 for i in ends}) > 1:
             raise UnreadError("a row that is too long, and not all of whose answers are trained")
         for end in reversed(ends):
-            found = self._read(turns[:end], weights[:end], tools)
+            found = self._read(turns[:end], weights[:end], tools, masked)
             if len(found.ids) <= limit:
                 break
         return found
 
     def _closed(self, found: Tokens) -> list[int]:
         """Where turns have ended."""
-        plain: list[Turn] = [
-            {"role": "user", "content": "x"},
-            {"role": "assistant", "content": "y"},
-        ]
+        plain = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
         if self.ended(plain, None) != self.rendered(plain, None):
             raise UnreadError("turns that end where the next one opens, of which all count")
         return [i + 1 for i, token in enumerate(found.ids) if token in self.ends]
@@ -258,25 +276,49 @@ class Published(Printer):
 
     def _marked(self, said: Steps, count: int, words: dict[str, Any]) -> list[int]:
         """The ids of a problem and its first steps, each with the step token behind it."""
-        mark = self.words["step"]
-        pieces = (
-            said.pieces[:count] if said.pieces else tuple(x.strip() for x in said.steps[:count])
-        )
-        texts = [said.problem.strip(), *pieces]
-        if any(self.spelled.search(text) for text in (*said.pieces, *texts)):
-            raise UnreadError("control tokens as text, in steps")
+        mark, between = self.words["step"], self.words["separator"]
+        own = [said.problem, *said.steps[:count], *said.pieces, said.system or ""]
+        hidden = self._hide(own)
+        problem, *texts = (_veiled(one.strip(), hidden) for one in own[: count + 1])
         if self.words["raw"]:
-            if not said.pieces:
-                raise UnreadError("steps of a list, as their own text")
-            return self._encoded("".join(one + mark for one in pieces) + said.pieces[-1])
-        if said.pieces:
-            texts = [said.problem.strip(), *(one.strip() for one in said.steps[:count])]
-        answer = self.words["separator"].join(one + mark for one in texts[1:])
-        system = [{"role": "system", "content": said.system}] if said.system else []
-        asked = _with_system([*system, {"role": "user", "content": texts[0]}], words)
+            pieces = said.pieces or (*_one_text(said, between), "")
+            text = "".join(_veiled(one, hidden) + mark for one in pieces[:count])
+            (ids,) = self._cut(text + _veiled(pieces[-1], hidden), [], hidden)
+            return ids
+        answer = between.join(one + mark for one in texts)
+        system = [{"role": "system", "content": _veiled(said.system or "", hidden)}]
+        asked = [*system * bool(said.system), {"role": "user", "content": problem}]
+        asked = _with_system(asked, words)
         turns = [*asked, {"role": "assistant", "content": answer}]
-        pair = self._cut(*self.conversation(turns, [len(asked)], None), {})
-        return pair[0] + pair[1]
+        return [*chain(*self._cut(*self.conversation(turns, [len(asked)], None), hidden))]
+
+
+def _veiled(text: str, hidden: dict[str, str]) -> str:
+    """A text with characters in the place of control tokens that it spells."""
+    for spelling, sign in hidden.items():
+        text = text.replace(spelling, sign)
+    return text
+
+
+def _one_text(said: Steps, separator: str) -> list[str]:
+    """Steps of a list as pieces of one text, each on a line of its own or behind a separator."""
+    problem = said.problem.strip()
+    found, before, between = [], problem, "\n"
+    for step in said.steps:
+        broken = before.endswith("\n") or step.startswith("\n")
+        found.append(step if broken else between + step)
+        before, between = step, separator
+    return [problem + found[0], *found[1:]]
+
+
+def _thought(before: str, answer: str) -> int:
+    """How long the reasoning is that an answer begins with, with the blanks behind it."""
+    if not answer.lstrip().startswith("<think>") and not before.rstrip().endswith("<think>"):
+        return 0
+    _, closed, said = answer.partition("</think>")
+    if not closed:
+        raise UnreadError("reasoning without an end")
+    return len(answer) - len(said.lstrip())
 
 
 def _with_system(turns: Sequence[Turn], words: dict[str, Any]) -> list[Turn]:
