@@ -106,6 +106,8 @@ class _Reading:
         """The columns of all examples of a row; None for one that must be refused."""
         if self.words["already_templated"]:
             raise UnreadError("texts that carry a template")
+        if self.words["null_fields"]:
+            raise UnreadError("nulls inside of tools and calls")
         found = []
         for name, view in said.views(row, self.format, self.words):
             read = _FORMATS[self.task].get(name)

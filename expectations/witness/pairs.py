@@ -144,7 +144,8 @@ def _strength(view: View) -> list[Said]:
     if view.variant == "positive-is-first":
         strength = -strength
     chosen, rejected = (first, second) if strength < 0 else (second, first)
-    return [_pair(view, chosen, rejected, abs(strength))]
+    own = view.get("margin")
+    return [_pair(view, chosen, rejected, abs(strength) if own is None else _number(own))]
 
 
 def _ranked(view: View) -> list[Said]:
@@ -181,6 +182,9 @@ def _ranked(view: View) -> list[Said]:
             raise UnreadError("answers of one rank")
     pairs = list(combinations(listed, 2)) if every else list(pairwise(listed))
     pairs = [(listed[0], listed[-1])] if extremes else pairs
+    own = view.get("margin")
+    if own is not None:
+        return [_pair(view, a, b, _number(own)) for (_, a), (_, b) in pairs]
     return [
         _pair(view, a, b, None if by_rank or x is None or y is None else x - y)
         for (x, a), (y, b) in pairs

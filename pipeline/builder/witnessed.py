@@ -19,7 +19,7 @@ EVERY = "all"
 _TOLD = (
     *("map", "ignore", "role", "where", "system", "train_on", "neutral", "prompt_separator"),
     *("step_tag", "already_templated", "stop_text", "reasoning_in", "reasoning", "delimiter"),
-    *("quoting", "cells"),
+    *("quoting", "cells", "null_fields"),
 )
 
 
