@@ -298,9 +298,8 @@ def _answers(change: Callable[[int, int], tuple[int, int]]) -> None:
 @mutant("qwen3")
 def control_text_is_not_hidden_when_a_row_is_rendered() -> None:
     def segments(self: Any, seen: Any, tools: Any) -> Any:
-        chat = turns.Chat(seen, tools, placed=False)
-        text = self._template.render(chat.seen, tools)
-        return compiling.cut(text, self._spans(chat, text), self._controls)
+        _, text, spans = self._ways.located(list(seen), tools)
+        return compiling.cut(text, spans, self._controls)
 
     compiling.Compiler.segments = segments
 
