@@ -102,8 +102,8 @@ class _Reading:
     words: dict[str, Any]
     published: Published
 
-    def expected(self, row: Row) -> list[dict[str, Any] | None]:
-        """The columns of all examples of a row; None for one that must be refused."""
+    def expected(self, row: Row) -> list[dict[str, Any] | BrokenError | None]:
+        """The columns of all examples of a row; None or why for those that must be refused."""
         if self.words["already_templated"]:
             raise UnreadError("texts that carry a template")
         if self.words["null_fields"]:
@@ -123,7 +123,7 @@ class _Reading:
             raise failed
         if len(found) > 1:
             raise UnreadError("a row that fits several formats")
-        every: list[dict[str, Any] | None] = []
+        every: list[dict[str, Any] | BrokenError | None] = []
         for one in found[0]:
             every += [None] if one is None else self.published.expected(one, self.words)
         return every
@@ -146,9 +146,6 @@ def _hear(
         published.merged = merged
         statement.unread[str(error)] += 1
         return
-    except BrokenError as error:
-        statement.found.append((name, str(error)))
-        return
     except _STRANGE as error:
         published.merged = merged
         statement.unread[f"a shape that is not known ({type(error).__name__})"] += 1
@@ -159,12 +156,13 @@ def _hear(
     for one, columns in own:
         number = stored.place_of(one)[2]
         at = number or 0
-        if at >= len(expected) or (number is None and len(expected) > 1) or expected[at] is None:
-            text = f"examples: it is stored, and the row says {len(expected)} others"
-            statement.found.append((one, text))
-            continue
-        wanted = expected[at] or {}
-        statement.found += [(one, what) for what in _differences(wanted, columns)]
+        alone = number is not None or len(expected) == 1
+        wanted = expected[at] if at < len(expected) and alone else None
+        if isinstance(wanted, dict):
+            statement.found += [(one, what) for what in _differences(wanted, columns)]
+        else:
+            others = f"examples: it is stored, and the row says {len(expected)} others"
+            statement.found.append((one, str(wanted or others)))
 
 
 def _differences(expected: dict[str, Any], columns: dict[str, Any]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """What a row of one conversation says: turns, or the columns of a question and its answer."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from expectations.witness.raw import UnreadError
@@ -123,3 +124,22 @@ TALKS: dict[str, Callable[[View], list[Said]]] = {
     "query_response": _answered(QUESTIONS, _ANSWERS),
     "text": _bare,
 }
+
+
+def each(said: Talk, words: dict[str, Any]) -> list[Talk]:
+    """The conversations that one becomes, with the weight of each turn decided."""
+    answers = [i for i, turn in enumerate(said.turns) if turn["role"] == "assistant"]
+    wanted = {"assistant": {*answers}, "last": {*answers[-1:]}, "all": {*range(len(said.turns))}}[
+        words["train_on"]
+    ]
+    weights = [
+        float(i in wanted) if weight is None else weight for i, weight in enumerate(said.weights)
+    ]
+    whole = replace(said, weights=tuple(weights))
+    if not words["per_turn"] or said.turns[0]["role"] == "text":
+        return [whole]
+    return [
+        Talk(said.turns[: i + 1], (*[0.0] * i, weights[i]), said.tools)
+        for i in answers
+        if weights[i]
+    ]

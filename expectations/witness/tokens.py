@@ -11,13 +11,14 @@ character that the row does not have, until the text is cut at the template's ow
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Any
 
 from expectations.witness.printed import BrokenError, Printer, calls
 from expectations.witness.raw import UnreadError
-from expectations.witness.said import Said, Sides, Steps, Talk, Turn, require_plain
+from expectations.witness.said import Sides, Steps, Talk, Turn, require_plain
+from expectations.witness.talks import each
 
 IGNORED = -100
 ANSWERS = 64  # of a row, each of which is a rendering
@@ -184,13 +185,27 @@ class Published(Printer):
 
     # What the columns must be.
 
-    def expected(self, said: Said, words: dict[str, Any]) -> list[dict[str, Any]]:
-        """The columns of each example that a sequence of a row becomes."""
-        if isinstance(said, Talk):
-            return [self._of_talk(one, words) for one in _each(said, words)]
-        if isinstance(said, Sides):
-            return [self._of_sides(said, words)]
-        return [self._of_steps(said, words)] if isinstance(said, Steps) else []
+    def expected(
+        self, said: Talk | Sides | Steps, words: dict[str, Any]
+    ) -> list[dict[str, Any] | BrokenError]:
+        """The columns of each example that a sequence of a row becomes, or why it can be none."""
+        every: Sequence[Talk | Sides | Steps] = [said]
+        every = each(said, words) if isinstance(said, Talk) else every
+        return [self._one(example, words) for example in every]
+
+    def _one(
+        self, said: Talk | Sides | Steps, words: dict[str, Any]
+    ) -> dict[str, Any] | BrokenError:
+        try:
+            if isinstance(said, Steps):
+                return self._of_steps(said, words)
+            return (
+                self._of_sides(said, words)
+                if isinstance(said, Sides)
+                else self._of_talk(said, words)
+            )
+        except BrokenError as error:
+            return error
 
     def _of_talk(self, said: Talk, words: dict[str, Any]) -> dict[str, Any]:
         turns, weights = list(said.turns), [weight or 0.0 for weight in said.weights]
@@ -326,22 +341,3 @@ def _with_system(turns: Sequence[Turn], words: dict[str, Any]) -> list[Turn]:
     if words["system"] is None or turns[0]["role"] == "system":
         return list(turns)
     return [{"role": "system", "content": words["system"]}, *turns]
-
-
-def _each(said: Talk, words: dict[str, Any]) -> list[Talk]:
-    """The conversations that one becomes, with the weight of each turn decided."""
-    answers = [i for i, turn in enumerate(said.turns) if turn["role"] == "assistant"]
-    wanted = {"assistant": {*answers}, "last": {*answers[-1:]}, "all": {*range(len(said.turns))}}[
-        words["train_on"]
-    ]
-    weights = [
-        float(i in wanted) if weight is None else weight for i, weight in enumerate(said.weights)
-    ]
-    whole = replace(said, weights=tuple(weights))
-    if not words["per_turn"] or said.turns[0]["role"] == "text":
-        return [whole]
-    return [
-        Talk(said.turns[: i + 1], (*[0.0] * i, weights[i]), said.tools)
-        for i in answers
-        if weights[i]
-    ]
