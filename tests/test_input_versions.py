@@ -165,17 +165,23 @@ def _parts(config: Config) -> Outcome:
     return found, recipe.formats, recipe.evidence, content, made.reports
 
 
+# Of a file that changes behind a build, the manifest says that the witness could not look again;
+# and these have a hash of it.
+_OF_THE_WITNESS = ("run.json", "manifest.json", "README.md", "report.html")
+
+
 def _built(config: Config) -> Outcome:
-    """A whole build: every file of it, but the one that tells when it was made."""
+    """A whole build: every file of it, and the manifest but for what the witness read."""
     try:
         build(config, lambda *_: None)
     except (errors.PipelineError, OSError) as error:
         return "error", getattr(error, "exit_code", 5)
-    files = sorted(p for p in config.run.output.rglob("*") if p.is_file() and p.name != "run.json")
+    every = sorted(p for p in config.run.output.rglob("*") if p.is_file())
+    files = [path for path in every if path.name not in _OF_THE_WITNESS]
     described = json.loads((config.run.output / "manifest.json").read_bytes())
-    return [(p.name, hashlib.sha256(p.read_bytes()).hexdigest()) for p in files], described[
-        "inputs"
-    ]
+    for name in ("witness", "files", "content_sha256"):
+        del described[name]
+    return [(p.name, hashlib.sha256(p.read_bytes()).hexdigest()) for p in files], described
 
 
 class _Sweep:

@@ -39,7 +39,7 @@ def test_each_wrong_token_is_told(case: dict[str, Any], make: Make, tmp_path: Pa
     manifest = read_manifest(folder)
     (repair,) = [one for one in manifest["model"]["repairs"] if one["key"] == key]
     assert repair["declared"] == case.get("declared")
-    wanted = {"pad_token": PAD, "pad_token_id": 0, "eos_token": END, "eos_token_id": [2]}
+    wanted = {"pad_token": PAD, "pad_token_id": 0, "eos_token": END, "eos_token_id": [2, 0]}
     assert repair["used"] == wanted[key]
     assert manifest["model"]["pad_token"] == PAD
     assert manifest["model"]["end_of_turn"] == END

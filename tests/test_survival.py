@@ -89,6 +89,10 @@ def _folder(path: Path, built: Path, **changed: Any) -> Path:
         (path / file.name).write_bytes(file.read_bytes())
     said = {"model_type": "qwen2", "vocab_size": 151936, "max_position_embeddings": 32768}
     (path / "config.json").write_text(json.dumps(said))
+    # A class of its own would bring the normalizer of its family along.
+    config = json.loads((path / "tokenizer_config.json").read_bytes())
+    config["tokenizer_class"] = "PreTrainedTokenizerFast"
+    (path / "tokenizer_config.json").write_text(json.dumps(config))
     content = json.loads((path / "tokenizer.json").read_bytes()) | changed
     (path / "tokenizer.json").write_text(json.dumps(content))
     return path

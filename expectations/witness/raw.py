@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,15 +24,21 @@ class UnreadError(Exception):
 @contextmanager
 def _opened(path: str) -> Iterator[BinaryIO]:
     with Path(path).open("rb") as file:
-        kind = _MAGIC.get(file.read(2))
+        kind = _MAGIC.get(file.read(2), Path(path).suffix)
         file.seek(0)
         if kind == ".gz":
-            with gzip.open(file) as text:
-                yield cast(BinaryIO, text)
+            try:
+                with gzip.open(file) as text:
+                    yield cast(BinaryIO, text)
+            except (EOFError, OSError, zlib.error) as error:
+                raise UnreadError("a damaged file") from error
         elif kind == ".zst":
             import zstandard
 
-            yield zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+            try:
+                yield zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+            except zstandard.ZstdError as error:
+                raise UnreadError("a damaged file") from error
         else:
             yield file
 
