@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ _MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5": ".zst"}
 _BLOCK = 1 << 22
 _ARRAY = 64 << 20  # bytes of an array that is read at once
 _TABLES = ("csv", "tsv")
+_BLANK = re.compile(r"\s*")
 
 
 class UnreadError(Exception):
@@ -114,10 +116,21 @@ def _array(file: BinaryIO) -> list[Any] | None:
     data = head + file.read(_ARRAY)
     if len(data) >= _ARRAY:
         raise UnreadError("a file of one value that is larger than 64 MB")
-    value = _parsed(data)
+    found, text, at = [], data.decode("utf-8-sig", "replace"), 0
+    while (blank := _BLANK.match(text, at)) and blank.end() < len(text):
+        try:
+            value, at = json.JSONDecoder().raw_decode(text, blank.end())
+        except (ValueError, RecursionError) as error:
+            raise UnreadError("a JSON file of another shape") from error
+        found.append(value)
+    if len(found) > 1:
+        return found  # one value after the other
+    (value,) = found
     if isinstance(value, dict) and len(value) == 1:
         (value,) = value.values()
-    return value if isinstance(value, list) else None
+    if not isinstance(value, list):
+        raise UnreadError("a JSON file of another shape")
+    return value
 
 
 def _of_texts(file: BinaryIO, lines: Collection[int], words: Row, kind: str) -> dict[int, Row]:
