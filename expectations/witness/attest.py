@@ -70,7 +70,7 @@ def attest(case: dict[str, Any]) -> Statement:
         words = {**one["words"], "printed": published.printed}
         try:
             rows = raw.rows(one["path"], {*lines[one["name"]], *own}, one["words"])
-        except (UnreadError, OSError) as error:
+        except (UnreadError, OSError, ValueError) as error:
             reason = str(error) if isinstance(error, UnreadError) else "an input that is not here"
             statement.unread[reason] += len(own)
             statement.rows += len(own)

@@ -103,13 +103,17 @@ def hear(case: Mapping[str, Any] | None) -> Statement:
 
 def unchanged(statement: Statement, inputs: Sequence[Input]) -> Statement:
     """What was found of inputs whose bytes are still those that the build has read."""
-    named = {row.rpartition(":")[0] for row, _ in statement.found}
-    for source in inputs:
-        if source.name in named and not all(map(content.is_there, source.splits)):
-            rows = {row for row, _ in statement.found if row.rpartition(":")[0] == source.name}
-            statement.found = [one for one in statement.found if one[0] not in rows]
-            statement.unread["an input that has changed since"] += len(rows)
-            statement.read -= len(rows)
+    found = statement.found
+    there = {one.name: not found or all(map(content.is_there, one.splits)) for one in inputs}
+    if all(there.values()):
+        return statement
+    rows = {row for row, _ in found if not there.get(row.rpartition(":")[0], True)}
+    # What was found of the build as a whole may be of these rows, too.
+    statement.found = [
+        one for one in found if one[0] not in rows and one[0].rpartition(":")[0] in there
+    ]
+    statement.unread["an input that has changed since"] += len(rows)
+    statement.read -= len(rows)
     return statement
 
 

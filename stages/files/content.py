@@ -292,11 +292,12 @@ def lines_before(split: Split) -> int | None:
 def is_there(split: Split) -> bool:
     """Whether a file on this machine still has the bytes of a split that were read."""
     version = split.version
-    if version is None or version.stored is not None or not (split.sha256 and version.pieces):
+    if version is None or version.stored is not None or not version.pieces:
         return True
     first, *more = [(piece.start, piece.stop) for piece in version.pieces]
     try:
-        return version.range(*first, *more).hashed().sha256 == split.sha256
+        now = version.range(*first, *more).hashed()
+        return split.sha256 in ("", now.sha256)
     except SurroundingsError:
         return False
 
