@@ -211,7 +211,9 @@ def _alternatives(view: View) -> list[Said]:
 
 def _graded(completion: dict[str, Any], view: View) -> float | None:
     rating = completion.get("rating")
-    return {1: 1.0, -1: 0.0}.get(rating, view.neutral() if rating == 0 else None)  # type: ignore[arg-type]
+    if rating == 0:
+        return view.neutral()
+    return {1: 1.0, -1: 0.0}[rating] if rating in (1, -1) else None
 
 
 STEPS: dict[str, Callable[[View], list[Said]]] = {
