@@ -4,21 +4,29 @@ The template prints the whole conversation, and the prompt of each answer. The t
 prompt ends, since inference encodes the prompt by itself, and each piece is encoded as it stands.
 Control tokens in a content are first replaced by characters that the row does not have, so that the
 template's own can be told from them; then the pieces between those are encoded as plain text.
+Where the template prints a prompt otherwise than in the conversation that goes on, its last answer
+stands behind the prompt, as it is printed behind a plain question.
 """
 
+import datetime
 import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import jinja2
 from tokenizers import Tokenizer
+from transformers.utils import chat_template_utils
 
 from stages import columns, profile
 
 _SIGNS = range(0x100000, 0x10FFFE)  # private-use characters, which stand for control tokens
 _EVERY = 16  # conversations of which the template is asked for ids as well as for the text
+_DAY = datetime.datetime(2024, 7, 26)  # on which every conversation is printed
+_CLOCK = SimpleNamespace(now=lambda: _DAY)
 Messages = list[dict[str, Any]]
 
 
@@ -28,7 +36,8 @@ class Expected:
 
     Attributes:
         merged: cuts across which the tokenizer merges, so that ids are not those of the whole text.
-        whole: ids of the whole text; None where a content has the text of a control token.
+        whole: ids of the whole text; None where a content has the text of a control token, or where
+            the last answer is put behind its prompt.
     """
 
     ids: list[int]
@@ -82,12 +91,14 @@ class WholeRendering:
         except (UnprintableError, jinja2.TemplateError, IndexError):
             return None
 
-    def _printed(self, messages: Messages, **variables: Any) -> str:
-        return str(
-            self._tokenizer.apply_chat_template(
-                messages, tokenize=False, date_string="26 Jul 2024", **variables
+    def _applied(self, messages: Messages, **options: Any) -> Any:
+        with mock.patch.object(chat_template_utils, "datetime", _CLOCK):
+            return self._tokenizer.apply_chat_template(
+                messages, date_string=f"{_DAY:%d %b %Y}", **options
             )
-        )
+
+    def _printed(self, messages: Messages, **variables: Any) -> str:
+        return str(self._applied(messages, tokenize=False, **variables))
 
     def _expected(self, messages: Messages, answers: list[int]) -> Expected:
         every = "".join(turn["content"] for turn in messages)
@@ -103,20 +114,37 @@ class WholeRendering:
         text = self._printed(shown)
         if signs and self._restored(text, signs) != self._printed(messages):
             raise UnprintableError
-        cuts = [self._start(text, shown[:i]) for i in answers]
+        try:
+            cuts = [self._start(text, shown[:i]) for i in answers]
+        except UnprintableError:
+            if answers != [len(shown) - 1]:
+                raise
+            whole = None
+            text, cuts = self._behind_prompt(shown, text)
+        else:
+            whole = None if signs else self._whole(messages, text)
         ids, labels = self._cut(text, cuts, signs)
         merged = sum(self._merges(text, cut, signs) for cut in cuts)
-        whole = None if signs else self._whole(messages, text)
         return Expected(ids, labels, merged, whole)
+
+    def _behind_prompt(self, messages: Messages, text: str) -> tuple[str, list[int]]:
+        """The last answer behind the prompt that a server would print, and where it starts."""
+        question = [{"role": "user", "content": "x"}]
+        alone = self._printed([*question, messages[-1]])
+        for variant in self._variants:
+            asked = self._printed(question, add_generation_prompt=True, **variant)
+            answer = alone.removeprefix(asked)
+            if alone.startswith(asked) and text.endswith(answer) and messages[:-1]:
+                prompt = self._printed(messages[:-1], add_generation_prompt=True, **variant)
+                return prompt + answer, [len(prompt)]
+        raise UnprintableError
 
     def _whole(self, messages: Messages, text: str) -> list[int]:
         """Ids of what ``apply_chat_template`` prints; now and then it is asked for the ids."""
         ids = self._ids(text, {})
         self._asked += 1
         if self._asked % _EVERY == 1:
-            given = self._tokenizer.apply_chat_template(
-                messages, tokenize=True, return_dict=False, date_string="26 Jul 2024"
-            )
+            given = self._applied(messages, tokenize=True, return_dict=False)
             assert list(given) == ids, messages
         return ids
 
