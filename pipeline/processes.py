@@ -21,6 +21,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from pipeline import executors, memory
@@ -144,7 +145,8 @@ class Pool:
             resource_tracker.ensure_running()  # or the first worker starts it, which ends the mask
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
-            process.start()
+            with _unnamed_main():
+                process.start()
             theirs.close()
             self.workers.append(Worker(process, mine))
         finally:
@@ -164,6 +166,18 @@ class Pool:
             worker.process.kill()  # safe: a file gets its final name only once it is complete
         for worker in list(self.workers):
             self.drop(worker)
+
+
+@contextlib.contextmanager
+def _unnamed_main() -> Iterator[None]:
+    """A process that starts anew meanwhile does not run the user's script a second time: it needs
+    nothing of it, and the script may build without asking whether it is ``__main__``."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def forkable() -> bool:

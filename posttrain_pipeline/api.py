@@ -1,23 +1,32 @@
 """``run``, ``plan`` and ``open``: what the commands of the same names do, with typed results."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import click
 
+from pipeline import run_build
 from pipeline.builder import plan_page
 from pipeline.builder.forecast import Forecast, forecast, would_stop
-from pipeline.builds.build import Build
+from pipeline.builds import build
+from pipeline.messages import cell
 from pipeline.messages.result import with_status
 from pipeline.options import config, recipe, recipe_file
-from pipeline.run_build import build
+from pipeline.report import notebook
 from stages.errors import DataError
 
 Data = str | PathLike[str] | Sequence[str | PathLike[str]]
 Progress = Callable[[str, int, int], None]
+
+
+class Build(build.Build):
+    """A finished build, which a notebook shows with its verdict, its counts and one row."""
+
+    def _repr_html_(self) -> str:
+        return notebook.of_build(self)
 
 
 def _silent(what: str, done: int, total: int) -> None:
@@ -29,7 +38,7 @@ def run(
     *,
     model: str | PathLike[str],
     data: Data | None = None,
-    progress: Progress = _silent,
+    progress: Progress | None = None,
     **options: Any,
 ) -> Build:
     """Build train-ready shards, as ``pipeline run TASK DATA --model MODEL`` does.
@@ -41,7 +50,8 @@ def run(
             inputs, as the tables of a recipe do: ``source=[{"name": "math", "data": "m.jsonl",
             "system": "Think."}, ...]``.
         progress: called with the name of a phase (``start``, ``encode``, ``plan``, ``write``,
-            ``check``, ``report``, ``publish``), and how many of how many pieces are done.
+            ``check``, ``report``, ``publish``), and how many of how many pieces are done. None
+            shows the phases in a notebook, and nothing elsewhere.
         options: any option of the command line with ``_`` for ``-``: ``output="DIR"``,
             ``layout="ragged"``, ``map={"prompt": "question"}``, ``where=["score>=4"]``,
             ``dedup=True``. An option that is None is left out.
@@ -57,7 +67,8 @@ def run(
     """
     given = {name: value for name, value in options.items() if value is not None}
     config = config_of(task, data, table={"model": model, **given}, where="run")
-    return Build.open(build(config, progress).build.folder)
+    report = progress or (cell.Cell() if cell.in_notebook() else _silent)
+    return Build.open(run_build.build(config, report).build.folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +95,7 @@ class Plan:
     refused: Mapping[str, int]
     unread: Mapping[str, Mapping[str, int]]
     would_stop: bool
-    _forecast: Forecast
+    _forecast: Forecast = field(repr=False)
 
     def described(self) -> dict[str, Any]:
         """Everything, as ``pipeline plan --json`` prints it."""
@@ -93,6 +104,9 @@ class Plan:
 
     def __str__(self) -> str:
         return click.unstyle(plan_page.as_text(self._forecast))
+
+    def _repr_html_(self) -> str:
+        return plan_page.as_html(self._forecast)
 
 
 def plan(

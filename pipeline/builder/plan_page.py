@@ -23,12 +23,14 @@ from pipeline.manifest import counts, json_records
 from pipeline.manifest.json_records import as_json as of_record
 from pipeline.messages import sheet as sheet_page
 from pipeline.options.config import Config
+from pipeline.report import headline, notebook
 from pipeline.report.drawing import Drawer
 from pipeline.shards.facts import Margins
 from pipeline.stores import sources as inputs
 from stages import encoders
 from stages.chat_template import loss_weights
 from stages.columns import IGNORED
+from stages.errors import counted, were
 from stages.rows import carried
 
 Piece = tuple[str, str]  # its kind (context, trained, marker), and its text
@@ -265,3 +267,29 @@ def as_text(forecast: Forecast) -> str:
         alike=sampled_lines(plan),
     )
     return fit(text.removesuffix("\n"))
+
+
+def as_html(forecast: Forecast) -> str:
+    """The forecast as a notebook shows it: estimates, what the sample lost, and one row of it."""
+    sample, recipe = forecast.sampled, forecast.recipe
+    refused, why = sample.ledger.rejected_rows, why_stop(forecast)
+    answers = [headline.Answer(headline.BAD, f"A build would stop: {why}.")] if why else []
+    lost = f"{refused:,} of {counted(sample.rows, 'sampled row')} {were(refused)} refused."
+    answers.append(headline.Answer(headline.WARN if refused else headline.GOOD, lost))
+    drawer = Drawer(encoders.parsed(recipe.model.tokenizer_json), model_of(recipe.model))
+    name, row = sample.shown[0] if sample.shown else ("", {})
+    return notebook.html(
+        f"{recipe.config.task} data for {recipe.model.profile.name}, estimated",
+        headline.Headline("Would stop" if why else "Would be built", tuple(answers)),
+        [
+            ("rows", headline.number(forecast.rows), "about"),
+            ("examples", headline.number(forecast.examples), "about"),
+            ("tokens", headline.number(int(sample.lengths.sum())), "in the sample"),
+            ("trained", headline.number(int(sample.trained.sum())), "in the sample"),
+        ],
+        [
+            notebook.Lost(code, rows, sample.ledger.rows.details[code])
+            for code, rows in sample.ledger.rows_by_code.most_common()
+        ],
+        drawer.strips({**row, "row_id": name}, tokens=notebook.TOKENS) if row else [],
+    )

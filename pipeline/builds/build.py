@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from pipeline import exports
 from pipeline.builds import stored
@@ -132,7 +132,7 @@ class Build(Whereabouts):
     manifest: Manifest = field(repr=False)
 
     @classmethod
-    def open(cls, folder: str | Path) -> Build:
+    def open(cls, folder: str | Path) -> Self:
         """The build in a folder, or at an address in a store. Its files are not compared with their
         hashes (``require_intact``); those in a store are, when they are fetched.
 

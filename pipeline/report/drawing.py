@@ -98,7 +98,7 @@ class Drawer:
         names = {token.content for token in added.values() if token.special}
         self._looks = controls_pattern(sorted({*names, *STOPS}))
         self._marks = {model.good_token_id: GOOD, model.bad_token_id: BAD}
-        self._step = model.step_token_id
+        self._step, self._pair = model.step_token_id, model.pair
 
     def _texts(self, ids: list[int]) -> list[str]:
         texts = self._tokenizer.decode_batch([[i] for i in ids], skip_special_tokens=False)
@@ -187,6 +187,38 @@ class Drawer:
         return Strip(
             name, tokens=len(real), trained=trained, pieces=tuple(pieces), left_out=left_out
         )
+
+    def strips(
+        self, row: dict[str, Any], most: int | None = None, tokens: int | None = None
+    ) -> list[Strip]:
+        """The sequences of a row in our columns, decoded.
+
+        Args:
+            most: of a pack's examples; ``tokens``: of each; None is all.
+        """
+        if "chosen_ids" in row:
+            return [self._side(row, side, tokens) for side in ("chosen", "rejected")]
+        ids, labels = row["input_ids"], row["labels"]
+        kinds = self.kinds(ids, labels, row.get("attention_mask"))
+        if "seq_lengths" not in row:
+            return [self.strip(row["row_id"], ids, kinds, most=tokens)]
+        strips, start = [], 0
+        for name, length in list(zip(row["row_ids"], row["seq_lengths"], strict=True))[:most]:
+            span = slice(start, start + length)
+            strips.append(self.strip(name, ids[span], kinds[span], most=tokens))
+            start += length
+        return strips
+
+    def _side(self, row: dict[str, Any], side: str, tokens: int | None) -> Strip:
+        ids = row[f"{side}_ids"]
+        mask = row.get(f"{side}_attention_mask") or [1] * len(ids)
+        real = [at for at, value in enumerate(mask) if value]
+        kinds = [PADDING] * len(ids)
+        for place, at in enumerate(real):
+            kinds[at] = CONTEXT if place < row["prompt_length"] else ANSWER
+        if real:  # the score is read at an encoder's first token, and at a decoder's last one
+            kinds[real[0 if self._pair else -1]] = SCORED
+        return self.strip(f"{row['row_id']}, {side}", ids, kinds, most=tokens)
 
     def _padding(self, ids: list[int]) -> Iterator[TextPiece]:
         if ids:
@@ -299,31 +331,5 @@ class Shards:
     def strips(
         self, row: dict[str, Any], most: int | None = None, tokens: int | None = None
     ) -> list[Strip]:
-        """The sequences of a stored row, decoded.
-
-        Args:
-            most: of a pack's examples; ``tokens``: of each; None is all.
-        """
-        if "chosen_ids" in row:
-            return [self._side(row, side, tokens) for side in ("chosen", "rejected")]
-        ids, labels = row["input_ids"], row["labels"]
-        kinds = self.drawer.kinds(ids, labels, row.get("attention_mask"))
-        if "seq_lengths" not in row:
-            return [self.drawer.strip(row["row_id"], ids, kinds, most=tokens)]
-        strips, start = [], 0
-        for name, length in list(zip(row["row_ids"], row["seq_lengths"], strict=True))[:most]:
-            span = slice(start, start + length)
-            strips.append(self.drawer.strip(name, ids[span], kinds[span], most=tokens))
-            start += length
-        return strips
-
-    def _side(self, row: dict[str, Any], side: str, tokens: int | None) -> Strip:
-        ids = row[f"{side}_ids"]
-        mask = row.get(f"{side}_attention_mask") or [1] * len(ids)
-        real = [at for at, value in enumerate(mask) if value]
-        kinds = [PADDING] * len(ids)
-        for place, at in enumerate(real):
-            kinds[at] = CONTEXT if place < row["prompt_length"] else ANSWER
-        if real:  # the score is read at an encoder's first token, and at a decoder's last one
-            kinds[real[0 if self.build.manifest.model.pair else -1]] = SCORED
-        return self.drawer.strip(f"{row['row_id']}, {side}", ids, kinds, most=tokens)
+        """The sequences of a stored row; as ``Drawer.strips``."""
+        return self.drawer.strips(row, most, tokens)

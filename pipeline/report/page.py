@@ -9,12 +9,11 @@ import html
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup, escape
 
 from pipeline import tasks
 from pipeline.builds.build import Build
@@ -23,8 +22,8 @@ from pipeline.manifest.json_records import MalformedError, as_json, load
 from pipeline.messages import explanations
 from pipeline.messages.explanations import AUDITS, GROUPS, Explanation
 from pipeline.messages.result import Result
-from pipeline.report import charts, drawing, headline
-from pipeline.report.headline import LONGEST, counted, cut, number
+from pipeline.report import charts, drawing, headline, notebook
+from pipeline.report.headline import LONGEST, cut, number
 from stages.chat_template import loss_weights
 from stages.errors import UsageError
 from stages.findings import Figure, Validation
@@ -75,6 +74,7 @@ def page() -> jinja2.Template:
     """The template of the page, compiled once per process."""
     environment = headline.environment()
     environment.filters.update(figure=_figure, length_of=_length, split_told=_split_told)
+    environment.filters["boxes"] = notebook.boxes
     environment.filters["noted"] = carried.of
     environment.globals.update(kinds=drawing.KINDS, status=_STATUS, fates=_FATES)
     environment.tests["in_use"] = lambda fate, rows: fate in _ALWAYS or getattr(rows, fate)
@@ -288,27 +288,6 @@ class Sample:
     source: str
     strip: drawing.Strip
     command: str
-
-    @property
-    def tokens(self) -> Markup:
-        """Its tokens: a span for each run of one kind, a box for each token.
-
-        Spelled here, since a template takes longer for the thousands of them.
-        """
-        last, missing = self.strip.left_out
-        gap = f'<span class="cut"> … {counted(missing, "token")} left out … </span>'
-        spelled: list[str] = []
-        for kind, run in groupby(enumerate(self.strip.pieces), key=lambda each: each[1].kind):
-            boxes = [_box(piece) + (gap if at == last else "") for at, piece in run]
-            spelled.append(f'<span class="{kind}">{"".join(boxes)}</span>')
-        return Markup("".join(spelled))  # all text of the data went through ``escape``
-
-
-def _box(piece: drawing.TextPiece) -> str:
-    looks = "k" * piece.control + "t" * piece.spelled
-    named = f' class="{looks}"' if looks else ""
-    ids = " ".join(map(str, piece.ids))
-    return f'<u{named} title="{ids}">{escape(piece.text)}</u>'.replace("\n", "↵\n")
 
 
 def spread(count: int, most: int) -> list[int]:

@@ -1,0 +1,157 @@
+"""What a notebook shows: builds and plans as HTML, phases in a cell; and that of the docs runs."""
+
+import html
+import json
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from support import ROOT, SAMPLES, started, write_rows
+
+import posttrain_pipeline as pp
+from pipeline.messages.cell import Cell
+from pipeline.messages.progress import Follower
+from pipeline.report.drawing import KINDS, Shards
+
+DATA = {
+    "sft": SAMPLES / "sft" / "word_problems.jsonl",
+    "rm": SAMPLES / "rm" / "pairs.jsonl",
+    "prm": SAMPLES / "prm" / "math_shepherd.jsonl",
+}
+
+
+def text_of(fragment: str) -> str:
+    """What is read of HTML, without its style."""
+    bare = re.sub(r"<style>.*?</style>", "", fragment, flags=re.DOTALL)
+    return html.unescape(re.sub(r"<[^>]*>", " ", bare)).replace("\u202f", "")
+
+
+def _cards(fragment: str) -> dict[str, int]:
+    found = re.findall(r'class="card"><span>([^<]*)</span><b>([^<]*)</b>', fragment)
+    return {name: int(value.replace("\u202f", "")) for name, value in found}
+
+
+def _drawn(fragment: str) -> list[str]:
+    """The text of each sequence that is drawn."""
+    strips = re.findall(r'<div class="tokens">(.*?)</div>', fragment, flags=re.DOTALL)
+    return [html.unescape(re.sub(r"<[^>]*>", "", one)).replace("↵\n", "\n") for one in strips]
+
+
+@pytest.mark.parametrize("task", DATA)
+def test_a_plan_and_a_build_show_their_counts_their_losses_and_a_row(
+    task: str, tmp_path: Path, cache_dir: Path
+) -> None:
+    """The numbers of the manifest, each code with its rows, and the first row as it is stored."""
+    given: dict[str, Any] = {"model": "qwen2-1.5b", "data": DATA[task], "cache_dir": cache_dir}
+    plan = pp.plan(task, **given)
+    build = pp.run(task, output=tmp_path / "out", **given)
+    planned, built = plan._repr_html_(), build._repr_html_()
+    counts = build.manifest.rows
+    assert _cards(planned)["rows"] == plan.rows
+    assert _cards(built)["rows used"] == counts.used
+    assert _cards(built)["refused"] == counts.rejected
+    for shown in (planned, built):
+        assert "<script" not in shown
+        for code, rows in counts.rejected_by_code.items():
+            assert f"{code} {rows} row" in " ".join(text_of(shown).split())
+    stored = Shards(build)
+    strips = stored.strips(stored.row("train", 0), most=2)
+    wanted = ["".join(piece.text for piece in one.pieces) for one in strips]
+    assert _drawn(built) == wanted
+    assert set(_drawn(planned)) <= set(wanted)
+    kinds = {piece.kind for one in strips for piece in one.pieces}
+    assert all(f'<span class="{kind}">' in built and KINDS[kind] in built for kind in kinds)
+
+
+def test_a_text_of_the_data_is_never_markup(tmp_path: Path, cache_dir: Path) -> None:
+    """Neither in the tokens nor in the reason of a refusal."""
+    evil = "<script>alert(1)</script><img src=x onerror=alert(2)>&lt;"
+    rows = [{"prompt": f"{evil} {n}", "completion": evil if n else ""} for n in range(9)]
+    data = write_rows(tmp_path / "<b>.jsonl", rows)
+    given: dict[str, Any] = {"model": "qwen2-1.5b", "data": data, "cache_dir": cache_dir}
+    plan = pp.plan("sft", **given)
+    build = pp.run("sft", output=tmp_path / "out", max_reject=0.5, **given)
+    for shown in (plan._repr_html_(), build._repr_html_()):
+        assert not re.search(r"<(script|img|b\.)", shown)
+        assert evil in "".join(_drawn(shown))
+
+
+@pytest.fixture
+def outputs(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Every text that each output of a cell has had, in a process that runs as a kernel."""
+    shown: list[list[str]] = []
+
+    class Handle:
+        def __init__(self, number: int) -> None:
+            self._number = number
+
+        def update(self, content: dict[str, str], *, raw: bool) -> None:
+            assert raw
+            shown[self._number].append(content["text/plain"])
+
+    def display(content: dict[str, str], *, raw: bool, display_id: bool) -> Handle:
+        assert raw
+        assert display_id
+        shown.append([content["text/plain"]])
+        return Handle(len(shown) - 1)
+
+    fake = ModuleType("IPython.display")
+    vars(fake)["display"] = display
+    monkeypatch.setitem(sys.modules, "IPython.display", fake)
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    return shown
+
+
+def test_a_kernel_shows_the_phases_in_one_output(
+    outputs: list[list[str]], tmp_path: Path, cache_dir: Path
+) -> None:
+    """Its last text has every phase in order; a function that is given takes its place."""
+    given: dict[str, Any] = {"model": "qwen2-1.5b", "cache_dir": cache_dir}
+    pp.run("prm", data=DATA["prm"], output=tmp_path / "out", **given)
+    (output,) = outputs
+    phases = [line.split()[0] for line in output[-1].splitlines() if line[0] != " "]
+    assert phases == ["start", "encode", "plan", "write", "check", "report", "publish"]
+    pp.run("prm", data=DATA["prm"], output=tmp_path / "2", progress=lambda *_: None, **given)
+    assert len(outputs) == 1
+
+
+def test_a_long_phase_is_drawn_a_few_times(outputs: list[list[str]]) -> None:
+    """Not at each of its pieces, and once more when it ends."""
+    follower: Follower = Cell()
+    for done in range(10_001):
+        follower("encode", done, 10_000)
+    (output,) = outputs
+    assert 2 <= len(output) < 100
+
+
+def test_a_script_builds_without_asking_whether_it_is_main(tmp_path: Path, cache_dir: Path) -> None:
+    """A process that starts anew does not run it a second time."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import threading, time\n"
+        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        "import posttrain_pipeline as pp\n"
+        "print('began')\n"
+        f"build = pp.run('prm', model='qwen2-1.5b', data={str(DATA['prm'])!r}, output='out',"
+        f" cache_dir={str(cache_dir)!r}, workers=2)\n"
+        "print(build.manifest.rows.used)\n"
+    )
+    ran = started(sys.executable, script, folder=tmp_path).ended()
+    assert (ran.out.split(), ran.err) == (["began", "14"], "")
+
+
+def test_the_notebook_of_the_docs_runs(
+    tmp_path: Path, cache_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cell by cell; what a cell ends in can show itself. It is kept without outputs."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
+    (tmp_path / "sample_data").symlink_to(SAMPLES)
+    cells = json.loads((ROOT / "docs" / "tutorial.ipynb").read_text("utf-8"))["cells"]
+    names: dict[str, Any] = {}
+    for cell in (one for one in cells if one["cell_type"] == "code"):
+        assert not cell["outputs"]
+        exec(compile("".join(cell["source"]), "tutorial.ipynb", "exec"), names)
