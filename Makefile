@@ -156,6 +156,9 @@ wheel: $(READY)  ## Build the wheel and test it away from the sources.
 	$(BIN)/python -m build --wheel --outdir dist .
 	PYTHON=$(PYTHON) sh tests/wheel.sh dist/posttrain_pipeline-*.whl
 
+release: wheel site  ## Build the wheel and the site, and record builds that later versions must open.
+	PYTHONPATH=tests $(BIN)/python tests/recorded_builds.py
+
 lock: $(READY)  ## Write the versions of what .venv has: CI installs these.
 	$(BIN)/python -m pip freeze --exclude-editable | grep -v '@' > $(LOCK)
 
