@@ -86,9 +86,10 @@ class Reference(Encoder):
 def as_text(tokenizer: Tokenizer, text: str, other: str | None = None) -> Encoding:
     """A text, or a pair of texts as the tokenizer frames them, control tokens in it being text."""
     tokenizer.encode_special_tokens = True
-    encoding = tokenizer.encode(text, other, add_special_tokens=other is not None)
-    tokenizer.encode_special_tokens = False  # the tokenizer is shared (``parsed``)
-    return encoding
+    try:
+        return tokenizer.encode(text, other, add_special_tokens=other is not None)
+    finally:
+        tokenizer.encode_special_tokens = False  # the tokenizer is shared (``parsed``)
 
 
 class Fast(Encoder):

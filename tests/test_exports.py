@@ -36,8 +36,10 @@ from support import (
 from test_show import show
 from transformers import AutoTokenizer
 
+import posttrain_pipeline as pp
 from pipeline import exports, tasks
 from pipeline.builder.exporting import export_build
+from pipeline.builds import failed
 from pipeline.builds import packs as rows
 from pipeline.builds.build import Build
 from pipeline.exports import ExportFacts
@@ -599,3 +601,16 @@ def test_tokens_are_quoted_for_the_language() -> None:
         for name in ("openrlhf", "openrlhf-text"):
             text = exports.load(name).launch(ExportFacts("prm", "ragged", 512, model))
             assert shlex.split(text, comments=True).count(token) == 3
+
+
+def test_an_export_that_fails_says_nothing_of_the_build_before_it(
+    tmp_path: Path, cache_dir: Path
+) -> None:
+    """In one process: what stands is what the export itself has published."""
+    asked: dict[str, Any] = {"model": "qwen2-1.5b", "cache_dir": cache_dir}
+    data = SAMPLES / "prm" / "math_shepherd.jsonl"
+    pp.run("prm", data=data, output=tmp_path / "out", **asked)
+    assert failed.now() is not None
+    with pytest.raises(pp.UsageError, match="is the build itself"):
+        export_build("openrlhf", tmp_path / "out", tmp_path / "out")
+    assert failed.now() is None

@@ -251,6 +251,7 @@ def export_build(name: str, folder: Path, output: Path, layout: str = "") -> lim
             build or export.
         DataError: the build is damaged.
     """
+    failed.begin()
     export, source = exports.load(name), Build.open(folder).fetched().require_intact()
     facts = _fit(source, export, layout)
     if Path(output).resolve() == Path(folder).resolve():
