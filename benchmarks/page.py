@@ -70,8 +70,9 @@ def front(figures: Figures) -> str:
         ours = figures.spread(OURS, "sft", "english", count)
         if ours is not None:
             said = "; ".join([f"{shown(ours.median)} s of one core", *times])
-            command = f"python -m benchmarks --peer-sizes {count} --only compare-sft-english-{count}"
-            lines.append((f"{count:,} rows of SFT, whole processes, times our processor time", said, f"`{command}`"))
+            what = f"{count:,} rows of SFT, whole processes, times our processor time"
+            options = f"--peer-sizes {count} --only compare-sft-english-{count}"
+            lines.append((what, said, f"`python -m benchmarks {options}`"))
     memory = figures.measured("memory")
     if memory:
         most = [max(run["largest_process"] for run in memory[n]) / (1 << 20) for n in memory]
@@ -82,7 +83,8 @@ def front(figures: Figures) -> str:
     planned = worked.rates(figures)
     if planned is not None:
         reckoned = {what: much for what, much, _ in worked.lines(planned)}
-        said = f"{reckoned['memory of the planning process']}; {reckoned['processor time']} of build"
+        held = reckoned["memory of the planning process"]
+        said = f"{held}; {reckoned['processor time']} of build"
         what = f"a plan of {worked.ROWS:,} rows, reckoned from rates"
         lines.append((what, said, "`python -m benchmarks.worked`"))
     return tables.table(("what", "measured", "again"), lines)
