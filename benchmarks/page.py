@@ -5,9 +5,9 @@ from pathlib import Path
 
 import jinja2
 
-from benchmarks import results, tables, targets
+from benchmarks import results, tables, targets, worked
 from benchmarks.figures import Figures, over, shown
-from benchmarks.programs import OURS
+from benchmarks.programs import OURS, PROGRAMS
 from benchmarks.workplace import ROOT
 
 PAGE = ROOT / "docs" / "performance.md"
@@ -55,6 +55,39 @@ def summary(figures: Figures) -> str:
         spent = figures.runs("starts", name, what="wall")
         lines.append((f"{name}, wall", shown(spent, ".2f", " s")))
     return tables.table(("what", "measured"), lines)
+
+
+def front(figures: Figures) -> str:
+    """The figures of README: what, how much, and the command that measures it again."""
+    lines = []
+    for count in (20_000, figures.largest_common("trl") or 0):
+        measured = {name: figures.ratio(name, "sft", "english", count) for name in PROGRAMS}
+        times = [
+            f"{name} {shown(ratio.median)} times"
+            for name, ratio in measured.items()
+            if ratio is not None and name != OURS
+        ]
+        ours = figures.spread(OURS, "sft", "english", count)
+        if ours is not None:
+            said = "; ".join([f"{shown(ours.median)} s of one core", *times])
+            what = f"{count:,} rows of SFT, whole processes, times our processor time"
+            options = f"--peer-sizes {count} --only compare-sft-english-{count}"
+            lines.append((what, said, f"`python -m benchmarks {options}`"))
+    memory = figures.measured("memory")
+    if memory:
+        most = [max(run["largest_process"] for run in memory[n]) / (1 << 20) for n in memory]
+        counts = [int(n) for n in memory]
+        what = f"memory of the largest process, {min(counts):,} to {max(counts):,} rows"
+        said = f"{min(most):,.0f} to {max(most):,.0f} MiB"
+        lines.append((what, said, "`python -m benchmarks --only memory`"))
+    planned = worked.rates(figures)
+    if planned is not None:
+        reckoned = {what: much for what, much, _ in worked.lines(planned)}
+        held = reckoned["memory of the planning process"]
+        said = f"{held}; {reckoned['processor time']} of build"
+        what = f"a plan of {worked.ROWS:,} rows, reckoned from rates"
+        lines.append((what, said, "`python -m benchmarks.worked`"))
+    return tables.table(("what", "measured", "again"), lines)
 
 
 def machines(figures: Figures) -> str:

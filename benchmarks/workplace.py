@@ -18,7 +18,7 @@ MAX_LENGTH = "4096"
 _TRAINING = ROOT / ".venv-training"
 PEERS = Path(os.environ.get("POSTTRAIN_PEERS", _TRAINING / "peers"))
 # What some programs want to know of a model before they read any data.
-_MODEL_CONFIG = {
+MODEL_CONFIG = {
     "model_type": "qwen2",
     "architectures": ["Qwen2ForCausalLM"],
     "vocab_size": 152064,
@@ -86,7 +86,7 @@ class Workplace:
                 command = build("sft", source, out, self.folder / "prepared")
                 process.run(command, folder)
                 shutil.copytree(out / "tokenizer", made)
-            (made / "config.json").write_text(json.dumps(_MODEL_CONFIG))
+            (made / "config.json").write_text(json.dumps(MODEL_CONFIG))
         return made
 
 

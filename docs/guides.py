@@ -1,4 +1,4 @@
-"""Fills the tables of the guides from the program: profiles, trainers, tasks, and what was run.
+"""Fills the tables of README and guides from the program, and from what was run and measured.
 
 A page marks the place with ``<!-- table: NAME ARGUMENT -->`` and ``<!-- end of table -->``.
 """
@@ -9,6 +9,8 @@ import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from benchmarks import page
+from benchmarks.figures import Figures
 from pipeline import exports, tasks
 from pipeline.exports import ExportFacts
 from pipeline.inputs import sheet
@@ -69,6 +71,24 @@ def _source(profile: ModelProfile) -> str:
         return "the hub, or its cache"
     extra = builtin.CARRIERS[profile.ranks.carrier].extra
     return f"the extra `{extra}`" if extra else "installed with the program"
+
+
+def _models(_: str) -> str:
+    """Families that have profiles: how many, and where the tokenizer's bytes are."""
+    titles = {
+        name: (path, path.read_text("utf-8").partition("\n")[0].removeprefix("# "))
+        for path in (DOCS / "families").glob("*.md")
+        for name in re.findall(r"<!-- table: family (\w+) -->", path.read_text("utf-8"))
+    }
+    found: dict[str, list[str]] = {}
+    for name, (path, title) in sorted(titles.items(), key=lambda item: item[1]):
+        kept = " or ".join(dict.fromkeys(map(_source, own_family(name))))
+        said = f"[{title}]({path.relative_to(ROOT).as_posix()}) {len(own_family(name))}"
+        if extra := re.fullmatch(r"the extra (`[\w-]+`)", kept):
+            said, kept = f"{said} ({extra[1]})", "the extra that is named behind it"
+        found.setdefault(kept, []).append(said)
+    rows = [(", ".join(families), kept) for kept, families in found.items()]
+    return table(("families, and how many profiles each has", "tokenizer"), rows)
 
 
 _SAID: dict[str, Callable[[ModelProfile], str]] = {
@@ -225,6 +245,8 @@ _TABLES: dict[str, Callable[[str], str]] = {
     "recurrent": _recurrent,
     "columns": _columns,
     "families": _families,
+    "models": _models,
+    "figures": lambda _: page.front(Figures()) + "\n",
 }
 
 
@@ -238,5 +260,6 @@ def _filled(page: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Every page with such a table, and the text that it should have."""
-    texts = {path: path.read_text("utf-8") for path in sorted(DOCS.rglob("*.md"))}
+    paths = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+    texts = {path: path.read_text("utf-8") for path in paths}
     return {path: _filled(text) for path, text in texts.items() if _BLOCK.search(text)}

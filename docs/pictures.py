@@ -1,6 +1,7 @@
 """Draws the pictures of docs/how/ from real builds: no figure, no token in them is typed by hand.
 
-A row's journey, a pack, the cut between prompt and answer, and the ledger of rows, each as SVG.
+A dialogue, a row's journey, a pack, the cut between prompt and answer, and the ledger of rows, each
+as SVG.
 
 python docs/pictures.py
 """
@@ -105,8 +106,8 @@ class Drawing:
         return "\n".join([head, *self.parts, "</svg>"]) + "\n"
 
 
-def _built(task: str, data: str, folder: Path) -> Build:
-    return pp.run(task, model=MODEL, data=data, output=str(folder / "build"), workers=1)
+def _built(task: str, data: str, folder: Path, model: str = MODEL, **more: Any) -> Build:
+    return pp.run(task, model=model, data=data, output=str(folder / "build"), workers=1, **more)
 
 
 def _first(build: Build) -> tuple[dict[str, Any], list[str]]:
@@ -122,6 +123,32 @@ def _role(label: int) -> str:
 
 def _shown(token: str) -> str:
     return token.replace("\n", "↵").replace("\t", "⇥")
+
+
+def dialogue(folder: Path) -> str:
+    """The first dialogue of the sample with tools and reasoning, all its answers in one example."""
+    data = str(SAMPLES / "agent.jsonl")
+    row, tokens = _first(
+        _built("sft", data, folder, "qwen3-4b", history="appended", layout="ragged")
+    )
+    start = tokens.index("<|im_start|>", 1)  # behind the system turn, which has the tools
+    draw = Drawing("A dialogue with a tool and reasoning")
+    draw.text(
+        f"agent.jsonl:1 for qwen3-4b: {len(tokens)} tokens, of which the first {start} (the system "
+        "turn with the tool) are left out here",
+        bold=True,
+    )
+    draw.y += 4
+    draw.boxes([("trained", "trained"), ("context", "context")])
+    line: list[tuple[str, str]] = []
+    for at in range(start, len(tokens)):
+        line.append((tokens[at], _role(row["labels"][at])))
+        if tokens[at].endswith("↵"):
+            draw.boxes(line)
+            draw.y -= 10
+            line = []
+    draw.y += 10
+    return draw.svg()
 
 
 def journey(folder: Path) -> str:
@@ -271,7 +298,7 @@ def ledger(folder: Path) -> str:
 def pages() -> dict[Path, str]:
     """Every picture, drawn from builds that are made for it."""
     made = {}
-    for draw in (journey, pack, cut, ledger):
+    for draw in (dialogue, journey, pack, cut, ledger):
         with tempfile.TemporaryDirectory() as folder:
             made[HOW / f"{draw.__name__}.svg"] = draw(Path(folder))
     return made

@@ -312,6 +312,7 @@ def test_columns_named_by_hand_reach_their_format() -> None:
 SAMPLE_FILES: dict[str, tuple[str, int, list[str]]] = {
     "sft/chat.jsonl": ("openai", 17, ["bad_json", "empty_answer", "no_user_turn"]),
     "sft/instructions.json": ("alpaca", 9, []),
+    "agent.jsonl": ("openai", 6, ["bad_tool_call"]),
     "sft/turn_weights.jsonl": ("openai", 5, []),
     "sft/word_problems.jsonl": ("query_response", 10, []),
     "sft/zh_dialogues.jsonl": ("sharegpt", 5, ["no_answer"]),
@@ -338,7 +339,7 @@ def test_sample_files_are_recognised_and_read() -> None:
         splits = reader.splits(str(SAMPLES / name))
         batches = [batch for split in splits for batch in reader.read(split)]
         found = [record for batch in batches for record in batch.records]
-        kind = kind_of(name.partition("/")[0])
+        kind = kind_of(name.partition("/")[0] if "/" in name else "sft")
         rows = [record.data for record in found if record.data is not None]
         detected = evidence.detect(rows, kind, name).format
         assert (detected.name, len(found)) == (reading, count), name

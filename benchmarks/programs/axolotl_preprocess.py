@@ -1,6 +1,6 @@
 """axolotl's own preprocessing of chats: ids and labels.
 
-    python axolotl_preprocess.py sft ROWS.jsonl CACHE TOKENIZER MAX_LENGTH
+    python axolotl_preprocess.py sft ROWS.jsonl CACHE TOKENIZER MAX_LENGTH [OUT.jsonl]
 
 Packages that need a GPU, send something or only report are stood in for by modules that stop the
 program when they are used. axolotl chooses the packs while it trains; that is not measured here.
@@ -19,7 +19,7 @@ ABSENT = (
 
 def main() -> None:
     """Write axolotl's configuration and let it prepare the rows."""
-    _, source, cache, folder, length = sys.argv[1:]
+    _, source, cache, folder, length, *more = sys.argv[1:]
     sys.path.append(str(Path(__file__).parents[2] / "tests"))
     # numba's decorator compiles a function that runs as it is as well; no run of wandb goes on.
     import_module("absent").stand_in(*ABSENT, njit=lambda function: function, run=None)
@@ -52,6 +52,8 @@ def main() -> None:
     datasets = import_module("axolotl.common.datasets")
     made = datasets.load_datasets(cfg=import_module("axolotl.cli.config").load_cfg(str(config)))
     assert len(made.train_dataset)
+    for out in more:
+        made.train_dataset.to_json(out)
 
 
 if __name__ == "__main__":

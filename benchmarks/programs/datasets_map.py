@@ -1,6 +1,6 @@
 """The usual way: ``datasets.map`` around ``apply_chat_template(tokenize=True)``, row by row.
 
-    python datasets_map.py TASK ROWS.jsonl CACHE TOKENIZER
+    python datasets_map.py TASK ROWS.jsonl CACHE TOKENIZER [MAX_LENGTH OUT.jsonl]
 
 What ``map`` writes into its cache is the result; nothing is saved a second time.
 """
@@ -16,7 +16,7 @@ STEP = "\n"
 
 def main() -> None:
     """Tokenize all rows."""
-    task, source, cache, folder = sys.argv[1:]
+    task, source, cache, folder, *more = sys.argv[1:]
     tokenizer = AutoTokenizer.from_pretrained(folder)
 
     def ids(messages: list[dict[str, str]]) -> list[int]:
@@ -44,6 +44,8 @@ def main() -> None:
     encode = {"sft": chat, "rm": pair, "prm": steps}[task]
     made = rows.map(encode, remove_columns=rows.column_names)
     assert len(made) == len(rows)
+    for out in more[1:]:
+        made.to_json(out)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """LLaMA-Factory's own preparation of rows: tokenized with labels and, for SFT, packed.
 
-    python llamafactory_dataset.py TASK ROWS.jsonl CACHE TOKENIZER MAX_LENGTH
+    python llamafactory_dataset.py TASK ROWS.jsonl CACHE TOKENIZER MAX_LENGTH [OUT.jsonl]
 
 Only torchaudio, which it imports and does not use here, is stood in for.
 """
@@ -32,7 +32,7 @@ def _described(task: str, source: str, folder: Path) -> None:
 
 def main() -> None:
     """Let it prepare the rows."""
-    task, source, cache, folder, length = sys.argv[1:]
+    task, source, cache, folder, length, *more = sys.argv[1:]
     sys.path.append(str(Path(__file__).parents[2] / "tests"))
     import_module("absent").stand_in("torchaudio")
     made = Path(cache)
@@ -44,10 +44,10 @@ def main() -> None:
         "model_name_or_path": folder,
         "dataset": "rows",
         "dataset_dir": cache,
-        "template": "qwen",
+        "template": "qwen3" if more else "qwen",
         "cutoff_len": int(length),
-        "packing": task == "sft",
-        "neat_packing": task == "sft",
+        "packing": task == "sft" and not more,
+        "neat_packing": task == "sft" and not more,
         "cache_dir": f"{cache}/hf",
         "output_dir": f"{cache}/out",
         "report_to": "none",
@@ -60,6 +60,8 @@ def main() -> None:
     template = data.get_template_and_fix_tokenizer(loaded["tokenizer"], given)
     found = data.get_dataset(template, model, given, training, stage=task, **loaded)
     assert len(found["train_dataset"])
+    for out in more:
+        found["train_dataset"].to_json(out)
 
 
 if __name__ == "__main__":

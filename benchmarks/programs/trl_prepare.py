@@ -1,6 +1,6 @@
 """TRL's trainers as they are published, up to the training rows: they prepare data when made.
 
-    python trl_prepare.py TASK ROWS.jsonl CACHE TOKENIZER MAX_LENGTH
+    python trl_prepare.py TASK ROWS.jsonl CACHE TOKENIZER MAX_LENGTH [OUT.jsonl]
 
 SFT rows are tokenized and packed ("bfd", its default), pairs tokenized and filtered, steps
 tokenized. The model that a trainer needs is a tiny one. What TRL's ``map`` writes into its cache
@@ -33,14 +33,16 @@ def _model(kind: str, **more: Any) -> Any:
 
 def main() -> None:
     """Make the trainer of the task."""
-    task, source, cache, folder, length = sys.argv[1:]
+    task, source, cache, folder, length, *more = sys.argv[1:]
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     rows = datasets.load_dataset("json", data_files=source, split="train", cache_dir=cache)
     shared = {"report_to": [], "use_cpu": True, "bf16": False, "max_length": int(length)}
     with tempfile.TemporaryDirectory() as out:
         if task == "sft":
             trl = import_module("trl")
-            arguments = trl.SFTConfig(out, packing=True, **shared)
+            # Rows that are to be written are those of answers alone, one by one.
+            chosen = {"assistant_only_loss": True} if more else {"packing": True}
+            arguments = trl.SFTConfig(out, **chosen, **shared)
             trainer, model = trl.SFTTrainer, _model("CausalLM")
         elif task == "rm":
             trl = import_module("trl")
@@ -53,6 +55,8 @@ def main() -> None:
         model.config.pad_token_id = tokenizer.pad_token_id
         made = trainer(model=model, args=arguments, train_dataset=rows, processing_class=tokenizer)
         assert len(made.train_dataset)
+        for path in more:
+            made.train_dataset.to_json(path)
 
 
 if __name__ == "__main__":
