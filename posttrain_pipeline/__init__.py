@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from posttrain_pipeline.command import ShadowedError, require_ours
 
 if TYPE_CHECKING:
+    from pipeline import __version__
     from pipeline.builds.build import Build
-    from pipeline.version import __version__
     from posttrain_pipeline.api import Plan, open, plan, run
     from stages.errors import (
         DataError,
@@ -32,7 +32,7 @@ DISTRIBUTION = "posttrain-pipeline"
 # The module of each name; they are imported on first use, so that the commands start fast.
 _HOMES = {
     "Build": "pipeline.builds.build",
-    "__version__": "pipeline.version",
+    "__version__": "pipeline",
     **dict.fromkeys(("Plan", "open", "plan", "run"), "posttrain_pipeline.api"),
 }
 
