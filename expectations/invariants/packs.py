@@ -1,7 +1,5 @@
 """Training rows: packs of several examples and how full they are; padding, its side and mask."""
 
-from functools import partial
-
 import numpy as np
 import numpy.typing as npt
 
@@ -60,9 +58,6 @@ def _packing(dataset: Dataset) -> contract.Columns:
         mergeable += max(0, dataset.total(contract.ROW, "half_empty", side) - planned_apart)
     full = tokens * MILLION // (packs * longest) if packs >= MANY_PACKS else MILLION
     return {"n_packs": [packs], "n_packs_mergeable": [mergeable], "efficiency_ppm": [full]}
-
-
-_of_packing = partial(contract.Invariant, level=contract.DATASET, needs=(contract.SHARES,))
 
 
 SUBJECT = contract.Subject(
