@@ -17,6 +17,7 @@ from pipeline.inputs import sheet
 from pipeline.inputs.detection import rows_of
 from pipeline.inputs.readings import glimpses, recognise_looks
 from pipeline.inputs.scan import expand
+from pipeline.lines import share
 from pipeline.options.config import Config
 from stages import catalog, formats, kinds
 from stages.profile import ModelProfile
@@ -188,7 +189,7 @@ def _columns(argument: str) -> str:
     looks = glimpses(expand(config.source.data, config.run.cache_dir))
     (found,) = recognise_looks(looks, config)
     page = sheet.lines(rows_of(looks[0][3]), found.reading, config, {})
-    rows = [(f"`{one.column}`", one.share, one.values, one.becomes) for one in page]
+    rows = [(f"`{x['column']}`", share(x), x["values"], x["becomes"]) for x in page]
     return table(("column", "rows", "values", "becomes"), rows)
 
 

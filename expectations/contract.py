@@ -87,6 +87,9 @@ class Context:
         return frozenset((*self.more, *(name for name, true in traits.items() if true)))
 
 
+PARAMETERS = ("max_length", "last_id", "end_of_turn_id", "first_id")
+
+
 def parameters(context: Context) -> dict[str, int]:
     """The bounds that depend on the model and the options, by the names that suites use."""
     model, pair = context.model, context.model.profile.pair

@@ -12,8 +12,8 @@ from typing import NoReturn
 
 import click
 
-from pipeline import __version__, commands, lines, memory
-from pipeline.executors import SIGNALS
+from pipeline import __version__, commands, lines
+from pipeline.executors import SIGNALS, keep_freed
 from pipeline.lines import WIDE
 from pipeline.messages import screen
 from pipeline.messages.result import of_error, show
@@ -130,7 +130,7 @@ def main() -> NoReturn:
     for kind in SIGNALS:
         if kind is not signal.SIGHUP or signal.getsignal(kind) is not signal.SIG_IGN:  # nohup
             signal.signal(kind, _interrupt)
-    memory.keep_freed()
+    keep_freed()
     # Nothing here multiplies matrices, and a process with threads cannot be copied.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(_status(Session.of(sys.argv[1:])))

@@ -12,9 +12,9 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from stages.errors import counted
 
@@ -129,6 +129,29 @@ def command(words: Sequence[str], columns: int, indent: str = "") -> list[str]:
             line = f"{indent}    "
         line = f"{line} {word}" if line.strip() else f"{line}{word}"
     return [*lines, line]
+
+
+MOST = 60  # columns that a table lists
+
+
+def share(column: Mapping[str, Any]) -> str:
+    """How many rows have a column (``inputs.sheet``): ``all``, ``31/40``."""
+    rows, of = column["rows"], column["of"]
+    return "all" if rows == of else f"{rows:,}/{of:,}"
+
+
+def of_columns(page: Sequence[Mapping[str, Any]], indent: str = "  ") -> Iterator[str]:
+    """The columns of a file (``inputs.sheet``) as lines of a table."""
+    cells = [("column", "rows", "values", "becomes")]
+    for one in page[:MOST]:
+        becomes = f"{one['becomes'] or '?'}{' (?)' if one['why'] else ''}"
+        cells.append((one["column"], share(one), one["values"], becomes))
+    wide = [max(len(row[at]) for row in cells) for at in range(3)]
+    for row in cells:
+        start = "  ".join(cell.ljust(width) for cell, width in zip(row, wide, strict=False))
+        yield f"{indent}{start}  {row[3]}"
+    if len(page) > MOST:
+        yield f"{indent}and {len(page) - MOST:,} more"
 
 
 @functools.cache

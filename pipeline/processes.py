@@ -24,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from pipeline import executors, memory
+from pipeline import executors
 from pipeline.executors import JOB, SIGNALS, Job
 
 _ALLOCATOR = "jemalloc_bg_thd"
@@ -46,9 +46,7 @@ def _serve(pipe: Connection) -> None:
     """What a process does: the work that it was sent last, with each item that comes."""
     die_with_parent()
     gc.freeze()  # or collecting would copy the pages that a copy shares
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # parallelism comes from processes
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    memory.keep_freed()
+    executors.begin_worker()
     work: Work | None = None
     with executors.heard_by(partial(_told, pipe)):
         while True:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline import executors, memory
+from pipeline import executors
 from pipeline.inputs import versions
 from stages.errors import SurroundingsError, UsageError
 
@@ -77,9 +77,7 @@ def _require_alike(order: Order) -> None:
         UsageError: another version is installed here, or a folder of the driver is not here.
     """
     versions.require_alike(order.versions, _node())
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # parallelism comes from tasks
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    memory.keep_freed()
+    executors.begin_worker()
     absent = [str(Path(mark).parent) for mark in order.marks if not Path(mark).is_file()]
     is_here = Path(order.folder).is_dir()
     if order.marks and not is_here:

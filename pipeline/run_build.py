@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.builds import failed
+from pipeline.builds import failed, lease, place, versions
 from pipeline.inputs import equal_build
 from pipeline.lines import width
-from pipeline.messages import corrected, progress, result
+from pipeline.messages import progress, result
 from pipeline.messages.progress import Report
-from pipeline.messages.recorded import recorded
-from pipeline.messages.session import Session, current
+from pipeline.messages.session import Session, current, following
 from pipeline.options.config import Config
 from stages.errors import DataError, PipelineError, UsageError, counted
 
@@ -67,7 +68,7 @@ def _built_and_shown(
     """
     session.paths = {"output": config.run.shown}
     try:
-        with corrected.following(session, quiet) as report:
+        with following(session, quiet) as report:
             built = build(config, report, parts)
         built = replace(built, notes=(*built.notes, *config.notes))
     except DataError:
@@ -178,7 +179,7 @@ def _shown(
     config: Config, share: Share, rank: Rank, session: Session, quiet: bool
 ) -> result.Result:
     session.paths = {"output": config.run.shown}
-    with corrected.following(session, quiet) as report:
+    with following(session, quiet) as report:
         from pipeline.builder.preparation import workers
 
         with workers(config.run):
@@ -260,3 +261,52 @@ def shards(config: Config, rank: Rank, report: Report) -> result.Result:
         figures={"rank": rank.number, "of": rank.of, "shards": len(share), "made": new},
         paths={"left": ranks.shown(prepared)},
     )
+
+
+# What a run has published stands, and where versions are kept a line tells of it.
+
+_LEFT_OUT = ("paths", "manifest")
+
+
+def recorded(config: Config, build: Callable[[], Built]) -> Built:
+    """What ``build`` gives or raises; where versions are kept, with a line in their history.
+
+    A run that is killed writes none; the next one writes it in its place. What went wrong behind
+    the publication is told as a warning.
+
+    Raises:
+        UsageError: the output is not ours to write to.
+        KeyboardInterrupt: also behind the publication.
+    """
+    failed.begin()
+    kept = place.place_of(config.run).versions if config.run.keep or config.run.address else None
+    if kept is not None:
+        kept.record_killed()
+    began = time.time()
+    try:
+        try:
+            built = build()
+        except BaseException as error:
+            with suppress(OSError):  # the error is worth more than its line
+                _record(kept, result.of_error(error), began)
+            raise
+        _record(kept, result.of_built(failed.publishing(built)), began)
+    except Exception as error:
+        result.of_error(error)
+        stands = failed.now()
+        if stands is None:
+            raise
+        current().warn(stands.trouble[-1])
+        return stands
+    return built
+
+
+def _record(kept: versions.Versions | None, ended: result.Result, began: float) -> None:
+    if kept is None:
+        return
+    described = {k: v for k, v in ended.described().items() if k not in _LEFT_OUT}
+    seconds = round(time.time() - began, 3)
+    try:
+        kept.record({"time": lease.stamp(began), "seconds": seconds, **described})
+    except PipelineError as error:  # of a store
+        raise OSError(error.what) from error

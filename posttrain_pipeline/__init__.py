@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from posttrain_pipeline.command import ShadowedError, require_ours
 
 if TYPE_CHECKING:
-    from pipeline.version import __version__
+    from pipeline import __version__
     from posttrain_pipeline.api import Build, Plan, open, plan, run
     from stages.errors import (
         DataError,
@@ -30,7 +30,7 @@ DISTRIBUTION = "posttrain-pipeline"
 
 # The module of each name; they are imported on first use, so that the commands start fast.
 _HOMES = {
-    "__version__": "pipeline.version",
+    "__version__": "pipeline",
     **dict.fromkeys(("Build", "Plan", "open", "plan", "run"), "posttrain_pipeline.api"),
 }
 

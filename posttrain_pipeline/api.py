@@ -12,7 +12,7 @@ from pipeline import run_build
 from pipeline.builder import plan_page
 from pipeline.builder.forecast import Forecast, forecast, would_stop
 from pipeline.builds import build
-from pipeline.messages import cell
+from pipeline.messages import painted
 from pipeline.messages.result import with_status
 from pipeline.options import config, recipe, recipe_file
 from pipeline.report import notebook
@@ -67,7 +67,7 @@ def run(
     """
     given = {name: value for name, value in options.items() if value is not None}
     config = config_of(task, data, table={"model": model, **given}, where="run")
-    report = progress or (cell.Cell() if cell.in_notebook() else _silent)
+    report = progress or (painted.Cell() if painted.in_notebook() else _silent)
     return Build.open(run_build.build(config, report).build.folder)
 
 

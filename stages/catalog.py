@@ -104,11 +104,6 @@ def _text(module: str) -> bytes:
     return path.read_bytes() if path and path.is_file() else b""
 
 
-def extended() -> bool:
-    """Whether other packages add anything, whose code may need what ours does not."""
-    return bool(_points(tuple(sys.path)))
-
-
 def installed() -> list[bytes]:
     """What other packages add, for fingerprints: entry points, versions and source of modules."""
     contents = []

@@ -147,9 +147,9 @@ def load(cache: Path | None = None) -> None:
     Args:
         cache: of tokenizers [the program's].
     """
-    from pipeline import memory
+    from pipeline import executors
 
-    memory.keep_freed()
+    executors.keep_freed()
     importlib.import_module("datasets")  # which check opens builds with
     importlib.import_module("pandas")  # which pyarrow would look for
     importlib.import_module("polars")  # imported only: its threads start with its first expression

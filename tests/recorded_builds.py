@@ -15,7 +15,7 @@ from pathlib import Path
 from small_tokenizers import template_folder
 from support import ROOT, SAMPLES
 
-from pipeline.version import __version__
+from pipeline import __version__
 from stages.tokenizers.profiles import all_profiles
 
 ARCHIVES = ROOT / "tests" / "builds"

@@ -14,7 +14,7 @@ from test_messages import object_of
 
 import posttrain_pipeline as pp
 from pipeline import tasks
-from pipeline.messages.corrected import commands, reads_stdin
+from pipeline.options.ways import commands, reads_stdin
 
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"
 

@@ -99,7 +99,7 @@ def test_locked_versions_are_exact_and_from_the_index() -> None:
 
 
 def test_every_file_has_the_version_of_the_package() -> None:
-    """The changelog's newest version and the citation's are ``pipeline/version.py``'s."""
+    """The changelog's newest version and the citation's are ``pipeline.__version__``."""
     headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert headings[0] == __version__ == version("posttrain-pipeline")
     citation = (ROOT / "CITATION.cff").read_text("utf-8")

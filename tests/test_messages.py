@@ -14,7 +14,7 @@ import pytest
 from support import SAMPLES, Make, Ran, Run, read_manifest
 
 from pipeline.builds import failed
-from pipeline.messages import corrected, lines, notify, result
+from pipeline.messages import lines, result, session
 from pipeline.messages.session import Session
 from pipeline.report.headline import counted as on_a_page
 from stages.errors import counted, were
@@ -116,7 +116,7 @@ def test_a_phase_that_goes_on_is_told_every_ten_seconds(capsys: pytest.CaptureFi
     """By an alarm, which rings while nothing is finished."""
     assert lines.EVERY == 10
     log = lines.Log()
-    with corrected.beating(log, 0.05):
+    with session.beating(log, 0.05):
         log("encode", 0, 7)
         log("encode", 3, 7)
         deadline = time.monotonic() + 10
@@ -175,11 +175,11 @@ def test_a_notification_is_stopped_when_it_hangs(tmp_path: Path) -> None:
     """With all that its shell started."""
     began = time.monotonic()
     command = f"{sys.executable} -c 'import time; time.sleep(60)' | cat"
-    wrong = notify.run(command, "x" * (1 << 20), seconds=0.5)
+    wrong = session.notified(command, "x" * (1 << 20), seconds=0.5)
     assert wrong is not None
     assert "within 0.5 seconds" in wrong
     assert time.monotonic() - began < 30
-    assert notify.run("true", "x" * (1 << 20)) is None  # which it does not read
+    assert session.notified("true", "x" * (1 << 20)) is None  # which it does not read
 
 
 def test_a_recipe_that_is_stopped_says_what_was_built(pipeline: Run, tmp_path: Path) -> None:

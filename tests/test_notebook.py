@@ -12,7 +12,7 @@ import pytest
 from support import ROOT, SAMPLES, started, write_rows
 
 import posttrain_pipeline as pp
-from pipeline.messages.cell import Cell
+from pipeline.messages.painted import Cell
 from pipeline.messages.progress import Follower
 from pipeline.report.drawing import KINDS, Shards
 

@@ -9,7 +9,7 @@ from recorded_builds import ARCHIVES, BUILDS
 from support import Run
 
 import posttrain_pipeline as pp
-from pipeline.version import __version__
+from pipeline import __version__
 
 VERSIONS = sorted(path.name.removesuffix(".tar.xz") for path in ARCHIVES.glob("*.tar.xz"))
 

@@ -17,7 +17,7 @@ from support import SAMPLES, Run, run_python
 
 from pipeline import executors, processes
 from pipeline.executors import NOTHING, Amount, Job
-from pipeline.messages import corrected, lines, painted, progress, session
+from pipeline.messages import lines, painted, progress, session
 from pipeline.messages.progress import ENCODE, Follower, Phase, Whole, follower_of
 
 DATA = SAMPLES / "sft" / "word_problems.jsonl"
@@ -317,7 +317,7 @@ def test_a_file_gets_no_control_codes(pipeline: Run) -> None:
 
 def test_what_is_open_takes_what_is_said_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
     """A warning is a line of its own, whoever shows progress; nothing stays open."""
-    with corrected.following(session.Session(), quiet=True) as report:
+    with session.following(session.Session(), quiet=True) as report:
         assert progress.open_now == [report]
         progress.aside("warning: one was lost")
     assert progress.open_now == []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support import Run, printed, read_manifest, write_rows
 
 from pipeline.inputs import answers, sheet
-from pipeline.messages.sheet import MOST, as_json, as_text
+from pipeline.lines import MOST, of_columns
 from pipeline.options.config import Config
 from pipeline.options.ways import applied, ways, without, written
 from stages.errors import DataError
@@ -122,19 +122,19 @@ def test_every_column_is_on_the_page(more: list[dict[str, Any]]) -> None:
     """Whatever stands in it; a column that something stands in is read, or said to be left out."""
     rows = [{**_rows(1, READ["sft"], {})[0], **one} for one in more]
     page = sheet.lines(rows, "openai", _config(), {})
-    tops = {re.split(r"[.\[]", line.column)[0] for line in page}
+    tops = {re.split(r"[.\[]", line["column"])[0] for line in page}
     assert tops >= {name for row in rows for name, value in row.items() if value not in ({}, [])}
     for line in page:
-        assert line.rows <= line.of == len(rows)
-        assert line.becomes or not line.rows, line
-    assert len([*as_text(as_json(page))]) == min(len(page), MOST) + 1 + (len(page) > MOST)
+        assert line["rows"] <= line["of"] == len(rows)
+        assert line["becomes"] or not line["rows"], line
+    assert len([*of_columns(page)]) == min(len(page), MOST) + 1 + (len(page) > MOST)
 
 
 def test_what_becomes_of_columns() -> None:
     """Their roles, those that conditions read, and those that are left out."""
     rows = _rows(6, READ["rm"], {"margin": [1.5], "id": [7], "lang": ["de"], "notes": [{"a": 1}]})
     config = _config("rm", where=("lang=de",), ignore=("id",))
-    page = {one.column: one.becomes for one in sheet.lines(rows, "preference", config, {})}
+    page = {one["column"]: one["becomes"] for one in sheet.lines(rows, "preference", config, {})}
     assert page == {
         "prompt": "prompt", "chosen": "answers", "rejected": "answers", "margin": "margin",
         "id": "left out", "lang": "filter", "notes.a": "left out",

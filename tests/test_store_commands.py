@@ -159,10 +159,10 @@ def test_a_killed_writer_is_followed_by_the_next(s3: S3Stub, store: Store, pipel
     """Processes that end at once after nine puts, without any handler of their own: their lock runs
     out, the next one takes it over and goes on, and one of them finishes."""
     code = (
-        "import os\nfrom pipeline.builds import lease\nfrom pipeline.stores import objects\n"
-        "lease.LEASE, lease.RENEWAL = 4.0, 0.5\nsend, left = objects.send, [9]\n"
+        "import os\nfrom pipeline.builds import lease\nfrom pipeline import stores\n"
+        "lease.LEASE, lease.RENEWAL = 4.0, 0.5\nsend, left = stores.send, [9]\n"
         "def stopped(*given):\n    left[0] -= 1\n    left[0] < 0 and os._exit(9)\n"
-        "    return send(*given)\nobjects.send = stopped\n"
+        "    return send(*given)\nstores.send = stopped\n"
     )
     words = (*COMMAND, "-o", store.shown, "--workers", "1")
     ends: list[int] = []

@@ -29,7 +29,7 @@ from pipeline.builds.store_versions import StoreVersions
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import sealed_text
 from pipeline.shards import storage
-from pipeline.stores import Store, address_of, filesystem, object_store, objects, open_store
+from pipeline.stores import Store, address_of, filesystem, object_store, open_store
 from stages.errors import DataError, SurroundingsError, UsageError
 from stages.files import file_hash
 
@@ -99,7 +99,7 @@ def test_a_shard_is_one_put(in_s3: S3Stub, tmp_path: Path, monkeypatch: pytest.M
     store = open_store(f"s3://{BUCKET}/large")
     (tmp_path / "shard").write_bytes(b"x" * 120)
     sha256 = file_hash.sha256(tmp_path / "shard")
-    there = objects.send(store, "shard", tmp_path / "shard", sha256)
+    there = stores.send(store, "shard", tmp_path / "shard", sha256)
     assert there.tag == hashlib.md5(b"x" * 120).hexdigest()
     asked = [(method, path) for method, path, _ in in_s3.requests if "/large/shard" in path]
     assert [method for method, _ in asked] == ["PUT", "HEAD"], asked
@@ -110,20 +110,20 @@ def test_files_go_there_and_back_with_their_hashes(store: Store, tmp_path: Path)
     source = tmp_path / "file"
     source.write_bytes(b"content")
     sha256 = hashlib.sha256(b"content").hexdigest()
-    there = objects.send(store, "x/file", source, sha256)
-    assert objects.holds(store, "x/file", there, source, sha256)
-    assert objects.sha256_of(store, "x/file", there.size) == sha256
-    copy = objects.fetch(store, "x/file", tmp_path / "copy", sha256)
+    there = stores.send(store, "x/file", source, sha256)
+    assert stores.holds(store, "x/file", there, source, sha256)
+    assert stores.sha256_of(store, "x/file", there.size) == sha256
+    copy = stores.fetch(store, "x/file", tmp_path / "copy", sha256)
     assert copy.read_bytes() == b"content"
     store.put("x/file", b"CONTENT")
     other = store.stat("x/file")
     assert other is not None
-    assert not objects.holds(store, "x/file", other, source, sha256)
+    assert not stores.holds(store, "x/file", other, source, sha256)
     with pytest.raises(DataError, match="has changed"):
-        objects.fetch(store, "x/file", tmp_path / "second", sha256)
+        stores.fetch(store, "x/file", tmp_path / "second", sha256)
     assert not (tmp_path / "second").exists()
     with pytest.raises(DataError, match="is missing"):
-        objects.fetch(store, "never", tmp_path / "third", sha256)
+        stores.fetch(store, "never", tmp_path / "third", sha256)
 
 
 def test_the_store_decides_who_is_first(store: Store) -> None:
@@ -245,7 +245,7 @@ def test_the_report_is_put_last(
     shared_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever a machine dies, others find the whole part or none; then it is put again."""
-    put = objects.send
+    put = stores.send
     for died in range(len(NAMES) + 1):
         MemoryFileSystem.store.clear()
         sent: list[str] = []
@@ -257,7 +257,7 @@ def test_the_report_is_put_last(
             return put(*given)
 
         with monkeypatch.context() as patch:
-            patch.setattr(objects, "send", dying)
+            patch.setattr(stores, "send", dying)
             with contextlib.suppress(KeyboardInterrupt):
                 write_part(tmp_path / f"one-{died}")
         found = storage.read(part_files(tmp_path / f"two-{died}"))

@@ -1,12 +1,29 @@
 """One subject per file: each provides SUBJECT, its metrics and the invariants on them.
 
+The invariants of ours are a table, ``laws.toml``.
+
 A package of your own adds a subject through an entry point of the group
 ``posttrain_pipeline.invariants``.
 """
 
+import functools
+import tomllib
 from collections.abc import Collection
+from pathlib import Path
+from typing import Any
 
-from expectations.contract import Context, Invariant, Metrics, Subject
+from expectations.contract import (
+    PARAMETERS,
+    Between,
+    Bound,
+    Check,
+    Context,
+    Equal,
+    Invariant,
+    Metrics,
+    Subject,
+    every_sequence,
+)
 from stages import catalog
 from stages.errors import UsageError
 
@@ -18,6 +35,51 @@ MEMBERS = {
     "turns": "expectations.invariants.sequences:TURNS",
     "weights": "expectations.invariants.sequences:WEIGHTS",
 }
+
+
+@functools.cache
+def _table() -> dict[str, dict[str, dict[str, Any]]]:
+    return tomllib.loads(Path(__file__).with_name("laws.toml").read_text("utf-8"))
+
+
+def laws(subject: str) -> tuple[Invariant, ...]:
+    """The invariants of a subject of ours, as the table has them."""
+    found = []
+    for name, law in _table()[subject].items():
+        said = dict(law)
+        checks = [_check(text) for text in said.pop("checks", ())]
+        for text in said.pop("sequences", ()):
+            checks += every_sequence(_bounds(text))
+        needs = tuple(said.pop("needs", ()))
+        found.append(Invariant(name=name, checks=tuple(checks), needs=needs, **said))
+    return tuple(found)
+
+
+def _check(text: str) -> Check:
+    """``column = other``, or bounds; ``if`` names a trait of the rows that it is for."""
+    said, _, trait = text.partition(" if ")
+    needs = (trait,) if trait else ()
+    column, sign, other = said.split()[:3]
+    if sign == "=" and other not in PARAMETERS and not other.isdigit():
+        return Equal(column, other, needs)
+    return _bounds(said, needs)
+
+
+def _bounds(text: str, needs: tuple[str, ...] = ()) -> Between:
+    match text.split():
+        case [column, "=", bound]:
+            return Between(column, _bound(bound), _bound(bound), needs)
+        case [column, ">=", low]:
+            return Between(column, _bound(low), None, needs)
+        case [column, "<=", high]:
+            return Between(column, None, _bound(high), needs)
+        case [low, "<=", column, "<=", high]:
+            return Between(column, _bound(low), _bound(high), needs)
+    raise ValueError(text)
+
+
+def _bound(text: str) -> Bound:
+    return text if text in PARAMETERS else int(text)
 
 
 def subjects() -> dict[str, Subject]:

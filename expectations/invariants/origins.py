@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from expectations import contract, stored_rows, undo_layout
+from expectations.invariants import laws
 from expectations.stored_rows import Lists, Planned, StoredRows, fitted
 from stages.columns import Ints
 
@@ -76,42 +77,5 @@ def _origins(rows: StoredRows) -> contract.Columns:
 
 SUBJECT = contract.Subject(
     metrics=(contract.Metrics(measure=_origins, evidence=contract.STORED),),
-    invariants=(
-        contract.Invariant(
-            name="row_ids_known",  # every row id is an input of the build and a line of it
-            why="every stored example must come from a row of the data",
-            checks=(contract.Between("source", 0), contract.Between("line", 1)),
-            breaks={"source": -1},
-            evidence=contract.STORED,
-        ),
-        contract.Invariant(
-            name="sources_named",  # each example has the name of the source of its row's input
-            why="a wrong source puts losses and shares down to other data",
-            checks=(contract.none("source_differs"),),
-            breaks={"source_differs": 1},
-            evidence=contract.STORED,
-        ),
-        contract.Invariant(
-            name="row_ids_as_planned",
-            why="an example with the id of another row points to the wrong row",
-            checks=(contract.none("name_differs"),),
-            breaks={"name_differs": 1},
-            evidence=contract.PLANNED,
-        ),
-        contract.Invariant(
-            name="examples_as_encoded",  # ids, labels, ratings, weights and numbers
-            why="the stored tokens must be the encoded ones: none lost, moved or changed",
-            checks=(contract.none("digest_differs"), contract.none("n_values_differ")),
-            breaks={"digest_differs": 1},
-            evidence=contract.PLANNED,
-        ),
-        contract.Invariant(
-            name="examples_whole",  # each has its planned length: none is split or joined
-            why="a boundary that is off by one gives a document a wrong token, and no sum shows it",
-            checks=(contract.Equal("n_tokens", "n_tokens_planned"),),
-            breaks={"n_tokens_planned": -1},
-            needs=(contract.LABELLED,),
-            evidence=contract.PLANNED,
-        ),
-    ),
+    invariants=laws("origins"),
 )

@@ -1,11 +1,10 @@
 """Training rows: packs of several examples and how full they are; padding, its side and mask."""
 
-from functools import partial
-
 import numpy as np
 import numpy.typing as npt
 
 from expectations import contract
+from expectations.invariants import laws
 from expectations.stored_rows import SIDES, Dataset, StoredRows
 from expectations.undo_layout import Bools, IndexRows, column, counts
 from stages.columns import (
@@ -61,53 +60,12 @@ def _packing(dataset: Dataset) -> contract.Columns:
     return {"n_packs": [packs], "n_packs_mergeable": [mergeable], "efficiency_ppm": [full]}
 
 
-_of_rows = partial(contract.Invariant, level=contract.ROW, needs=(contract.PACKS,))
-_of_packing = partial(contract.Invariant, level=contract.DATASET, needs=(contract.SHARES,))
-
-
 SUBJECT = contract.Subject(
     metrics=(
         contract.Metrics(measure=_packs, level=contract.ROW, needs=(contract.PACKS,)),
         contract.Metrics(measure=_packing, level=contract.DATASET, needs=(contract.SHARES,)),
     ),
-    invariants=(
-        _of_rows(
-            name="seq_lengths_fill_the_pack",
-            why="attention ends at seq_lengths; a wrong one lets a document attend to another",
-            checks=(contract.Equal("n_tokens", "n_in_examples"),),
-            breaks={"n_in_examples": 0},
-        ),
-        _of_rows(
-            name="positions_reset",  # they start again at each example, once for every name
-            why="positions that do not restart join two documents, as if they were one text",
-            checks=(
-                contract.Equal("n_restarts", "n_names"),
-                contract.Equal("n_examples", "n_names"),
-            ),
-            breaks={"n_restarts": -1},
-        ),
-        contract.Invariant(
-            name="pack_within_max_length",
-            why="a longer pack does not fit the memory that the run was planned for",
-            checks=(contract.Between("n_tokens", None, "max_length"),),
-            breaks={"n_tokens": 2**31 - 1, "n_in_examples": 2**31 - 1},
-            needs=(contract.SHARES,),
-            level=contract.ROW,
-        ),
-        _of_packing(
-            name="packs_filled",  # no two packs would fit into one: the least packing must achieve
-            why="half-empty packs double the number of steps and the cost",
-            checks=(contract.none("n_packs_mergeable"),),
-            breaks={"n_packs_mergeable": 1},
-        ),
-        _of_packing(
-            name="packing_efficient",  # nine tenths full, where there are enough packs to tell
-            why="another --max-length would train the same tokens in fewer steps",
-            checks=(contract.Between("efficiency_ppm", 900_000),),
-            breaks={"efficiency_ppm": 0},
-            severity="warning",
-        ),
-    ),
+    invariants=laws("packs"),
 )
 
 
@@ -158,9 +116,6 @@ def _entries(dataset: Dataset) -> contract.Columns:
     }
 
 
-_of_packs = partial(contract.Invariant, level=contract.ROW, needs=(contract.INDEXED,))
-
-
 INDEX = contract.Subject(
     metrics=(
         contract.Metrics(measure=_index, level=contract.ROW, needs=(contract.INDEXED,)),
@@ -172,39 +127,7 @@ INDEX = contract.Subject(
         ),
         contract.Metrics(measure=_entries, level=contract.DATASET, needs=(contract.INDEXED,)),
     ),
-    invariants=(
-        _of_packs(
-            name="index_names_stored_examples",
-            why="a pack that names an example that is not stored cannot be read",
-            checks=(contract.none("n_absent"),),
-            breaks={"n_absent": 1},
-        ),
-        _of_packs(
-            name="index_tokens_match",  # what the index says of a pack is what the shards have
-            why="a pack of another length is cut off, or does not fit the memory planned for it",
-            checks=(contract.Equal("n_tokens", "n_in_examples"),),
-            breaks={"n_in_examples": 0},
-        ),
-        _of_packs(
-            name="packs_as_planned",
-            why="examples in another pack or order are not what was planned and recorded",
-            checks=(contract.none("n_misplaced"),),
-            breaks={"n_misplaced": 1},
-            evidence=contract.PLANNED,
-        ),
-        contract.Invariant(
-            name="index_complete",  # every used example is in a pack, as often as it is used
-            why="an example that no pack names is not trained; one named twice is trained twice",
-            checks=(
-                contract.Equal("examples_in_packs", "indexed_declared"),
-                contract.Equal("examples_in_packs_once", "indexed_once_declared"),
-                contract.Equal("tokens_in_packs", "indexed_tokens_declared"),
-            ),
-            breaks={"examples_in_packs": -1},
-            needs=(contract.INDEXED,),
-            level=contract.DATASET,
-        ),
-    ),
+    invariants=laws("pack_index"),
 )
 
 
@@ -295,31 +218,5 @@ def _types_out_of_place(
 
 PADDING = contract.Subject(
     metrics=(contract.Metrics(measure=_padding, level=contract.ROW, needs=(contract.PADS,)),),
-    invariants=(
-        contract.Invariant(
-            # Padding is the pad token, on the declared side, exactly where the attention mask is 0,
-            # and neither labelled nor weighted.
-            name="padding_in_place",
-            why="padding on the wrong side breaks flash-attention and moves the token a reward is "
-            "read at",
-            checks=(
-                contract.none("n_mask_out_of_place"),
-                contract.none("n_padding_not_pad"),
-                contract.none("n_padding_trained"),
-                contract.none("n_mask_not_binary"),
-                contract.holds("same_width"),
-            ),
-            breaks={"n_padding_not_pad": 1},
-            needs=(contract.PADS,),
-            level=contract.ROW,
-        ),
-        contract.Invariant(
-            name="token_types_in_place",  # 1 on the answer and nowhere else
-            why="BERT separates the two texts by their token types",
-            checks=(contract.none("n_types_out_of_place"),),
-            breaks={"n_types_out_of_place": 1},
-            needs=(contract.COMPARES, contract.PADS, contract.ENCODER),
-            level=contract.ROW,
-        ),
-    ),
+    invariants=laws("padding"),
 )

@@ -3,6 +3,7 @@
 import numpy as np
 
 from expectations import contract, stored_rows, undo_layout
+from expectations.invariants import laws
 from stages.columns import IGNORED, Ints, offsets_of
 from stages.profile import TargetModel
 from stages.tokens import inference
@@ -95,51 +96,7 @@ SUBJECT = contract.Subject(
         contract.Metrics(measure=_each_side),
         contract.Metrics(measure=_printed, needs=(contract.STREAM,)),
     ),
-    invariants=(
-        contract.Invariant(
-            name="length_within_bounds",  # no example is empty or longer than --max-length
-            why="a trainer truncates long sequences, and the end-of-turn token is lost first",
-            checks=contract.every_sequence(contract.Between("n_tokens", 1, "max_length")),
-            breaks=dict.fromkeys(("n_tokens", "n_tokens_planned", "rejected_n_tokens"), 2**31 - 1),
-        ),
-        contract.Invariant(
-            name="ids_in_vocabulary",
-            why="an id outside the embedding crashes on a GPU, hours into a run",
-            checks=(
-                *contract.every_sequence(contract.Between("max_id", None, "last_id")),
-                *contract.every_sequence(contract.none("n_negative")),
-            ),
-            breaks={"max_id": 2**31 - 1, "chosen_max_id": 2**31 - 1},
-        ),
-        contract.Invariant(
-            name="no_bos_inside",  # the beginning-of-text token stands nowhere but at the beginning
-            why="a second bos token appears where a template and a tokenizer both add one, and the "
-            "model has not seen it",
-            checks=contract.every_sequence(contract.none("n_bos_inside")),
-            breaks={"n_bos_inside": 1, "chosen_n_bos_inside": 1},
-        ),
-        contract.Invariant(
-            name="no_padding_inside",  # the pad token stands nowhere but in padding
-            why="a loss or a mask derived from the pad id would hide a real token",
-            checks=contract.every_sequence(contract.none("n_pad")),
-            breaks={"n_pad": 1, "chosen_n_pad": 1},
-        ),
-        contract.Invariant(
-            name="controls_from_template",  # or they are step markers
-            why="a control token from a user's text forges a turn: prompt injection at training "
-            "time",
-            checks=(contract.Equal("n_controls", "n_controls_printed"),),
-            breaks={"n_controls": 2**20},
-            needs=(contract.STREAM,),
-        ),
-        contract.Invariant(
-            name="trimmed_as_needed",  # what --too-long has dropped would not have fitted
-            why="a turn or a step that fits and is left out is lost without a word",
-            checks=(contract.none("trimmed_too_much"),),
-            breaks={"trimmed_too_much": 1},
-            needs=(contract.STREAM,),
-        ),
-    ),
+    invariants=laws("sequences"),
 )
 
 
@@ -168,44 +125,7 @@ def _labels(rows: stored_rows.StoredRows) -> contract.Columns:
 
 LABELS = contract.Subject(
     metrics=(contract.Metrics(measure=_labels, needs=(contract.LABELLED,)),),
-    invariants=(
-        contract.Invariant(
-            name="labels_fit_ids",  # every token has its label, and no label is left over
-            why="if labels and ids differ in length, a trainer stops or uses shifted labels",
-            checks=(contract.holds("labels_fit"),),
-            breaks={"labels_fit": 0},
-            needs=(contract.LABELLED,),
-        ),
-        contract.Invariant(
-            name="something_trained",  # at least one token of every example
-            why="a row without labels costs compute and teaches nothing; alone in a batch its loss "
-            "is NaN",
-            checks=(contract.Between("n_trained", 1),),
-            breaks={"n_trained": 0},
-            needs=(contract.LABELLED,),
-        ),
-        contract.Invariant(
-            name="first_label_untrained",
-            why="a trainer would predict this label from the last token of the document before",
-            checks=(contract.none("first_is_trained"),),
-            breaks={"first_is_trained": 1},
-            needs=(contract.LABELLED,),
-        ),
-        contract.Invariant(
-            name="labels_equal_ids",  # wherever they are trained
-            why="a label that is not the next token teaches the model to write something else",
-            checks=(contract.none("n_labels_not_ids"),),
-            breaks={"n_labels_not_ids": 1},
-            needs=(contract.ANSWERS,),
-        ),
-        contract.Invariant(
-            name="turns_end_supervised",  # every trained turn ends in a trained end-of-turn token
-            why="a model that is not trained on the end of a turn does not stop",
-            checks=(contract.none("n_open_turns"),),
-            breaks={"n_open_turns": 1},
-            needs=(contract.ANSWERS,),
-        ),
-    ),
+    invariants=laws("labels"),
 )
 
 
@@ -227,17 +147,7 @@ def _weights(rows: stored_rows.StoredRows) -> contract.Columns:
 
 WEIGHTS = contract.Subject(
     metrics=(contract.Metrics(measure=_weights, needs=(contract.ANSWERS,)),),
-    invariants=(
-        contract.Invariant(
-            # Every token has its weight: positive where it is trained, zero where it is not.
-            name="loss_weights_fit_labels",
-            why="a weight on the wrong token trains that token, or leaves out one that must be "
-            "trained",
-            checks=(contract.holds("weights_fit"), contract.none("n_weights_off")),
-            breaks={"n_weights_off": 1},
-            needs=(contract.ANSWERS,),
-        ),
-    ),
+    invariants=laws("weights"),
 )
 
 
@@ -309,31 +219,5 @@ TURNS = contract.Subject(
         contract.Metrics(measure=_turns, needs=(contract.RENDERED,), evidence=contract.STORED),
         contract.Metrics(measure=_asked, needs=(contract.APART,), evidence=contract.STORED),
     ),
-    invariants=(
-        contract.Invariant(
-            name="answers_follow_prompts",  # each trained run begins right behind one
-            why="a server gives the model the generation prompt: an answer that was trained from "
-            "another place on begins with a token that the model has not learned",
-            checks=(contract.none("n_runs_elsewhere"),),
-            breaks={"n_runs_elsewhere": 1},
-            needs=(contract.RENDERED, contract.ANSWERS, contract.DECODER),
-            evidence=contract.STORED,
-        ),
-        contract.Invariant(
-            name="prompts_whole",  # prompt_length is the end of a generation prompt
-            why="where a shorter part counts as the prompt, a trainer compares its tokens, too",
-            checks=(contract.none("prompt_cut"),),
-            breaks={"prompt_cut": 1},
-            needs=(contract.RENDERED, contract.COMPARES, contract.DECODER),
-            evidence=contract.STORED,
-        ),
-        contract.Invariant(
-            name="opened_turns_closed",  # none ends where the row ends
-            why="an answer that breaks off teaches the model to stop in the middle of a sentence",
-            checks=(contract.none("left_open"),),
-            breaks={"left_open": 1},
-            needs=(contract.RENDERED, contract.DECODER),
-            evidence=contract.STORED,
-        ),
-    ),
+    invariants=laws("turns"),
 )

@@ -4,7 +4,6 @@ What is known of a whole build only (the planned hash and number of rows of a sh
 ``datasets`` lists it) is added where the build is checked.
 """
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from expectations import contract, stored_rows
+from expectations.invariants import laws
 from stages.columns import IGNORED, TYPES, Ints, numbers
 from stages.errors import require_reading
 from stages.profile import TargetModel
@@ -87,42 +87,12 @@ def _answers(labels: npt.NDArray[np.int32], model: TargetModel) -> Ints:
     return np.diff(np.flatnonzero(last), prepend=-1) if len(at) else np.zeros(0, np.int64)
 
 
-_of_shards = partial(contract.Invariant, level=contract.SHARD)
-
-
 SUBJECT = contract.Subject(
     metrics=(
         contract.Metrics(measure=_opened, level=contract.SHARD),
         contract.Metrics(measure=_contents, level=contract.SHARD),
     ),
-    invariants=(
-        _of_shards(
-            name="shards_open",  # with pyarrow, polars and datasets, with their columns
-            why="a shard that does not open, or has other columns, stops a trainer",
-            checks=(
-                contract.holds("opens_pyarrow"),
-                contract.holds("opens_polars"),
-                contract.holds("opens_datasets"),
-                contract.none("n_columns_differ"),
-            ),
-            breaks={"opens_polars": 0},
-        ),
-        _of_shards(
-            name="shards_complete",  # whoever reads them
-            why="a shard must have exactly the rows that were planned",
-            checks=(
-                contract.Equal("n_rows", "n_rows_planned"),
-                contract.Equal("n_rows", "n_rows_polars"),
-            ),
-            breaks={"n_rows_planned": -1},
-        ),
-        _of_shards(
-            name="hashes_match",  # each is, byte for byte, the file that was measured
-            why="a file that changed after the checks was not checked",
-            checks=(contract.none("hash_differs"),),
-            breaks={"hash_differs": 1},
-        ),
-    ),
+    invariants=laws("shards"),
 )
 
 
@@ -240,9 +210,6 @@ def _stored(dataset: stored_rows.Dataset) -> contract.Columns:
     return columns
 
 
-_law = partial(contract.Invariant, level=contract.DATASET)
-
-
 DATASET_LAWS = contract.Subject(
     metrics=(
         contract.Metrics(measure=_declared, level=contract.DATASET),
@@ -251,59 +218,5 @@ DATASET_LAWS = contract.Subject(
         contract.Metrics(measure=_stored, level=contract.DATASET),
         contract.Metrics(measure=_questions, level=contract.DATASET, needs=(contract.APART,)),
     ),
-    invariants=(
-        _law(
-            # Every row and every example is used, refused or a duplicate, exactly one of the three.
-            name="ledger_balanced",
-            why="rows must not disappear without a recorded reason",
-            checks=(
-                contract.Equal("rows_in", "rows_accounted"),
-                contract.Equal("examples_made", "examples_accounted"),
-            ),
-            breaks={"rows_accounted": -1},
-        ),
-        _law(
-            name="counts_match",  # what is stored adds up to what the plan kept
-            why="a missing or repeated example changes what is trained and what is reported",
-            checks=(
-                contract.Equal("examples_stored", "examples_kept"),
-                contract.Equal("tokens_stored", "tokens_kept"),
-                contract.Equal("trained_stored", "trained_kept", (contract.LABELLED,)),
-            ),
-            breaks={"examples_stored": -1},
-        ),
-        _law(
-            # As many examples equal an earlier one as the manifest says; none after --dedup.
-            name="duplicates_as_declared",
-            why="duplicates give an example more weight than it has in the data",
-            checks=(contract.Equal("duplicates_stored", "duplicates_declared"),),
-            breaks={"duplicates_stored": -1},
-        ),
-        _law(
-            name="row_ids_unique",  # but for the copies that a source's passes ask for
-            why="an example that is stored twice is trained twice, and its id no longer says which",
-            checks=(contract.Equal("n_names_repeated", "copies_declared"),),
-            breaks={"n_names_repeated": 1},
-        ),
-        _law(
-            name="sides_disjoint",  # no row has examples on both the train and the test side
-            why="a row in both train and test makes the test results too good",
-            checks=(contract.none("n_rows_on_both_sides"),),
-            breaks={"n_rows_on_both_sides": 1},
-        ),
-        _law(
-            name="no_question_on_both_sides",  # unless rows are split by a column, or by files
-            why="a test question that was trained on, with another answer, measures what was "
-            "memorised",
-            checks=(contract.none("n_questions_on_both_sides"),),
-            breaks={"n_questions_on_both_sides": 1},
-            needs=(contract.APART,),
-        ),
-        _law(
-            name="no_example_on_both_sides",  # of test is equal to one of train
-            why="a test example that was trained on measures what was memorised",
-            checks=(contract.none("n_examples_on_both_sides"),),
-            breaks={"n_examples_on_both_sides": 1},
-        ),
-    ),
+    invariants=laws("dataset"),
 )

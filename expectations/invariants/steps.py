@@ -1,11 +1,10 @@
 """Rated steps: their markers, positions and ratings, and the labels made from these."""
 
-from functools import partial
-
 import numpy as np
 import numpy.typing as npt
 
 from expectations import contract, stored_rows
+from expectations.invariants import laws
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, offsets_of
 
 MANY_RATINGS = 1000  # with fewer, the share of good ones says little
@@ -76,60 +75,11 @@ def _positives(dataset: stored_rows.Dataset) -> contract.Columns:
     return {"ratings": [labels], "ratings_good": [good], "positives_ppm": [share]}
 
 
-_of_steps = partial(contract.Invariant, needs=(contract.MARKS,))
-
-
 SUBJECT = contract.Subject(
     metrics=(
         contract.Metrics(measure=_steps, needs=(contract.MARKS,)),
         contract.Metrics(measure=_after_error, needs=(contract.MARKS,), evidence=contract.STORED),
         contract.Metrics(measure=_positives, needs=(contract.MARKS,), level=contract.DATASET),
     ),
-    invariants=(
-        _of_steps(
-            # Markers, step positions and step labels are equally many, and the positions theirs.
-            name="markers_match_steps",
-            why="a trainer pairs the n-th marker with the n-th label; a missing one shifts all "
-            "that follow",
-            checks=(
-                contract.Equal("n_markers", "n_positions"),
-                contract.Equal("n_markers", "n_step_labels"),
-                contract.none("n_positions_off_markers"),
-                contract.Between("n_markers", 1),
-            ),
-            breaks={"n_markers": 0},
-        ),
-        _of_steps(
-            # Each labelled marker holds its rating's reward token; every other position is -100.
-            name="labels_match_ratings",
-            why="the loss is computed at the markers, over the reward tokens; any other label is "
-            "noise",
-            checks=(
-                contract.Equal("n_labels", "n_labelled"),
-                contract.none("n_labels_off_markers"),
-                contract.none("n_labels_no_reward"),
-                contract.none("n_labels_not_ratings"),
-            ),
-            breaks={"n_labels_off_markers": 1},
-        ),
-        _of_steps(
-            # Where data rates up to the first error, no later step has a rating.
-            name="unlabelled_after_first_error",
-            why="whether a step after the first error is right is unknown; a rating there is made "
-            "up",
-            checks=(contract.none("n_labelled_after_error"),),
-            breaks={"n_labelled_after_error": 1},
-            evidence=contract.STORED,
-        ),
-        _of_steps(
-            # Between one and ninety-nine in a hundred ratings are good, where there are enough.
-            name="positives_within_bounds",
-            why="a model that always predicts one rating is then almost always right, and learns "
-            "nothing",
-            checks=(contract.Between("positives_ppm", 10_000, 990_000),),
-            breaks={"positives_ppm": 0},
-            level=contract.DATASET,
-            severity="warning",
-        ),
-    ),
+    invariants=laws("steps"),
 )

@@ -19,7 +19,6 @@ from pipeline.inputs import opening, scan, sheet
 from pipeline.inputs.detection import rows_of
 from pipeline.inputs.readings import Looks, glimpses, recognise_looks
 from pipeline.messages.explanations import left_out
-from pipeline.messages.sheet import as_json, as_text
 from pipeline.options.build_options import OPTIONS, default_cache
 from pipeline.options.command_line import config_from, not_read, stem
 from pipeline.options.config import Config
@@ -150,7 +149,7 @@ def _grouped(looks: Mapping[str, Looks], config: Config) -> list[_Group]:
             groups[alike] = replace(before, data=both, rows=before.rows + rows)
         else:
             page = sheet.lines(rows_of(some[0][3]), found[0].reading, config, {})
-            groups[alike] = _Group([argument], found[0], rows, [*as_text(as_json(page), "")])
+            groups[alike] = _Group([argument], found[0], rows, [*lines.of_columns(page, "")])
     return list(groups.values())
 
 

@@ -10,7 +10,7 @@ import multiprocessing
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from expectations import contract, gx_library, gx_suites, invariants
 from expectations.witness import printed
@@ -38,6 +38,7 @@ def _heard(_: None, case: Mapping[str, Any] | None) -> Statement:
     return witnessed.hear(case)
 
 
+_Told = TypeVar("_Told")
 _WORK, _HEARD = Work(_apart, None), Work(_heard, None)
 
 
@@ -76,45 +77,42 @@ class Judge:
             What waits for the verdict, and gives it; to be called once. It raises ``GateError``
             where an expectation could not be judged.
         """
-        if self._worker is not None:
-            self._worker.give(_WORK, (evidence, context))
-        return partial(self._verdict, evidence, context)
+        pages = self._config.run.data_docs
+        here = partial(gate.judge, evidence, context, self._users, pages)
+        return _asked(self._worker, _WORK, (evidence, context), here)
 
     def hear(self, case: Mapping[str, Any] | None) -> Callable[[], Statement]:
         """Let the witness be heard; returns what waits for it, to be called once."""
-        listener = self._listener
-        if listener is not None and case is not None:
-            listener.give(_HEARD, case)
-
-        def told() -> Statement:
-            if listener is not None and case is not None:
-                ready, heard = _answer(listener), _answer(listener)
-                if ready is not None and heard is not None and ready[0]:
-                    if not heard[0]:
-                        raise heard[1]
-                    found: Statement = heard[1]
-                    return found
-            return witnessed.hear(case)
-
-        return told
-
-    def _verdict(self, evidence: gate.Evidence, context: contract.Context) -> Validation:
-        if self._worker is not None:
-            ready, judged = _answer(self._worker), _answer(self._worker)
-            if ready is not None and judged is not None and ready[0]:
-                good, verdict = judged
-                if not good:
-                    raise verdict
-                found: Validation = verdict
-                return found
-        # There is no such process, or it died, or it could not import what it needs.
-        return gate.judge(evidence, context, self._users, self._config.run.data_docs)
+        here = partial(witnessed.hear, case)
+        return here if case is None else _asked(self._listener, _HEARD, case, here)
 
     def __enter__(self) -> "Judge":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._pool.stop()
+
+
+def _asked(
+    worker: Worker | None, work: Work, item: Any, here: Callable[[], _Told]
+) -> Callable[[], _Told]:
+    """Give a process its item; what waits for the answer. It is found here where there is no such
+    process, it died, or could not import what it needs."""
+    if worker is None:
+        return here
+    worker.give(work, item)
+
+    def told() -> _Told:
+        ready, answer = _answer(worker), _answer(worker)
+        if ready is None or answer is None or not ready[0]:
+            return here()
+        good, found = answer
+        if not good:
+            raise found
+        answered: _Told = found
+        return answered
+
+    return told
 
 
 def _answer(worker: Worker) -> tuple[bool | None, Any] | None:

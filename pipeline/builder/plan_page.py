@@ -18,10 +18,9 @@ from pipeline.builds.summary import said
 from pipeline.inputs import sheet
 from pipeline.inputs.detection import rows_of
 from pipeline.inputs.recipe import Recipe
-from pipeline.lines import fit, templates
+from pipeline.lines import fit, of_columns, templates
 from pipeline.manifest import counts, json_records
 from pipeline.manifest.json_records import as_json as of_record
-from pipeline.messages import sheet as sheet_page
 from pipeline.options.config import Config
 from pipeline.report import headline, notebook
 from pipeline.report.drawing import Drawer
@@ -129,8 +128,7 @@ def _lengths(forecast: Forecast) -> dict[str, Any]:
 
 def _columns(look: Look, config: Config) -> list[dict[str, Any]]:
     """The reading of an input, column by column."""
-    found = sheet.lines(rows_of(look.glimpse), look.detection.reading, config, {})
-    return sheet_page.as_json(found)
+    return sheet.lines(rows_of(look.glimpse), look.detection.reading, config, {})
 
 
 def _inputs(forecast: Forecast) -> list[dict[str, Any]]:
@@ -244,7 +242,7 @@ def template() -> Any:
     """What the text of a forecast is made from."""
     made = templates(Path(__file__).parent)
     made.filters.update(
-        sheet_lines=sheet_page.as_text,
+        sheet_lines=of_columns,
         noted=carried.of,
         split_told=loss_weights.sentence,
         piece_lines=_piece_lines,

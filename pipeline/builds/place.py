@@ -15,7 +15,6 @@ from pipeline.builds.versions import LetGo, Versions
 from pipeline.manifest import dataset_files
 from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.secrets import redacted
-from pipeline.stores import objects
 from stages.errors import DataError, IrregularError, PipelineError, UsageError, require_reading
 from stages.files import file_hash
 
@@ -286,7 +285,7 @@ class Whereabouts:
         """The folder on this machine in which ``path`` finds files."""
         if not self.address:
             return self.folder
-        return objects.copies_of(self.store, str(self.manifest.content_sha256))
+        return stores.copies_of(self.store, str(self.manifest.content_sha256))
 
     def path(self, name: str) -> Path:
         """A file of the build on this machine. Of a build in a store it is the copy, which is
@@ -300,4 +299,4 @@ class Whereabouts:
                 return file_hash.required(self.folder / name)
             except IrregularError as error:
                 raise DataError(error.what, "Build it again.") from error
-        return objects.fetch(self.store, name, self.here / name, self.manifest.files.get(name))
+        return stores.fetch(self.store, name, self.here / name, self.manifest.files.get(name))

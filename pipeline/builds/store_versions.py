@@ -24,11 +24,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pipeline import stores
 from pipeline.builds import lease, publish, versions
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.manifest import MANIFEST, Listed
 from pipeline.manifest.records import AUDITS, RUN
-from pipeline.stores import Stat, Store, objects
+from pipeline.stores import Stat, Store
 from stages.errors import SurroundingsError, UsageError
 from stages.files import file_hash
 
@@ -224,12 +225,12 @@ class StoreVersions(versions.Versions):
             for name in sorted(files, key=lambda one: (not one.endswith(".arrow"), one)):
                 lock.require()
                 at, source = f"{build_id}/{name}", folder / name
-                one = objects.sent(self.store, at, source, files[name], there.get(name))
+                one = stores.sent(self.store, at, source, files[name], there.get(name))
                 noted[name] = [one.size, one.tag]
             self.store.put(_noted(build_id), json.dumps(dict(sorted(noted.items()))).encode())
             lock.require(ask=True)
             last, sha256 = folder / MANIFEST, file_hash.sha256(folder / MANIFEST)
-            objects.sent(self.store, f"{build_id}/{MANIFEST}", last, sha256, there.get(MANIFEST))
+            stores.sent(self.store, f"{build_id}/{MANIFEST}", last, sha256, there.get(MANIFEST))
             self._sent[build_id] = data
 
     def point(self, build_id: str, back: bool = False) -> None:

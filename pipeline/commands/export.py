@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.messages.session import current
+from pipeline.messages.session import current, following
 from pipeline.options import shells
 from pipeline.options.command_line import CACHE, JSON, folder, output
 from pipeline.options.help_page import LAYOUT, OUTPUT, argument, command, option
@@ -108,7 +108,6 @@ def PUBLISH(
     quiet: bool,
 ) -> None:
     """The address goes to stdout, what was sent to stderr."""
-    from pipeline.messages.corrected import following
     from pipeline.publish.upload import publish
     from pipeline.report.card import Publisher
 

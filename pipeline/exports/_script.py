@@ -30,6 +30,16 @@ def render(file: str, **values: Any) -> str:
     return made.render(file=file, rate=_RATE, **values)
 
 
+def told(trainer: str) -> Callable[[ExportFacts], str]:
+    """What says of a build that works what the trainer's user must know (``details.jinja``)."""
+
+    def said(facts: ExportFacts) -> str:
+        known = templates(Path(__file__).parent).get_template("details.jinja").module
+        return " ".join(str(getattr(known, trainer)(facts)).split())
+
+    return said
+
+
 def script(file: str, **more: Callable[[ExportFacts], Any]) -> Callable[[ExportFacts], str]:
     """What writes a file for a build, whose facts the template knows as ``facts``, and as ``batch``
     the default number of pairs in a batch of one GPU.

@@ -22,17 +22,6 @@ def _width(facts: ExportFacts) -> int:
     return -(-(facts.max_length + 1) // _MULTIPLE) * _MULTIPLE
 
 
-def _detail(facts: ExportFacts) -> str:
-    test = "; its evaluation split would be called validation: this test split is not read"
-    tail = test if "test" in facts.splits else ""
-    if facts.stored.packs:
-        return (
-            "neat_packing: documents are separated by the mask's numbers, rows are padded to "
-            f"cutoff_len, a multiple of {_MULTIPLE}{tail}"
-        )
-    return f"loaded from tokenized_path, which ignores every other data option{tail}"
-
-
 def _media(count: int) -> dict[str, pa.Array]:
     return {name: _script.nulls(count) for name in _MEDIA}
 
@@ -141,7 +130,7 @@ EXPORT = Export(
     versions="llamafactory 0.9.5",
     takes={CONVERSATION: ("packed", "ragged"), PAIR: ("ragged",)},
     why_not={STEPS: "it has no process reward trainer"},
-    detail=_detail,
+    detail=_script.told("llamafactory"),
     launch=_script.script("llamafactory.sh"),
     files=_script.scripts("llamafactory.yaml", width=_width),
     projection=_projection,
@@ -151,21 +140,12 @@ EXPORT = Export(
 # axolotl: rows recognised as tokenized by exactly three columns; it packs at run time itself.
 
 
-def _axolotl_detail(facts: ExportFacts) -> str:
-    if facts.kind.marks:
-        return "one class at each step token: 1 good, 0 bad; sample_packing off"
-    return (
-        "single rows, packed at run time by sample_packing, which may leave a pack out of an "
-        "epoch; sdpa keeps their documents apart"
-    )
-
-
 AXOLOTL = Export(
     name="axolotl",
     versions="axolotl 0.19.0",
     takes={CONVERSATION: ("ragged",), STEPS: ("ragged",)},
     why_not={PAIR: "its reward trainer tokenizes text itself"},
-    detail=_axolotl_detail,
+    detail=_script.told("axolotl"),
     launch=_script.script("axolotl.sh"),
     files=_script.scripts("axolotl.yaml"),
     projection=partial(_script.rows_of_ids, masked=True),
@@ -235,20 +215,12 @@ def _medicalgpt_projection(facts: ExportFacts) -> Projection:
     return _script.projection("medicalgpt", instead, one)(facts)
 
 
-def _medicalgpt_detail(facts: ExportFacts) -> str:
-    text = "rows of text; the export checks that each is tokenized to the same ids again"
-    text += "; not for its scripts of 2023, which print more words around each row"
-    if facts.kind.compares:
-        return f"{text}; the pad id comes from the model directory that overlay makes"
-    return f"{text}; --template_name base, or its own template is printed around them"
-
-
 MEDICALGPT = Export(
     name="medicalgpt",
     versions="MedicalGPT of 2026-04 (rm: from 2024)",
     takes={CONVERSATION: ("ragged",), PAIR: ("ragged",)},
     why_not={STEPS: "it has no process reward trainer"},
-    detail=_medicalgpt_detail,
+    detail=_script.told("medicalgpt"),
     launch=_script.script("medicalgpt.sh"),
     projection=_medicalgpt_projection,
     container="jsonl",

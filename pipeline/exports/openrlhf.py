@@ -3,27 +3,12 @@
 from collections.abc import Mapping
 
 from pipeline.exports import Export, ExportFacts, Projection
-from pipeline.exports._script import Exact, Row, Texts, projection, script, scripts, stretch
+from pipeline.exports._script import Exact, Row, Texts, projection, script, scripts, stretch, told
 from stages.kinds import CONVERSATION, PAIR, STEPS
 
 
 def _files(facts: ExportFacts) -> Mapping[str, str]:
     return scripts("openrlhf-dpo.sh")(facts) if facts.kind.compares else {}
-
-
-def _detail(facts: ExportFacts) -> str:
-    if facts.kind.compares:
-        return "pairs for rm and, with launch/openrlhf-dpo.sh, for dpo; padded by the trainer"
-    packs = "packs are exploded and isolated by --packing_samples" if facts.stored.packs else ""
-    if facts.stored.pads:
-        packs = "rows and masks as stored, positions counted from the mask; without packing"
-    if "loss_weights" in facts.columns:
-        weighted = "loss weights are its loss mask, and the loss is divided by their sum"
-        return "; ".join(x for x in (packs, weighted) if x)
-    if facts.kind.marks:
-        soft = "soft labels reach the loss as floats" if facts.soft else ""
-        return "; ".join(x for x in ("read at the step token", packs, soft) if x)
-    return packs or "one example a row; padded by the trainer"
 
 
 def _refuses(facts: ExportFacts) -> str | None:
@@ -43,7 +28,7 @@ EXPORT = Export(
         PAIR: ("ragged",),
         STEPS: ("packed", "ragged", "padded"),
     },
-    detail=_detail,
+    detail=told("openrlhf"),
     launch=script("openrlhf.sh"),
     files=_files,
     refuses=_refuses,
@@ -115,10 +100,6 @@ def _projection(facts: ExportFacts) -> Projection:
     return projection("openrlhf-text", instead, one)(facts)
 
 
-def _openrlhf_text_detail(facts: ExportFacts) -> str:
-    return "rows of text; the export checks that each is tokenized to the same ids again"
-
-
 def _openrlhf_text_refuses(facts: ExportFacts) -> str | None:
     if facts.kind.marks and (facts.soft or facts.unlabelled):
         return "openrlhf-text has one hard label per step: this build has soft or missing ones."
@@ -129,7 +110,7 @@ TEXT = Export(
     name="openrlhf-text",
     versions="openrlhf 0.7.1 to 0.11.2 (prm: 0.7.4 to 0.9.5)",
     takes={CONVERSATION: ("ragged",), PAIR: ("ragged",), STEPS: ("ragged",)},
-    detail=_openrlhf_text_detail,
+    detail=told("openrlhf_text"),
     launch=script("openrlhf-text.sh"),
     refuses=_openrlhf_text_refuses,
     projection=_projection,
@@ -142,15 +123,6 @@ TEXT = Export(
 # verl: a custom dataset class that reads our shards, one document an item.
 
 
-def _verl_detail(facts: ExportFacts) -> str:
-    details = ["data.custom_cls pipeline.torch_data.verl.ShardSFT, pad_mode no_padding"]
-    if facts.stored.packs:
-        details.append("packs are split into documents, and the trainer packs them again")
-    if "loss_weights" in facts.columns:
-        details.append("loss weights are its loss mask, and the loss is divided by their sum")
-    return "; ".join(details)
-
-
 VERL = Export(
     name="verl",
     versions="verl 0.9.1",
@@ -159,7 +131,7 @@ VERL = Export(
         PAIR: "its reward models are trained from text",
         STEPS: "it has no process reward trainer",
     },
-    detail=_verl_detail,
+    detail=told("verl"),
     launch=script("verl.sh"),
     takes_weights=True,
     shares=lambda facts: True,

@@ -9,22 +9,6 @@ from stages.errors import UsageError
 from stages.kinds import CONVERSATION, PAIR, STEPS
 
 
-def _detail(facts: ExportFacts) -> str:
-    if facts.kind.marks:
-        return "one class at each step token: 1 good, 0 bad; last version with a PRM trainer"
-    if facts.kind.compares:
-        return (
-            "max_length=None, or rows are dropped; pads right, pooled at the last real token; "
-            "launch/trl.sh gives 0.15 to 0.23 the columns that they read"
-        )
-    old = "before 0.20 it reads no labels, and launch/trl.sh gives it a collator that does"
-    if facts.stored.packs:
-        return (
-            f"padding_free=True and max_length=None, or documents of a pack see each other; {old}"
-        )
-    return f"max_length=None, or rows lose their end; pads right; {old}"
-
-
 def _refuses(facts: ExportFacts) -> str | None:
     if facts.pair and facts.pair.token_types:
         return "trl gives the model no token types, which this encoder needs to separate two texts."
@@ -40,7 +24,7 @@ EXPORT = Export(
     name="trl",
     versions="trl 1.16.0, 0.15.2 to 0.17.0 (prm: up to 1.13.0)",
     takes={CONVERSATION: ("packed", "ragged"), PAIR: ("ragged",), STEPS: ("ragged",)},
-    detail=_detail,
+    detail=_script.told("trl"),
     launch=_script.script("trl.sh"),
     files=_script.scripts("train_trl.py"),
     refuses=_refuses,
@@ -61,15 +45,6 @@ EXPORT = Export(
 # transformers.Trainer, with the collators of ``pipeline.torch_data``.
 
 
-def _transformers_detail(facts: ExportFacts) -> str:
-    if facts.stored.packs:
-        return (
-            "pipeline.torch_data.Flatten, batch size 1 and use_cache=False: positions restart, no "
-            "attention mask; or the default collator lets documents of a pack see each other"
-        )
-    return "the mask of the batch is read; use_cache=False"
-
-
 TRANSFORMERS = Export(
     name="transformers",
     versions="transformers 5.23.0",
@@ -78,21 +53,13 @@ TRANSFORMERS = Export(
         PAIR: "Trainer has no pairwise loss; trl and openrlhf have",
         STEPS: "Trainer shifts labels, and these are read at the step token; trl and openrlhf do",
     },
-    detail=_transformers_detail,
+    detail=_script.told("transformers"),
     launch=_script.script("transformers.sh"),
     files=_script.scripts("train_transformers.py"),
 )
 
 
 # open-r1: its SFT script with a recipe; the TRL version that it pins reads a mask, not labels.
-
-
-def _open_r1_detail(facts: ExportFacts) -> str:
-    return (
-        "completion_only_loss=true, or its TRL trains every token; use_liger_kernel=false, or it "
-        "drops the mask; packing=false, since its packing drops it too; trl 0.15 and 0.16, which "
-        "its first recipes pinned, read no mask at all: train with trl's launch script there"
-    )
 
 
 def _forward(table: pa.Table) -> pa.Table:
@@ -119,7 +86,7 @@ OPEN_R1 = Export(
     versions="open-r1 with trl 0.17.0 to 1.16.0",
     takes={CONVERSATION: ("ragged",)},
     why_not={PAIR: "it has no reward trainer", STEPS: "it has no process reward trainer"},
-    detail=_open_r1_detail,
+    detail=_script.told("open_r1"),
     launch=_script.script("open-r1.sh"),
     files=_script.scripts("open-r1.yaml"),
     projection=_open_r1_projection,
@@ -127,13 +94,6 @@ OPEN_R1 = Export(
 
 
 # Megatron-Bridge: packed Parquet with document starts and a mask moved one token forward.
-
-
-def _megatron_detail(facts: ExportFacts) -> str:
-    return (
-        "packed Parquet; answer_only_loss must stay true; its collator leaves out the last token "
-        "of each document as an input, and the loss wherever the input is the eos token"
-    )
 
 
 def _megatron_projection(facts: ExportFacts) -> Projection:
@@ -194,7 +154,7 @@ MEGATRON = Export(
         PAIR: "its packed Parquet holds no pairs",
         STEPS: "its labels are always the next token, and these are read at the step token",
     },
-    detail=_megatron_detail,
+    detail=_script.told("megatron"),
     launch=_script.script("megatron.sh"),
     files=_script.scripts("train_megatron.py"),
     projection=_megatron_projection,

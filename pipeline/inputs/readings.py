@@ -16,7 +16,6 @@ from pipeline.inputs import answers, questions, scan, sheet
 from pipeline.inputs.detection import recognise_glimpse, rows_of
 from pipeline.inputs.opening import reader_of, said_of_source, selection_of
 from pipeline.messages import explanations
-from pipeline.messages.sheet import as_json
 from pipeline.options.build_options import SourceOptions
 from pipeline.options.config import Config
 from pipeline.options.ways import ways, written
@@ -229,7 +228,7 @@ class _Reading:
             reading = recognise_glimpse(glimpse, file.origin, config, reader).reading
         except PipelineError:
             reading = ""
-        return as_json(sheet.lines(rows_of(glimpse), reading, config, asked))
+        return sheet.lines(rows_of(glimpse), reading, config, asked)
 
 
 def _way_on(code: str, detail: str) -> str:

@@ -7,7 +7,6 @@ import orjson
 
 from pipeline import tasks
 from pipeline.inputs.opening import format_options, selection_of
-from pipeline.messages.sheet import Line
 from pipeline.options.config import Config
 from stages import formats
 from stages.contract import Row
@@ -101,13 +100,19 @@ def _read(rows: Sequence[Row], reading: Format, config: Config) -> set[str]:
 
 def lines(
     rows: Sequence[Row], reading: str, config: Config, asked: Mapping[str, str]
-) -> list[Line]:
-    """The page of some rows.
+) -> list[dict[str, Any]]:
+    """The page of some rows, as ``--json`` has it.
 
     Args:
         rows: as the file has them.
         reading: as ``formats.load`` takes it; empty where none was found.
         asked: why a column is asked about, by its path.
+
+    Returns:
+        Each ``column``, or key inside of columns, by its path as ``--map`` and ``--ignore`` take it
+        (``answers[].score``): the ``rows`` with a value ``of`` all; what the ``values`` are, in
+        words, and the first as an ``example``; what it ``becomes``: its role, ``left out``, or
+        ``filter``; ``why`` leaving it out may change what is trained, or nothing.
     """
     roles = None
     if reading:
@@ -118,15 +123,15 @@ def lines(
         left = survey(taken, found, kind, format_options(config), selection)
         roles = _Roles(taken, found, config, left)
     return [
-        Line(
-            column=path,
-            rows=len(values),
-            of=len(rows),
-            values=shape_of(values) if values else "empty",
-            example=_shown(values[0]) if values else "",
-            becomes=roles.of(path) if roles is not None else "",
-            why=next((why for column, why in asked.items() if _covers(column, path)), ""),
-        )
+        {
+            "column": path,
+            "rows": len(values),
+            "of": len(rows),
+            "values": shape_of(values) if values else "empty",
+            "example": _shown(values[0]) if values else "",
+            "becomes": roles.of(path) if roles is not None else "",
+            "why": next((why for column, why in asked.items() if _covers(column, path)), ""),
+        }
         for path, values in _columns(rows).items()
     ]
 

@@ -99,22 +99,11 @@ def listed_and_alike(folder: Path, shard: str) -> bool:
 # own is somebody's, and is never deleted.
 
 
+# Caches of datasets, of map and filter; what systems and editors leave.
 FILES = (
-    "cache-*.arrow",  # datasets, of map and filter
-    "*.arrow.lock",
-    "*.incomplete",
-    ".DS_Store",
-    "._*",
-    ".directory",
-    ".nfs*",
-    "Thumbs.db",
-    "desktop.ini",
-    "*~",
-    ".*.sw?",
-    "#*#",
-    ".#*",
-    ".~lock.*#",
-)
+    "cache-*.arrow *.arrow.lock *.incomplete .DS_Store ._* .directory .nfs* Thumbs.db desktop.ini "
+    "*~ .*.sw? #*# .#* .~lock.*#"
+).split()
 FOLDERS = (".ipynb_checkpoints", "__pycache__", ".idea", "@eaDir", ".AppleDouble", ".Trashes")
 _UNFINISHED = re.compile(r"tmp[a-z0-9_]{8}")  # a cache that datasets is writing
 SHOWN = 5

@@ -1,7 +1,11 @@
-"""The lines of phases as rich draws them: columns that fit the width, and marks."""
+"""The phases as rich draws them: columns that fit the width, and marks; and those of a notebook."""
 
+import importlib
+import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console, Group
@@ -9,10 +13,12 @@ from rich.live import Live
 from rich.text import Text
 
 from pipeline.messages.lines import cells, kept_in_words
-from pipeline.messages.progress import Phase
+from pipeline.messages.progress import Follower, Phase
 
 _SHORTER = 6  # ways to say a phase, each shorter than the one before
 _GAP = 2
+_EVERY = 0.2  # seconds between two drawings of a phase that goes on
+_CELL = 100  # columns
 
 
 def table(phases: Sequence[Phase], width: int) -> list[str]:
@@ -94,3 +100,30 @@ class Painter:
         finally:
             with suppress(OSError):
                 self._console.show_cursor(True)
+
+
+def in_notebook() -> bool:
+    """Whether this process is a kernel that Jupyter, VS Code or Colab shows outputs of."""
+    return "ipykernel" in sys.modules
+
+
+class Cell(Follower):
+    """Draws in the output of the cell that is run; IPython, which runs it, shows it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._handle: Any = None
+        self._drawn = 0.0
+
+    def changed(self, phase: Phase) -> None:
+        """Draw; not every piece of a phase that goes on."""
+        now = time.monotonic()
+        if phase.ended is None and now - self._drawn < _EVERY:
+            return
+        self._drawn = now
+        shown = {"text/plain": "\n".join(table(self.phases, _CELL))}
+        if self._handle is None:
+            display = importlib.import_module("IPython.display").display
+            self._handle = display(shown, raw=True, display_id=True)
+        else:
+            self._handle.update(shown, raw=True)

@@ -20,7 +20,6 @@ import click
 from pipeline import lines, stores
 from pipeline.builds import failed
 from pipeline.manifest.json_records import as_json
-from pipeline.messages import sheet
 from pipeline.secrets import shown
 from stages.errors import DataError, PipelineError, SurroundingsError, counted
 
@@ -224,7 +223,7 @@ def _corrected(arguments: Sequence[str], remedy: str) -> Sequence[str]:
     """The command, with the options that a remedy offers."""
     if not arguments:
         return ()
-    from pipeline.messages.corrected import commands
+    from pipeline.options.ways import commands
 
     return commands(arguments, remedy)
 
@@ -277,13 +276,13 @@ def _page(result: Result, where: str) -> list[str]:
     columns = lines.width(sys.stderr)
     found = _lines(f"{where}: {result.message}" if where else result.message, "Error: ", columns)
     if page := result.figures.get("sheet"):
-        found += ["", *sheet.as_text(page), ""]
+        found += ["", *lines.of_columns(page), ""]
     if result.remedy.startswith(HELP):
         found += lines.wrapped(result.remedy.removeprefix(HELP), columns, HELP)
     elif result.remedy:
         found += _lines(result.remedy, "Fix:   ", columns)
     for number, command in enumerate(result.commands):
-        from pipeline.messages.corrected import reads_stdin
+        from pipeline.options.ways import reads_stdin
 
         again = ", with the same rows piped in" if reads_stdin(result.commands[0]) else ""
         found.append(f"{'Or' if number else 'Run'}{again}:")

@@ -4,14 +4,25 @@ It is made from the raw arguments: an error in these must be told in the way tha
 """
 
 import json
-from collections.abc import Sequence
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
 from pipeline.messages import lines, progress
+from pipeline.messages.progress import Follower
 from pipeline.messages.result import FAILED, REFUSED, Result
 from pipeline.secrets import note_address, shown
+
+if TYPE_CHECKING:
+    import subprocess
 
 
 def _value(arguments: Sequence[str], option: str) -> str | None:
@@ -96,9 +107,7 @@ class Session:
             level = "error" if result.status in (FAILED, REFUSED) else "info"
             lines.log("end", result.without_manifest(), level=level)
         if self.notify:
-            from pipeline.messages import notify
-
-            wrong = notify.run(self.notify, described + "\n")
+            wrong = notified(self.notify, described + "\n")
             if wrong is not None:
                 self.warn(wrong)
 
@@ -108,3 +117,115 @@ def current() -> Session:
     context = click.get_current_context(silent=True)
     found = context.find_object(Session) if context is not None else None
     return found or Session()
+
+
+# The command of ``--notify``, or of a recipe's ``notify``, gets the result as its input. It is told
+# how a build ended, and has no say in it: if it fails, that is a warning.
+
+
+SECONDS = 60  # that the command may take
+
+
+def notified(command: str, text: str, seconds: float = SECONDS) -> str | None:
+    """Run a shell command with a text on its standard input; its own output is not shown.
+
+    Returns:
+        What went wrong, as a sentence; None if nothing did.
+    """
+    import subprocess  # few builds notify anybody
+
+    try:
+        process = subprocess.Popen(
+            command,
+            shell=True,  # it is the user's own line, as in a crontab
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            text=True,
+        )
+    except OSError as error:
+        return f"The notify command could not be started: {error}."
+    try:
+        _, said = process.communicate(text, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        _kill(process)
+        return f"The notify command did not end within {seconds:g} seconds and was stopped."
+    except KeyboardInterrupt:
+        _kill(process)
+        return "The notify command was interrupted."
+    if process.returncode == 0:
+        return None
+    last = said.strip().splitlines()[-1:] or ["it said nothing"]
+    return f"The notify command ended with status {process.returncode}: {last[0]}"
+
+
+def _kill(process: "subprocess.Popen[str]") -> None:
+    """End the shell and all that it started."""
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pipe in (process.stdin, process.stderr):
+        with suppress(OSError):  # what was not read is written once more when a pipe is closed
+            assert pipe is not None
+            pipe.close()
+    process.wait()
+
+
+# Who shows the progress of a command: JSON lines, a terminal, text lines every ten seconds, or
+# nobody.
+
+
+@contextmanager
+def beating(report: Follower, every: float) -> Iterator[None]:
+    """Have a report show that time passes, also while nothing gets finished.
+
+    By an alarm, not a thread: a process with threads cannot be copied, and workers are copies.
+    Elsewhere than in the main thread nothing beats. An alarm of somebody else waits meanwhile.
+
+    Args:
+        every: so many seconds; never if 0.
+    """
+    if not every or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def told(_: int, __: FrameType | None) -> None:
+        report.beat()
+
+    before = signal.signal(signal.SIGALRM, told)
+    signal.siginterrupt(signal.SIGALRM, False)  # libraries that do not repeat a call go on
+    theirs = signal.setitimer(signal.ITIMER_REAL, every, every)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, *theirs)
+
+
+def _for(session: Session, quiet: bool) -> tuple[Follower, float]:
+    """Who shows it, and after how many seconds again."""
+    if quiet:
+        return Follower(), 0
+    if session.in_lines:
+        return lines.Log(), lines.EVERY
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        from pipeline.messages import screen
+
+        return screen.Screen(), screen.EVERY
+    return lines.Lines(), lines.EVERY
+
+
+@contextmanager
+def following(session: Session, quiet: bool) -> Iterator[Follower]:
+    """What shows progress until the block ends, as the session wants it."""
+    report, every = _for(session, quiet)
+    progress.open_now.append(report)
+    well = False
+    try:
+        with beating(report, every):
+            yield report
+        well = True
+    finally:
+        progress.open_now.remove(report)
+        report.close(well)

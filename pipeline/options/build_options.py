@@ -17,7 +17,7 @@ from pipeline.options import many_values as many
 from pipeline.options import overlaps, paths
 from pipeline.options import values as v
 from pipeline.options.many_values import RECORDED, UNLESS_DEFAULT, Option, declared, option
-from pipeline.stores.objects import default_cache as default_cache
+from pipeline.stores import default_cache as default_cache
 from stages import catalog, kinds
 from stages.errors import UsageError
 from stages.overlap import Evaluation

@@ -21,8 +21,7 @@ from pipeline.manifest.manifest import MANIFEST
 from pipeline.options.many_values import Texts
 from pipeline.options.values import Schema, Value, limited, plain
 from pipeline.secrets import redacted
-from pipeline.stores import address_of, is_address
-from pipeline.stores.objects import default_cache
+from pipeline.stores import address_of, default_cache, is_address
 from stages.errors import UsageError
 from stages.files import file_hash
 

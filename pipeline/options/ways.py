@@ -1,4 +1,4 @@
-"""The ways on that a remedy offers, and what a build's options are after each.
+"""The ways on that a remedy offers: what a build's options, or the user's command, are after each.
 
 A remedy is a sentence with options in it, each spelled as on a command line, and options that
 belong together beside each other: ``Say which: --where ok=true, or --map a=b --map c=d.``
@@ -8,12 +8,15 @@ import re
 import shlex
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pipeline import tasks
 from pipeline.options import build_options
+from pipeline.options.command_line import not_read
 from pipeline.options.many_values import Pairs
 from pipeline.options.values import OneOf, Switch
+from pipeline.secrets import GAP, named, redacted
 
 if TYPE_CHECKING:
     from pipeline.options.config import Config
@@ -196,3 +199,88 @@ def _for_task(config: "Config", task: str) -> "Config":
     }
     defaults = {name: build_options.OPTIONS[name].default for name in (*foreign, "too_long")}
     return config.but(task=task, layout="", **defaults)
+
+
+# The user's own command, corrected as a remedy says: one for each way that it offers.
+
+_COMMANDS = ("run", "plan", "init", "stage", "parts", "shards", "commit", "build")
+
+
+def commands(arguments: Sequence[str], remedy: str) -> list[str]:
+    """Commands that can be pasted, one for each way on; none where that cannot be said.
+
+    Args:
+        arguments: of the command that stopped, without the program's name.
+    """
+    given = list(arguments)
+    if not given or given[0] not in _COMMANDS:
+        return []
+    found = []
+    for way in ways(remedy):
+        words = _with(given, way)
+        if words:
+            found.append(named(shlex.join(["pipeline", *map(_shortened, words)])))
+    return list(dict.fromkeys(found))
+
+
+def _shortened(word: str) -> str:
+    """An argument whose address has gaps to fill in; a sentence with an address stays one."""
+    return word if re.search(r"\s", word.partition("://")[0]) else redacted(word, GAP)
+
+
+def reads_stdin(command: str) -> bool:
+    """Whether rows have to be piped into a command again: its standard input has been read."""
+    words = shlex.split(command)
+    for before, word in pairwise(words):
+        option = FLAGS.get(before)
+        if word == "-" and (option is None or isinstance(option.value, Switch)):
+            return True
+    return False
+
+
+def _with(given: list[str], way: Way) -> list[str]:
+    """The arguments with one way's options in place of what they say otherwise.
+
+    Empty where a recipe has several values of the option: those of a command replace them.
+    """
+    at = given.index("--") if "--" in given else len(given)
+    own, data = given[:at], given[at:]
+    in_recipe = any(word.endswith(".toml") for word in own[1:2] + data)
+    for flag, value in way:
+        option = FLAGS.get(flag)
+        many = option is not None and option.value.many
+        if many and in_recipe:
+            return []
+        if flag == TASK and own[0] == "run":
+            own = _words_for_task(own, value)
+        elif not value:
+            own = [*own, flag]
+        else:
+            name = value.partition("=")[0] if option and isinstance(option.value, Pairs) else None
+            own = own if many and name is None else _without(own, flag, name)
+            own = [*own, flag, value]
+    return [*own, *data]
+
+
+def _words_for_task(own: list[str], task: str) -> list[str]:
+    """The same for another task, without options that this one does not read."""
+    words = [own[0], task, *own[2:]]
+    for flag, option in FLAGS.items():
+        if not_read(option.name, task):
+            words = _without(words, flag)
+    return words
+
+
+def _without(own: list[str], flag: str, name: str | None = None) -> list[str]:
+    """Arguments without an option and its value; of ``NAME=VALUE`` only where it has this name."""
+    found: list[str] = []
+    words = iter(own)
+    for word in words:
+        before, _, value = word.partition("=")
+        whole = [word]
+        if word == flag:
+            value = next(words, "")
+            whole.append(value)
+        if before != flag or (name is not None and value.partition("=")[0] != name):
+            found += whole
+    return found

@@ -29,7 +29,7 @@ from pipeline.publish.checked_files import Checked
 from pipeline.shards import pack_index
 from pipeline.shards.measured import METRICS, Measured, Wanted, measure
 from pipeline.shards.pack_index import MeasuredIndex
-from pipeline.stores import is_address, objects, open_store
+from pipeline.stores import fetch_all, is_address, open_store
 from stages import errors, formats, probes
 from stages.probes import ProbeSubject
 from stages.profile import TargetModel
@@ -209,7 +209,7 @@ def _check_in_store(folder: Path, cache_dir: Path) -> Checked:
     where, _ = found(folder)
     cache_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="check-", dir=cache_dir) as name:
-        return check(objects.fetch_all(open_store(where), Path(name)), cache_dir)
+        return check(fetch_all(open_store(where), Path(name)), cache_dir)
 
 
 def _check_export(build: Build, work: Path, model: TargetModel, result: Checked) -> None:

@@ -15,6 +15,7 @@ from pipeline import tasks
 from pipeline.builds import stored
 from pipeline.builds.build import Build
 from pipeline.builds.packs import examples
+from pipeline.lines import templates
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import dump, sealed
 from pipeline.manifest.manifest import MANIFEST, Manifest, PublishedRecord
@@ -23,7 +24,7 @@ from pipeline.report import card, page
 from pipeline.report.card import Publisher, licenses_of, recorded_sources, title
 from stages.columns import IGNORED, TYPES
 from stages.encoders import parsed
-from stages.errors import UsageError, counted
+from stages.errors import UsageError
 from stages.files import file_hash
 
 Report = Callable[[str, int, int], None]  # what is done, how many of it, of how many
@@ -266,45 +267,13 @@ def write_view(build: Build, work: Path) -> None:
 CROISSANT = "croissant.json"
 _PARQUET, _ARROW = "application/x-parquet", "application/vnd.apache.arrow.stream"
 _TYPES = {pa.string(): "sc:Text", pa.int32(): "sc:Integer", pa.float32(): "sc:Float"}
-_CONTEXT = Path(__file__).with_name("croissant_context.json")
 
 
-def _file(name: str, sha256: str, size: int, kind: str) -> dict[str, Any]:
-    return {
-        "@type": "cr:FileObject",
-        "@id": name,
-        "name": name,
-        "contentUrl": name,
-        "contentSize": f"{size} B",
-        "encodingFormat": kind,
-        "sha256": sha256,
-    }
-
-
-def _field(split: str, column: pa.Field) -> dict[str, Any]:
-    repeated = pa.types.is_list(column.type)
-    kind = column.type.value_type if repeated else column.type
-    field = {
-        "@type": "cr:Field",
-        "@id": f"{split}/{column.name}",
-        "name": column.name,
-        "dataType": _TYPES[kind],
-        "source": {"fileObject": {"@id": name_of(split)}, "extract": {"column": column.name}},
-    }
-    return {**field, "repeated": True} if repeated else field
-
-
-def _records(split: str, work: Path, *, once: bool) -> dict[str, Any]:
-    schema = pq.read_schema(work / name_of(split))
-    # Of a source that is used several times, rows have copies.
-    key = {"key": {"@id": f"{split}/row_id"}} if once else {}
-    return {
-        "@type": "cr:RecordSet",
-        "@id": split,
-        "name": split,
-        **key,
-        "field": [_field(split, column) for column in schema],
-    }
+def _columns(view: Path) -> Iterator[tuple[str, str, bool]]:
+    """Name and type of each column of a view, and whether it holds lists of these."""
+    for column in pq.read_schema(view):
+        repeated = pa.types.is_list(column.type)
+        yield column.name, _TYPES[column.type.value_type if repeated else column.type], repeated
 
 
 def describe(build: Build, files: Mapping[str, str], work: Path, publisher: Publisher) -> str:
@@ -314,33 +283,22 @@ def describe(build: Build, files: Mapping[str, str], work: Path, publisher: Publ
         files: sha256 of the publication's files, by name.
         work: where the Parquet view is.
     """
-    manifest = build.manifest
-    views = [name_of(split) for split in build.splits]
+    manifest, views = build.manifest, {split: name_of(split) for split in build.splits}
     shards = [shard for shard in manifest.shards if shard.path.endswith(".arrow")]
-    about: dict[str, Any] = {
-        "@context": json.loads(_CONTEXT.read_bytes()),
-        "@type": "sc:Dataset",
-        "conformsTo": "http://mlcommons.org/croissant/1.0",
-        "name": title(manifest, publisher),
-        "description": (
-            f"{counted(manifest.examples.kept, 'example')} as token ids of "
-            f"{manifest.model.name}, ready to "
-            f"train ({manifest.task}), with a view of them as text. Made by posttrain-pipeline "
-            f"{manifest.version}, build {manifest.build_id}."
-        ),
-        "keywords": ["posttrain-pipeline", manifest.task, manifest.model.name],
-    }
-    found = licenses_of(manifest, publisher)
-    if found:
-        about["license"] = found[0] if len(found) == 1 else found
+    listed = [(n, files[n], (work / n).stat().st_size, _PARQUET) for n in views.values()]
+    listed += [(one.path, one.sha256, one.bytes, _ARROW) for one in shards]
     origins = [*publisher.origins, *(one.get("origin") for one in recorded_sources(manifest))]
-    if any(origins):
-        about["isBasedOn"] = list(dict.fromkeys(filter(None, origins)))
-    about["distribution"] = [
-        *(_file(n, files[n], (work / n).stat().st_size, _PARQUET) for n in views),
-        *(_file(one.path, one.sha256, one.bytes, _ARROW) for one in shards),
-    ]
-    once = not manifest.examples.copies
-    about["recordSet"] = [_records(split, work, once=once) for split in build.splits]
-    write_json(work / CROISSANT, about)
+    text = (
+        templates(Path(__file__).parent)
+        .get_template(f"{CROISSANT}.jinja")
+        .render(
+            m=manifest,
+            name=title(manifest, publisher),
+            licenses=licenses_of(manifest, publisher),
+            origins=list(dict.fromkeys(filter(None, origins))),
+            files=listed,
+            splits=[(split, view, [*_columns(work / view)]) for split, view in views.items()],
+        )
+    )
+    write_json(work / CROISSANT, json.loads(text))
     return file_hash.sha256(work / CROISSANT)

@@ -22,7 +22,7 @@ from pipeline.manifest.manifest import MANIFEST, Listed
 from pipeline.manifest.records import RUN
 from pipeline.publish.publication import Piece, Publication, Report, Sent
 from pipeline.report.card import CARD
-from pipeline.stores import Stat, Store, objects
+from pipeline.stores import Stat, Store, sha256_of
 from stages.errors import SurroundingsError, UsageError
 
 MARKER = ".publishing.json"
@@ -164,7 +164,7 @@ class StoreTarget:
             return False
         if there.tag and self._knows(piece):
             return True
-        sha256 = objects.sha256_of(self.store, piece.name, piece.size)
+        sha256 = sha256_of(self.store, piece.name, piece.size)
         self.known[piece.name] = [there.tag, sha256]
         return sha256 == piece.sha256
 

@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline import stores
 from pipeline.manifest import dataset_files, json_records
-from pipeline.stores import Store, objects, open_store
+from pipeline.stores import Store, open_store
 from stages.columns import Ints, offsets_of
 from stages.errors import DataError, PipelineError, SurroundingsError
 from stages.files import file_hash
@@ -263,11 +264,11 @@ def here(path: Path) -> Path:
     files = PartFiles(str(path.parent.parent), path.name.partition(".")[0])
     report = files.report
     if not report.is_file():
-        objects.fetch(store, _name(report), report, None)
+        stores.fetch(store, _name(report), report, None)
     said = json.loads(report.read_bytes())[_REPORT]
     (sha256,) = (said[name] for name, one in files.hashed.items() if one == path)
     try:
-        return objects.fetch(store, _name(path), path, sha256)
+        return stores.fetch(store, _name(path), path, sha256)
     except DataError as error:
         store.delete(_name(report))
         report.unlink(missing_ok=True)
@@ -286,7 +287,7 @@ def send(files: PartFiles) -> None:
     if store is None:
         return
     for path in files.all:
-        objects.send(store, _name(path), path, file_hash.sha256(path))
+        stores.send(store, _name(path), path, file_hash.sha256(path))
 
 
 # Files of records grouped by bucket: who writes one reads nothing else, who wants one bucket reads

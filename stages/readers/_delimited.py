@@ -16,7 +16,7 @@ from stages.files import content, line_block
 from stages.readers import _tables, _values
 from stages.readers._cells import Grammar, Raw, Rows
 
-RFC4180, NONE = QUOTING = ("rfc4180", "none")
+RFC4180, NONE = ("rfc4180", "none")
 _NAMES = {",": "comma-separated", "\t": "tab-separated"}
 _OTHERS = ";\t|,"  # that a header of one column is searched for
 _WIDTH = "row_width"

@@ -275,7 +275,6 @@ def names_something(row: Row, path: str) -> bool:
 # In any other place, null and a missing key are the same for every format.
 
 
-CHOICES = ("drop", "keep")
 _PRINTED = ("tools", "functions")
 _OF_TURNS = ("tool_calls", "function_call")
 

@@ -8,7 +8,7 @@ import pytest
 from failures import sums
 from support import Run
 
-from pipeline.memory import keep_freed
+from pipeline.executors import keep_freed
 
 keep_freed()  # logits over a real vocabulary come and go by the hundred megabytes
 
