@@ -30,8 +30,10 @@ from stages.errors import UsageError
 MEMBERS = {
     "dataset": "expectations.invariants.shards:DATASET_LAWS",
     "labels": "expectations.invariants.sequences:LABELS",
+    "origins": "expectations.invariants.shards:ORIGINS",
     "pack_index": "expectations.invariants.packs:INDEX",
     "padding": "expectations.invariants.packs:PADDING",
+    "pairs": "expectations.invariants.sequences:PAIRS",
     "turns": "expectations.invariants.sequences:TURNS",
     "weights": "expectations.invariants.sequences:WEIGHTS",
 }
