@@ -14,8 +14,8 @@ from stages import formats, kinds
 from stages.contract import FormatOptions, Row
 from stages.errors import DataError, RowError, counted
 from stages.format import Format
-from stages.normalize.judging import columns_of
-from stages.normalize.role_columns import Columns
+from stages.normalize import finders
+from stages.normalize.role_columns import Columns, columns_of
 from stages.normalize.role_names import COUNTED, SHAPES, TWO, Shape
 from stages.rows import judgements
 from stages.rows.column_names import EMPTY
@@ -267,13 +267,15 @@ def _groups(names: Mapping[str, str], held: Columns) -> list[list[dict[str, str]
                     dict(zip(COUNTED.get((a[-1], b[-1]), (name, other)), (a, b), strict=True))
                     if role.startswith("first ")
                     else {name: a, other: b}
-                    for a, b in held.couples(role)
+                    for a, b in finders.couples(held, role)
                 ]
             )
         elif role not in _COUPLES.values():
-            ways = [{name: path} for path in held.able(role)]
+            ways = [{name: path} for path in finders.able(held, role)]
             if name == "prompt":  # which is of two columns where one belongs to the other
-                both = itertools.product(held.able("instruction"), held.able("input"))
+                both = itertools.product(
+                    finders.able(held, "instruction"), finders.able(held, "input")
+                )
                 ways += [{"instruction": a, "input": b} for a, b in both]
             groups.append(ways)
     return groups
@@ -290,7 +292,7 @@ def which(found: Sequence[Candidate], where: str) -> DataError:
 
 def lacking(rows: Sequence[Row], kind: kinds.Kind) -> tuple[str, str] | None:
     """What rows lack that no way can read, and what would do; None where it is not known."""
-    return columns_of(rows, answers_alone=False).without_ratings() if kind.marks else None
+    return finders.without_ratings(columns_of(rows, answers_alone=False)) if kind.marks else None
 
 
 _WORDS: Mapping[type, str] = {
