@@ -43,9 +43,9 @@ def _contents(column: Column, rows: int) -> str:
 
 def condition_for(path: str, column: Column, rows: Sequence[Row]) -> str:
     """The option that keeps the better rows, as text; empty if it is unknown which are better."""
-    ties = [value for value in column.values if signals.is_tie(value)]
+    ties = dict.fromkeys(value for value in column.values if signals.is_tie(value))
     if ties:
-        return differs_from(path, ties[0])
+        return " ".join(differs_from(path, tie) for tie in ties)
     option = shapes.keeping(path, column.values, column.rows >= _NEARLY_ALL * len(rows))
     flag, *text = shlex.split(option) or [""]
     kept = (condition(text[0]).holds({path: one}) for one in column.values)
@@ -138,7 +138,8 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     passages = all(map(shapes.is_passages, column.values))
     record_format = formats.load(reading)
     name, read, found = record_format.name, record_format.columns, record_format.renamed
-    if column_names.is_a(path, "system") and "system text" in read:
+    ahead = column_names.is_a(path, "system") or (may_be_context and "turns" in read)
+    if ahead and "system text" in read and "[]" not in path:
         return [mapped("system", path)]
     if column_names.is_a(path, "history") and "history" in read:
         return [mapped("history", path)]

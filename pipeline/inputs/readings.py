@@ -41,6 +41,7 @@ SAMPLE_ROWS = 1000
 LEAST_ROWS = 30  # of each input, where there are many
 TRIED_ROWS = 100  # of all inputs, which go on to the chat template
 MOST_FILES = 48  # of which rows are looked at
+_MOST_LEFT = 4  # conditions that leave out rows of one code, in one answer
 EMPTY = "the file is empty"  # the evidence for how it is read
 
 
@@ -211,12 +212,12 @@ class _Reading:
             return
         codes = Counter(one.code for one in refused)
         code = codes.most_common(1)[0][0]
-        detail = next(one.detail for one in refused if one.code == code)
+        details = [*dict.fromkeys(one.detail for one in refused if one.code == code)]
         where = self._looks[0][1].origin if len(self._looks) == 1 else "the inputs"
         raise answers.RefusedError.of(
             f"{where}: {codes[code]:,} of {counted(len(seen), 'sampled row')} would be refused as "
-            f"{code}: {detail}.",
-            _way_on(code, detail),
+            f"{code}: {details[0]}.",
+            _way_on(code, details),
             code,
             found,
             every=len(refused) == len(seen),
@@ -232,10 +233,15 @@ class _Reading:
         return as_json(sheet.lines(rows_of(glimpse), reading, config, asked))
 
 
-def _way_on(code: str, detail: str) -> str:
-    """What to do about rows with a code, with the options that the detail of one names."""
+def _way_on(code: str, details: Sequence[str]) -> str:
+    """What to do about rows with a code, with the options that their details name: of several that
+    each leave out some of the rows, all of them."""
     fix = explanations.fix_of(code)
-    more = [written(way) for way in ways(detail) if way not in ways(fix)]
+    each = [[way for way in ways(detail) if way not in ways(fix)] for detail in details]
+    leaving = [one[0] for one in each if len(one) == 1 and one[0][0][0] == "--where"]
+    more = [*map(written, each[0])]
+    if len(leaving) == len(each) <= _MOST_LEFT:
+        more = [" ".join(dict.fromkeys(map(written, leaving)))]
     return f"{fix} Say which with {', or with '.join(more)}.".lstrip() if more else fix
 
 

@@ -51,7 +51,7 @@ def _none_fits(rows: Sequence[contract.Row], kind: kinds.Kind, where: str) -> Un
     """The error for rows that have no format, and no columns that play the roles of one."""
     said = roles.columns_named(rows[:10]) or "(none)"
     none = f"{where}: no format of {kind.words} fits rows with the columns {said}."
-    if lacking := roles.lacking(rows[: roles.SAMPLED], kind):
+    if kind.marks and (lacking := survey.without_ratings(rows[: roles.SAMPLED])):
         return UnknownFormatError(f"{none[:-1]}: {lacking[0]}.", f"{lacking[1]}.")
     if likely := survey.offer(rows, kind):
         return UnknownFormatError(none, likely)

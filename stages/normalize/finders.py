@@ -18,7 +18,6 @@ from stages.rows.judgements import are_numbers, is_marked, of_several
 
 _VERDICTS = 5  # different values of a verdict: each side, its name, a tie
 _SOME = 0.5  # of the rows, in which a verdict must stand: who judged may have skipped others
-_GIVEN = 'Give rows such as {"problem": "...", "steps": ["...", "..."], "labels": [1, 0]}'
 _SCALES = (3, 4, 5, 6, 7, 10, 100)  # the best mark of a scale that begins at 0 or 1
 
 
@@ -42,17 +41,47 @@ def couples(held: Columns, role: str) -> list[tuple[str, str]]:
 
 def _questions(held: Columns) -> list[str]:
     """The texts that may be asked; of any name where the one text left may be guessed."""
-    if held.questions or not held.guess:
-        return held.questions
+    asked = held.questions or [*filter(held.is_spoken, held.called("history", held.alone))]
+    if asked or not held.guess:
+        return asked
     sides = {*itertools.chain(*couples(held, "chosen answer"), *couples(held, "first answer"))}
     open_ = [p for p in held.alone if p not in sides and not role_names.role_of(p)]
-    likely = [p for p in open_ if held.is_varied(p) and held.long(p)]
-    return likely if len(likely) == 1 else []
+    likely = [p for p in open_ if held.is_varied(p) and held.is_spoken(p)]
+    return likely if len(likely) == 1 else held.first_of(sides)
 
 
 def _prompt(held: Columns) -> list[str]:
     turns = role_columns.asking_turns(held)
     return [*turns, *(q for q in _questions(held) if not turns or held.is_varied(q))]
+
+
+def _spoken_turns(held: Columns) -> list[str]:
+    """Texts of turns: in one list, or in numbered columns (``user_1``, ``assistant_1``)."""
+    lists = [p for p in held.where(_turns.are_spoken) if role_names.is_talk(p)]
+    even = [p for p in lists if held.all(p, lambda value: len(value) % 2 == 0)]
+    return even or role_names.numbered_turns(held.where(shapes.is_text, 0.0))
+
+
+def _weights(held: Columns) -> list[str]:
+    """Lists of weights, or of flags, that are as long as the turns."""
+    lists = [p for p in held.where(are_numbers) if held.as_long(p, role_columns.conversation(held))]
+    return list(filter(column_names.weighs_turns, lists))
+
+
+def _inputs(held: Columns) -> list[str]:
+    texts = held.where(shapes.is_text, 0.0)
+    said = held.called("context", held.where(shapes.is_passages, 0.0))
+    asked = [path for path in texts if "input" in role_names.parts(path)]
+    topics = [] if held.called("question", texts) else held.called("topic", texts)
+    return [*said, *asked, *(p for p in topics if "title" not in role_names.parts(p))]
+
+
+def _instruction(held: Columns) -> list[str]:
+    """What an input belongs to; it may be the same in many rows. A title goes before a text."""
+    titles = [p for p in held.called("topic", held.alone) if "title" in role_names.parts(p)]
+    named = held.called("question", held.alone)
+    spoken = [p for p in named if not held.unnamed or held.is_spoken(p)]
+    return held.distinct(spoken or titles)
 
 
 # Rated steps.
@@ -64,7 +93,7 @@ def _are_marks(value: Any) -> bool:
     return several and all(is_marked(one) or _ratings.is_rating(one) for one in value)
 
 
-def _steps(held: Columns) -> list[str]:
+def steps_of(held: Columns) -> list[str]:
     lists = [p for p in held.where(shapes.are_texts) if not role_names.is_about(p)]
     lists = [p for p in lists if not role_names.are_answers(p)]
     texts = [*lists, *held.texts_of_families]
@@ -98,7 +127,7 @@ def _rated(held: Columns) -> list[str]:
     for path in dict.fromkeys((*held.where(_are_marks), *held.families, *judged)):
         if signals.is_low(judgements.bare(path)):
             continue  # true says that something is bad, or not there
-        if held.all(path, _are_marks) and held.as_long(path, _steps(held)):
+        if held.all(path, _are_marks) and held.as_long(path, steps_of(held)):
             scale = _scale(held, path)
             found += [f"{path}[{scale}]" if scale else path]
     return found
@@ -124,8 +153,8 @@ def _wrong(paths: Iterable[str]) -> list[str]:
 
 def _first_error(held: Columns) -> list[str]:
     whole = held.where(lambda value: type(value) is int, 0.0)
-    spelled = held.where(judgements.is_place, 0.0)
-    return _wrong([*whole, *(f"{path}[place]" for path in spelled if path not in whole)])
+    places = held.where(judgements.is_place, 0.0)
+    return _wrong(p if p in whole else f"{p}[place]" for p in places)
 
 
 # Numbers of answers.
@@ -261,55 +290,12 @@ def _one_hot(held: Columns) -> list[str]:
     return found
 
 
-# What is missing.
-
-
-def without_ratings(held: Columns) -> tuple[str, str] | None:
-    """Why rows with steps say nothing about each of them, and what would; None where they
-    have no steps."""
-    steps = next(iter(_steps(held)), None)
-    if steps is None:
-        return _one_step_each(held) or _judged(held)
-    lists = [p for p in held.where(lambda v: isinstance(v, list)) if p != steps]
-    for path in (one for one in lists if held.as_long(one, [steps])):
-        odd = [v for v in judgements.flat(held.told(path)) if not _ratings.is_rating(v)]
-        if odd and not isinstance(odd[0], dict) and role_names.role_of(path):
-            shown = " and ".join([*dict.fromkeys(map(repr, odd))][:2])
-            what = f"{path} has a value for each of {steps}, but {shown} are no ratings"
-            return what, "Write + or -, true or false, correct, incorrect or neutral, or 0 to 1"
-    return f"{steps} has steps, and nothing rates each of them", _GIVEN
-
-
-def _one_step_each(held: Columns) -> tuple[str, str] | None:
-    """Whether each row is one step of a problem that others repeat."""
-    texts = [p for p in held.alone if role_names.mentions(p, "steps") and held.long(p)]
-    asked = [p for p in held.called("question", held.alone) if p not in texts]
-    repeated = [p for p in asked if len({*held.values[p]}) * 2 <= len(held.values[p])]
-    if not texts or not repeated:
-        return None
-    what = f"each row is one step ({texts[0]}) of a problem ({repeated[0]}) that others repeat"
-    return what, f"Join the rows of one problem. {_GIVEN}"
-
-
-def _judged(held: Columns) -> tuple[str, str] | None:
-    """Whether answers in turns are the texts of a judge, which end with a verdict each."""
-    for path in role_columns.conversation(held):
-        each = (one if type(one) is list else _turns.turns_in(one) for one in held.values[path])
-        turns = [*itertools.chain.from_iterable(filter(None, each))]
-        answers = [said for who, said in _rated_steps.spoken(turns) if who == "assistant"]
-        ends = [judgements.last_word(said) for said in answers if isinstance(said, str)]
-        if ends and all(map(_ratings.is_rating, ends)):
-            what = f"the answers in {path} end with a verdict each, as a judge's texts do"
-            return what, f"Write the steps without the judge's texts. {_GIVEN}"
-    return None
-
-
 _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "question": _questions,
     "prompt": _prompt,
     "asking turns": role_columns.asking_turns,
-    "instruction": role_columns.instruction,
-    "input": role_columns.inputs,
+    "instruction": _instruction,
+    "input": _inputs,
     "answer": role_columns.answer,
     "good answer": role_columns.good_answer,
     # Answers of more than a word or two, which would be there to check others against.
@@ -321,8 +307,8 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "sides": lambda held: [*map(",".join, held.of_two(role_names.by_side(held.single)))],
     "reasoning": lambda held: held.reasoning,
     "turns": role_columns.conversation,
-    "spoken turns": role_columns.spoken_turns,
-    "weights of turns": role_columns.weights,
+    "spoken turns": _spoken_turns,
+    "weights of turns": _weights,
     "system text": lambda held: held.called("system", held.where(shapes.is_text, 0.0)),
     "history": lambda held: held.called(
         "history", held.where(lambda value: isinstance(value, list), 0.0)
@@ -330,7 +316,7 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "tools": lambda held: held.called(
         "tools", held.where(lambda value: isinstance(value, list | str), 0.0)
     ),
-    "steps": _steps,
+    "steps": steps_of,
     "tagged steps": _tagged_steps,
     "ratings": _rated,
     "ratings of text": lambda held: held.where(_are_marks),

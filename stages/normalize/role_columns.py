@@ -9,7 +9,7 @@ answer that is checked against it. Columns that differ in their number alone (``
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -19,7 +19,6 @@ from stages.formats import _messages, _turns
 from stages.normalize import role_names
 from stages.rows import column_names, judgements, shapes, signals
 from stages.rows.column_names import EMPTY
-from stages.rows.judgements import are_numbers
 from stages.rows.selection import lookup
 
 _DEEPEST = 5
@@ -41,6 +40,8 @@ def paths_of(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
         if before and not {*".,"}.isdisjoint(key):
             continue
         yield path
+        if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+            yield f"{path}.0"
         if depth < _DEEPEST and isinstance(value, dict):
             yield from paths_of(value, f"{path}.", depth + 1)
         elif depth < _DEEPEST and isinstance(value, list) and not _turns.are_turns(value):
@@ -50,12 +51,19 @@ def paths_of(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
                 yield from paths_of(merged, f"{path}[].", depth + 1)
 
 
+def _has_more(value: Any) -> bool:
+    return value not in EMPTY and not (isinstance(value, list) and len(value) == 1)
+
+
 def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) -> "Columns":
     """The columns of some rows; see ``Columns``."""
     paths = Counter(path for row in rows for path in paths_of(row))
     if len(paths) > _MOST_PATHS:  # keys that are data, such as ids
         paths = Counter({path: n for path, n in paths.items() if 2 * n > len(rows)})
     values = {path: [lookup(row, path) for row in rows] for path in paths}
+    for path in [*values]:  # a text where all lists have one alone
+        if path.endswith(".0") and any(map(_has_more, values[path.removesuffix(".0")])):
+            del values[path]
     return Columns(values, answers_alone, guess)
 
 
@@ -113,12 +121,12 @@ class Columns:
 
     def is_varied(self, path: str) -> bool:
         """Whether a path has not the same few values in all rows."""
-        told = self.values[path]
+        told = self.told(path)
         return len(told) < _ENOUGH or len({repr(one) for one in told}) > _FEW * len(told)
 
     def distinct(self, paths: list[str]) -> list[str]:
         """One of those that say the same in every row."""
-        return list({repr(self.values[path]): path for path in reversed(paths)}.values())[::-1]
+        return list({repr(self.told(path)): path for path in reversed(paths)}.values())[::-1]
 
     def long(self, path: str) -> bool:
         """Whether most texts at a path are more than a word or two."""
@@ -127,7 +135,7 @@ class Columns:
 
     def is_spoken(self, path: str) -> bool:
         """Whether most texts at a path are more than a name."""
-        return shapes.mostly(signals.is_prose(value) for value in self.values[path] if value)
+        return shapes.mostly(signals.is_prose(value) for value in self.told(path) if value)
 
     def as_long(self, path: str, others: Iterable[str]) -> bool:
         """Whether lists at a path are as long as those at one of some others, in every row."""
@@ -192,14 +200,34 @@ class Columns:
     @cached_property
     def unnamed(self) -> list[str]:
         """Texts of no known role in front of the first answer, which may be what it answers: they
-        are more than names, and differ from row to row. None where some rows lack one of them."""
+        are more than names, and differ from row to row. Where some rows lack one of them, the first
+        that a row has."""
         answers = self.answers if self.answers_alone else []
         before = list(self.values)[: list(self.values).index(answers[0])] if answers else []
         texts = [p for p in before if "." not in p and self.all(p, shapes.is_text, 0.0)]
         free = [p for p in texts if role_names.may_be_asked(p) and self.is_spoken(p)]
         if not all(self.all(p, shapes.is_text) for p in free):
-            return []
+            return self.first_of({*self.values}.difference(free))
         return [p for p in free if 2 * len({*self.values[p]}) > len(self.values[p])]
+
+    def first_of(self, others: Collection[str]) -> list[str]:
+        """Texts of which some rows have one and some another, as one path: the first that a row
+        has, the rarest first. None where they leave rows without any.
+
+        Args:
+            others: paths that are none of them.
+        """
+        texts = [p for p in self.where(shapes.is_text, 0.0) if "[]" not in p and p not in others]
+        free = [p for p in texts if role_names.may_be_told(p) and self.is_spoken(p)]
+        said = {p: [value for value in self.values[p] if value] for p in free}
+        free.sort(key=lambda p: (len(said[p]), -sum(map(len, said[p]))))
+        left = [*range(len(self._rows))]
+        found: list[str] = []
+        for path in free:
+            rest = [at for at in left if not self.values[path][at]]
+            if len(rest) < len(left):
+                found, left = [*found, path], rest
+        return [f"{','.join(found)}[first]"] if found[1:] and not left else []
 
     @cached_property
     def answers(self) -> list[str]:
@@ -317,32 +345,3 @@ def talks(held: Columns) -> list[str]:
 def conversation(held: Columns) -> list[str]:
     sides = {path for pair in role_names.by_better([*held.values]) for path in pair}
     return [p for p in talks(held) if p not in sides and not role_names.is_worse(p)]
-
-
-def spoken_turns(held: Columns) -> list[str]:
-    """Texts of turns: in one list, or in numbered columns (``user_1``, ``assistant_1``)."""
-    lists = [p for p in held.where(_turns.are_spoken) if role_names.is_talk(p)]
-    even = [p for p in lists if held.all(p, lambda value: len(value) % 2 == 0)]
-    return even or role_names.numbered_turns(held.where(shapes.is_text, 0.0))
-
-
-def weights(held: Columns) -> list[str]:
-    """Lists of weights, or of flags, that are as long as the turns."""
-    lists = [p for p in held.where(are_numbers) if held.as_long(p, conversation(held))]
-    return list(filter(column_names.weighs_turns, lists))
-
-
-def inputs(held: Columns) -> list[str]:
-    texts = held.where(shapes.is_text, 0.0)
-    said = held.called("context", held.where(shapes.is_passages, 0.0))
-    asked = [path for path in texts if "input" in role_names.parts(path)]
-    topics = [] if held.called("question", texts) else held.called("topic", texts)
-    return [*said, *asked, *(p for p in topics if "title" not in role_names.parts(p))]
-
-
-def instruction(held: Columns) -> list[str]:
-    """What an input belongs to; it may be the same in many rows. A title goes before a text."""
-    titles = [p for p in held.called("topic", held.alone) if "title" in role_names.parts(p)]
-    named = held.called("question", held.alone)
-    spoken = [p for p in named if not held.unnamed or held.is_spoken(p)]
-    return held.distinct(spoken or titles)

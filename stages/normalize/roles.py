@@ -103,6 +103,10 @@ class Candidate:
                 several, verdict = before.split(",")
                 what = f"{several} has several answers, and {verdict} says which are good"
                 return what, f"To train the first good one of each row, add {self.options}"
+            if how == "first":
+                *some, last = before.split(",")
+                what = f"{', '.join(some)} and {last} could each be what is asked"
+                return what, f"To take the first of them that a row has, add {self.options}"
             if ".." in how:
                 low, high = how.split("..")
                 what = f"{before} has marks from {low} to {high}, and nothing says which are good"
@@ -177,6 +181,9 @@ def _found(
                 if read and read >= NEARLY_ALL * len(some):
                     found.setdefault(said, replace(one, read=read, rows=len(some), guessed=guess))
     every = list(found.values())
+    # A whole conversation says more than a question and an answer beside it.
+    talks = [one for one in every if any(path.endswith("[turns]") for path in one.paths)]
+    every = talks or every
     best = [one for one in every if not any(_says_more(other, one) for other in every)]
     return [replace(one, named=_looks_like_others(one, some[0], kind)) for one in best]
 
@@ -196,6 +203,9 @@ def misses(
     if format_.columns.keys() == {"text", "tools"}:  # no text alone where a column answers it
         return bool(held.answers and held.questions)
     answers = {*format_.columns.get("answer", ())}
+    if "turns" in format_.columns and answers.isdisjoint(columns) and held.answers:
+        # Turns that end with a question, which another column answers.
+        return not columns and bool(finders.able(held, "asking turns"))
     return answers.isdisjoint(columns) and not answers.isdisjoint(held.references)
 
 
@@ -288,11 +298,6 @@ def which(found: Sequence[Candidate], where: str) -> DataError:
         f"{where} could be read in {len(found)} ways: {'; or '.join(ways)}.",
         f"Say which with {', or '.join(one.options for one in found[:SHOWN])}.",
     )
-
-
-def lacking(rows: Sequence[Row], kind: kinds.Kind) -> tuple[str, str] | None:
-    """What rows lack that no way can read, and what would do; None where it is not known."""
-    return finders.without_ratings(columns_of(rows, answers_alone=False)) if kind.marks else None
 
 
 _WORDS: Mapping[type, str] = {

@@ -37,7 +37,7 @@ def lookup(row: Row, path: str) -> Any:
     """
     if path in row:
         return row[path]
-    if "," in path and not path.endswith(("[best]", "[good]")):
+    if "," in path and not path.endswith(("[best]", "[good]", "[first]")):
         values = [lookup(row, one) for one in path.split(",")]
         while len(values) > 2 and values[-1] in (None, ""):
             del values[-1]
