@@ -5,6 +5,7 @@ be JSON; rows that are for another task. Each error names the column and its val
 rows, and options to choose from; the build works with any of them.
 """
 
+import itertools
 import re
 import shlex
 from collections import Counter
@@ -17,18 +18,20 @@ from pipeline.builds import limits
 from pipeline.builds.place import place_of
 from pipeline.inputs.opening import format_options, selection_of
 from pipeline.options.config import FEW_ROWS, Config
+from pipeline.options.ways import leaving
 from stages import catalog, formats
 from stages.contract import Row
 from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError, counted
 from stages.format import Format
 from stages.normalize import evidence
-from stages.normalize.role_names import role_of
+from stages.normalize.role_names import by_better, role_of
 from stages.normalize.survey import Column, Survey, survey
 from stages.rows import column_names, judgements, shapes, signals
 from stages.rows.selection import condition, renamed
 from stages.rows.unread import differs_from, ignore, mapped
 
 _NEARLY_ALL = 0.9  # of the rows, that have a value of a column that all are chosen by
+_BEGUN = ("begun", "beginning")  # the classes of a text that the answers go on from
 _LISTED = 3  # values that a message shows
 
 
@@ -90,16 +93,9 @@ def _rated(
     return DataError(what, f"Say which: {', or '.join(ways)}.")
 
 
-_OTHER = {"chosen": "rejected", "Chosen": "Rejected", "CHOSEN": "REJECTED"}
-
-
 def _sides(path: str, columns: Iterable[str]) -> tuple[str, str] | None:
-    """The columns of the chosen and of the rejected answer's score, where both are there."""
-    for one, other in _OTHER.items():
-        pair = (path.replace(other, one), path.replace(one, other))
-        if pair[0] != pair[1] and set(pair) <= set(columns):
-            return pair
-    return None
+    """The columns of the better and of the worse answer's score, where both are there."""
+    return next((pair for pair in by_better([*columns]) if path in pair), None)
 
 
 def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataError:
@@ -118,7 +114,8 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
             untied = differs_from(f"{path}[best]", judgements.TIE)
             ways.insert(0, f"keep only the rows in which one is better with {untied}")
     elif chosen := condition_for(path, survey.columns[path], rows):
-        ways.insert(0, f"keep only the better rows with {chosen}")
+        # A high number of one side says nothing about the pair.
+        ways.insert(signals.has_side(path), f"keep only the better rows with {chosen}")
     numbers = all(type(value) in (int, float) for value in values)
     if numbers and column_names.is_a(path, "margin") and not signals.has_side(path):
         ways.insert(0, f"read it as the margin with {mapped('margin', path)}")
@@ -148,6 +145,9 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     if column_names.is_a(path, "corrected") and text and "answer" in read and "." not in path:
         answered = next((column for column in read["answer"] if column in row), None)
         return [] if answered is None else [mapped(answered, path)]
+    if "instruction" in read and text and not signals.classes(path).keys().isdisjoint(_BEGUN):
+        asked = next((found.get(n, n) for n in read["prompt"] if n in (found or row)), "COLUMN")
+        return [_maps(("instruction", "input"), (asked, path))]
     if name in ("query_response", "prompt_completion") and "." not in path:
         asked, answered = (
             next((found.get(one, one) for one in read[meaning] if one in (found or row)), "COLUMN")
@@ -158,6 +158,8 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
             # Every template has a place for a <think> block; not every one prints the field.
             return [_maps(names, (asked, path, answered)) + " --reasoning-in think"]
         if may_be_context and passages:
+            if isinstance(row.get(asked), list):  # turns, before which it stands
+                return [mapped("system", path)]
             return [_maps(("instruction", "input", "output"), (asked, path, answered))]
     if name == "alpaca" and may_be_context and passages:
         return [mapped("input", path)]
@@ -247,12 +249,16 @@ def ask(
         raise DataError(f"{where}: {error.detail} ({shown}).", error.remedy)
     if survey.most is not None and survey.most not in settled:
         raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
-    for errors in survey.refused.values():
-        count, of = len(errors), len(rows)
-        if too_many(count, of, config):
-            refused = f"{count:,} of {counted(of, 'sampled row')} would be refused"
-            what = f"{where}: {refused} as {errors[0].code}: {errors[0].detail}."
-            raise DataError(what, f"{errors[0].remedy}.")
+    refused = list(survey.refused.values())
+    for code in dict.fromkeys(errors[0].code for errors in refused):
+        mine = [errors for errors in refused if errors[0].code == code]
+        all_of_them = leaving([errors[0].remedy for errors in mine])
+        for errors in [[*itertools.chain(*mine)]] if all_of_them else mine:
+            if too_many(len(errors), len(rows), config):
+                of = f"{len(errors):,} of {counted(len(rows), 'sampled row')} would be refused"
+                what = f"{where}: {of} as {code}: {errors[0].detail}."
+                way = all_of_them and f"Leave such rows out with {all_of_them}"
+                raise DataError(what, f"{way or errors[0].remedy}.")
 
 
 def too_many(refused: int, of: int, config: Config) -> bool:

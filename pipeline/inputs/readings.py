@@ -12,14 +12,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from pipeline import tasks
-from pipeline.inputs import answers, questions, scan, sheet
+from pipeline.inputs import answers, cells, questions, scan, sheet
 from pipeline.inputs.detection import recognise_glimpse, rows_of
 from pipeline.inputs.opening import reader_of, said_of_source, selection_of
 from pipeline.messages import explanations
 from pipeline.messages.sheet import as_json
 from pipeline.options.build_options import SourceOptions
 from pipeline.options.config import Config
-from pipeline.options.ways import ways, written
+from pipeline.options.ways import leaving, ways, written
 from pipeline.stores.sources import Located
 from stages import contract, formats, readers
 from stages.errors import DataError, PipelineError, counted
@@ -41,7 +41,6 @@ SAMPLE_ROWS = 1000
 LEAST_ROWS = 30  # of each input, where there are many
 TRIED_ROWS = 100  # of all inputs, which go on to the chat template
 MOST_FILES = 48  # of which rows are looked at
-_MOST_LEFT = 4  # conditions that leave out rows of one code, in one answer
 EMPTY = "the file is empty"  # the evidence for how it is read
 
 
@@ -203,10 +202,11 @@ class _Reading:
             RefusedError: more are; it has the options that may help, as what it means says them.
         """
         seen: list[contract.Refused | None] = []
-        for (_, _, _, glimpse), one in zip(self._looks, found, strict=True):
+        for (_, _, reader, glimpse), one in zip(self._looks, found, strict=True):
             step = -(-len(glimpse.records) * len(self._looks) // TRIED_ROWS)
             own = config.leaving([(0, one.left)])
-            seen += refusals(own, one.reading, glimpse.records[:: max(step, 1)])
+            some = cells.parsed(glimpse.records[:: max(step, 1)], config, reader)
+            seen += refusals(own, one.reading, some)
         refused = [one for one in seen if one is not None]
         if not questions.too_many(len(refused), len(seen), config):
             return
@@ -234,14 +234,11 @@ class _Reading:
 
 
 def _way_on(code: str, details: Sequence[str]) -> str:
-    """What to do about rows with a code, with the options that their details name: of several that
-    each leave out some of the rows, all of them."""
+    """What to do about rows with a code, with the options that their details name."""
     fix = explanations.fix_of(code)
-    each = [[way for way in ways(detail) if way not in ways(fix)] for detail in details]
-    leaving = [one[0] for one in each if len(one) == 1 and one[0][0][0] == "--where"]
-    more = [*map(written, each[0])]
-    if len(leaving) == len(each) <= _MOST_LEFT:
-        more = [" ".join(dict.fromkeys(map(written, leaving)))]
+    if all_of_them := leaving(details):
+        return f"{fix} Say which with {all_of_them}.".lstrip()
+    more = [written(way) for way in ways(details[0]) if way not in ways(fix)]
     return f"{fix} Say which with {', or with '.join(more)}.".lstrip() if more else fix
 
 

@@ -148,11 +148,11 @@ def _read_as(
     doubt = detected.doubt(fitting, columns)
     # A doubt about answers may be about one and what it is checked against, which texts show; turns
     # without an answer may have it in another column.
-    about_answers = doubt is not None and doubt[0].endswith("could each be the answer")
-    unanswered = doubt is not None and " without an answer: " in doubt[0]
-    misses = about_answers if doubt else roles.misses(detected, fitting, kind, columns)
-    unasked = doubt is not None and all(_lacks_prompt(detected, row) for row in fitting)
-    elsewhere = unasked or unanswered or not detected.usable
+    said = "" if doubt is None else doubt[0]
+    about_answers = said.endswith("could each be the answer")
+    misses = about_answers if said else roles.misses(detected, fitting, kind, columns)
+    unasked = said and all(_lacks_prompt(detected, row) for row in fitting)
+    elsewhere = unasked or " without an answer: " in said or not detected.usable
     if misses or elsewhere:
         ways = by_roles.found()
         if len(ways) == 1 or (ways and (doubt is None or elsewhere)):
@@ -164,7 +164,9 @@ def _read_as(
             detected, fitting, by_roles.where, by_roles.already_templated, columns
         )
     except UnsettledError:
-        if ways := by_roles.settled():
+        each = detected.variants.values()
+        unasked = any(all(_lacks_prompt(one, row) for row in fitting) for one in each)
+        if ways := by_roles.settled() or (by_roles.found() if unasked else []):
             return by_roles.only(ways)
         raise
     return replace(found, reading=reading, evidence=f"{found.evidence}{more}")
@@ -214,7 +216,8 @@ def settle(
         variant, why = detected.settle(rows, columns or {})
     except UndecidedError as error:
         maps = "".join(f" {unread.mapped(*one)}" for one in detected.renamed.items())
-        choices = " or ".join(f"--format {detected.name}/{one}{maps}" for one in error.choices)
+        likeliest = roles.by_numbers(detected, error.choices, rows, columns or {})
+        choices = " or ".join(f"--format {detected.name}/{one}{maps}" for one in likeliest)
         which = f"Say which with {choices}." if choices else "Write each beside its own answer."
         raise UnsettledError(f"{where}: {error.what}.", which) from error
     reading = formats.reading_of(detected.name, variant, detected.renamed)

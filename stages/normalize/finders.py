@@ -41,10 +41,12 @@ def couples(held: Columns, role: str) -> list[tuple[str, str]]:
 
 def _questions(held: Columns) -> list[str]:
     """The texts that may be asked; of any name where the one text left may be guessed."""
-    asked = held.questions or [*filter(held.is_spoken, held.called("history", held.alone))]
+    both = ("chosen answer", "first answer")[: 2 * (not held.answers_alone)]
+    sides = {*itertools.chain(*(one for role in both for one in couples(held, role)))}
+    asked = [path for path in held.questions if path not in sides]
+    asked = asked or [*filter(held.is_spoken, held.called("history", held.alone))]
     if asked or not held.guess:
         return asked
-    sides = {*itertools.chain(*couples(held, "chosen answer"), *couples(held, "first answer"))}
     open_ = [p for p in held.alone if p not in sides and not role_names.role_of(p)]
     likely = [p for p in open_ if held.is_varied(p) and held.is_spoken(p)]
     return likely if len(likely) == 1 else held.first_of(sides)

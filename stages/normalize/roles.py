@@ -128,6 +128,12 @@ class Candidate:
         return {path for some in self.renamed.values() for path in some.split(",")}
 
     @property
+    def is_of_turns(self) -> bool:
+        """Whether it reads turns under names of their own, or that wait for an answer."""
+        asking = "asking turns" in (self.roles[name] for name in self.renamed)
+        return asking or any(path.endswith("[turns]") for path in self.paths)
+
+    @property
     def words(self) -> str:
         """Which column plays which role."""
         each = [
@@ -182,7 +188,7 @@ def _found(
                     found.setdefault(said, replace(one, read=read, rows=len(some), guessed=guess))
     every = list(found.values())
     # A whole conversation says more than a question and an answer beside it.
-    talks = [one for one in every if any(path.endswith("[turns]") for path in one.paths)]
+    talks = [one for one in every if one.is_of_turns]
     every = talks or every
     best = [one for one in every if not any(_says_more(other, one) for other in every)]
     return [replace(one, named=_looks_like_others(one, some[0], kind)) for one in best]
@@ -203,9 +209,10 @@ def misses(
     if format_.columns.keys() == {"text", "tools"}:  # no text alone where a column answers it
         return bool(held.answers and held.questions)
     answers = {*format_.columns.get("answer", ())}
-    if "turns" in format_.columns and answers.isdisjoint(columns) and held.answers:
+    turns = {*format_.columns.get("turns", ())}
+    if turns and turns.isdisjoint(columns) and held.answers:
         # Turns that end with a question, which another column answers.
-        return not columns and bool(finders.able(held, "asking turns"))
+        return bool(finders.able(held, "asking turns"))
     return answers.isdisjoint(columns) and not answers.isdisjoint(held.references)
 
 
@@ -233,6 +240,30 @@ def _run(candidate: Candidate, rows: Sequence[Row], columns: Mapping[str, str]) 
             made = made or examples not in ("", *_REFUSED_AS)
             said.append(examples)
     return read * made, "\n".join(said)
+
+
+def by_numbers(
+    format_: Format, ways: Sequence[str], rows: Sequence[Row], columns: Mapping[str, str]
+) -> list[str]:
+    """The variants of a format of pairs, first the one whose better answers have the higher numbers
+    where columns have one for each side."""
+    some = rows[:SAMPLED]
+    held = columns_of(some, answers_alone=False)
+    numbers = finders.able(held, "numbers of sides")[:1] if kinds.PAIR in format_.kinds else []
+    texts = [held.told(path) for both in finders.couples(held, "first answer")[:1] for path in both]
+    if not numbers or not texts:
+        return [*ways]
+    options = format_.told(replace(_OPTIONS, columns=columns))
+
+    def agreeing(way: str) -> int:
+        count = 0
+        for row, (one, other), *both in zip(some, held.told(numbers[0]), *texts, strict=True):
+            better, worse = both if one > other else both[::-1]
+            read = read_of(format_.variants[way], row, options)
+            count += 0 <= read.find(repr(better)) < read.find(repr(worse))
+        return -count
+
+    return sorted(ways, key=agreeing)
 
 
 def read_of(way: Format, row: Row, options: FormatOptions) -> str:
