@@ -8,10 +8,7 @@ rows, and options to choose from; the build works with any of them.
 import itertools
 import re
 import shlex
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-
-import orjson
 
 from pipeline import tasks
 from pipeline.builds import limits
@@ -32,16 +29,6 @@ from stages.rows.unread import differs_from, ignore, mapped
 
 _NEARLY_ALL = 0.9  # of the rows, that have a value of a column that all are chosen by
 _BEGUN = ("begun", "beginning")  # the classes of a text that the answers go on from
-_LISTED = 3  # values that a message shows
-
-
-def _contents(column: Column, rows: int) -> str:
-    """The values of a column, in words: ``true in 31, false in 9 of 40 sampled rows``."""
-    counts = Counter(orjson.dumps(value, default=str).decode() for value in column.values)
-    if len(counts) > _LISTED or any(len(text) > 24 for text in counts):
-        return f"in {column.rows:,} of {counted(rows, 'sampled row')}"
-    shown = ", ".join(f"{text} in {count}" for text, count in counts.most_common())
-    return f"{shown} of {counted(rows, 'sampled row')}"
 
 
 def condition_for(path: str, column: Column, rows: Sequence[Row]) -> str:
@@ -57,8 +44,8 @@ def condition_for(path: str, column: Column, rows: Sequence[Row]) -> str:
 
 def _what_it_does(option: str, path: str, column: Column) -> str:
     """What an option does with the rows, in words."""
-    flag, text = shlex.split(option)
-    if flag != "--where":
+    flag, text, *more = shlex.split(option)
+    if flag != "--where" or more:
         return "train only the good ones"
     kept = sum(condition(text).holds({path: one}) for one in column.values)
     if kept == len(column.values):
@@ -75,7 +62,7 @@ def _are_texts_alone(reading: str) -> bool:
 def _rated(
     path: str, column: Column, rows: Sequence[Row], reading: str, config: Config, where: str
 ) -> DataError:
-    said = f"{where}: column {path!r} ({_contents(column, len(rows))})"
+    said = f"{where}: column {path!r} ({column.contents(len(rows))})"
     if column_names.is_a(path, "label") and _are_texts_alone(reading):
         return DataError(
             f"{said} is the class of each text. Texts with a class are data for a classifier; no "
@@ -99,7 +86,7 @@ def _sides(path: str, columns: Iterable[str]) -> tuple[str, str] | None:
 
 
 def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataError:
-    shown = _contents(survey.columns[path], len(rows))
+    shown = survey.columns[path].contents(len(rows))
     sides = _sides(path, survey.columns)
     if sides is not None:
         return DataError(
@@ -193,7 +180,7 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
     ways.append(f"leave it out with {left}")
     name = formats.load(reading).name
     return DataError(
-        f"{where}: column {path!r} ({_contents(column, len(rows))}){why} format {name} does not "
+        f"{where}: column {path!r} ({column.contents(len(rows))}){why} format {name} does not "
         "read it.",
         f"Say which: {', or '.join(ways)}.",
     )
@@ -212,7 +199,7 @@ def _weighing(
         ways.insert(0, f"read it as the weights of the turns with {mapped(read[0], path)}")
     elif known and not scale and (chosen := condition_for(path, column, rows)):
         ways.insert(0, f"use only the rows that it keeps with {chosen}")
-    shown = _contents(column, len(rows))
+    shown = column.contents(len(rows))
     what = f"{where}: {column.asked.detail} ({shown})."
     return DataError(what, f"Say which: {', or '.join(ways)}.")
 
@@ -245,20 +232,19 @@ def ask(
             raise _weighing(path, column, rows, reading, where)
         if error.code == "unread_column":
             raise _unseen(path, column, rows, reading, where)
-        shown = _contents(column, len(rows))
+        shown = column.contents(len(rows))
         raise DataError(f"{where}: {error.detail} ({shown}).", error.remedy)
     if survey.most is not None and survey.most not in settled:
         raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
     refused = list(survey.refused.values())
     for code in dict.fromkeys(errors[0].code for errors in refused):
         mine = [errors for errors in refused if errors[0].code == code]
-        all_of_them = leaving([errors[0].remedy for errors in mine])
-        for errors in [[*itertools.chain(*mine)]] if all_of_them else mine:
-            if too_many(len(errors), len(rows), config):
-                of = f"{len(errors):,} of {counted(len(rows), 'sampled row')} would be refused"
-                what = f"{where}: {of} as {code}: {errors[0].detail}."
-                way = all_of_them and f"Leave such rows out with {all_of_them}"
-                raise DataError(what, f"{way or errors[0].remedy}.")
+        way = leaving([errors[0].remedy for errors in mine])
+        for errors in [[*itertools.chain(*mine)]] if way else mine:
+            if too_many(len(errors), of := len(rows), config):
+                said = f"{len(errors):,} of {counted(of, 'sampled row')} would be refused as {code}"
+                remedy = f"Leave such rows out with {way}." if way else f"{errors[0].remedy}."
+                raise DataError(f"{where}: {said}: {errors[0].detail}.", remedy)
 
 
 def too_many(refused: int, of: int, config: Config) -> bool:

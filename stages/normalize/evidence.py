@@ -15,7 +15,6 @@ from stages.errors import DataError, RowError, UndecidedError, UnknownFormatErro
 from stages.format import Format
 from stages.normalize import inside, roles, survey
 from stages.rows import stop_text, unread
-from stages.rows.column_names import Watched
 from stages.rows.selection import renamed
 
 MIXED_SHARE = 0.01  # fewer rows of another format are refused one by one by normalize
@@ -263,29 +262,15 @@ def common(reasons: Sequence[str | None]) -> str:
     return Counter(reason for reason in reasons if reason).most_common(1)[0][0]
 
 
-def _text_read(format_: Format, rows: Sequence[contract.Row]) -> int:
-    """Characters of the columns of some rows that a format reads, of those of one meaning the
-    longest."""
-    read = 0
-    for row in rows[:20]:
-        longest = (
-            max(names, key=lambda n: len(str(row.get(n, "")))) for names in format_.columns.values()
-        )
-        columns = {name: name for name in longest if name in row}
-        watched = Watched(row)
-        with contextlib.suppress(RowError, AttributeError, LookupError, TypeError, ValueError):
-            format_.read(watched, contract.FormatOptions(already_templated=True, columns=columns))
-            read += sum(len(str(dict.get(row, name))) for name in watched.read_columns)
-    return read
-
-
 def _different(names: Sequence[str], rows: Sequence[contract.Row]) -> list[str]:
-    """The formats without those that read the same of every row as one before them."""
+    """The formats without those that read the same of every row as another; the one that reads most
+    comes first."""
+    options = contract.FormatOptions(already_templated=True)
+    some = rows[: roles.SAMPLED]
+    each = {n: [roles.read_of(formats.load(n), row, options) for row in some] for n in names}
     read: dict[str, str] = {}
-    for name in names:
-        way, options = formats.load(name), contract.FormatOptions(already_templated=True)
-        said = [roles.read_of(way, row, options) for row in rows[: roles.SAMPLED]]
-        read.setdefault("\n".join(said) if all(said) else name, name)
+    for name in sorted(names, key=lambda name: -sum(map(len, each[name]))):
+        read.setdefault("\n".join(each[name]) if all(each[name]) else name, name)
     return [*read.values()]
 
 
@@ -326,8 +311,7 @@ def detect(
         return by_roles.only(by_roles.found())
     best = next(iter(counts))
     frequent = [name for name, count in counts.items() if count * 2 > len(rows)]
-    if len(frequent) > 1:  # the one that reads most is offered first
-        frequent.sort(key=lambda name: -_text_read(formats.load(name), rows))
+    if len(frequent) > 1:
         frequent = _different(frequent, rows)
         best = frequent[0]
     require_one(f"{where} reads", frequent, evidence)

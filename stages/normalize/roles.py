@@ -25,13 +25,8 @@ from stages.rows.unread import differs_from, mapped
 SAMPLED = 100  # rows that candidates are run on
 MOST = 24  # candidates of one format
 NEARLY_ALL = 0.9
-_REFUSED_AS = (
-    "tie",
-    "two_orders",
-    "two_margins",
-    "unrated_answer",
-    "empty_answer",
-)  # read, and refused as it is
+# Read, and refused as it is.
+_REFUSED_AS = tuple("tie two_orders two_margins unrated_answer empty_answer".split())
 _OPTIONS = FormatOptions(already_templated=True)
 NAMED = 12  # columns that a message names
 SHOWN = 4  # ways that a question has

@@ -10,8 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from stages import contract, formats, kinds
-from stages.errors import AskError, DataError, RowError
+from stages.errors import AskError, DataError, RowError, counted
 from stages.format import Format
 from stages.formats import _rated_steps, _ratings, _turns
 from stages.formats._messages import role_of
@@ -36,6 +38,7 @@ from stages.rows.unread import (
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
 LEAST_SHARE = 0.1  # of each of these columns, where they are several
 LEAST_TEXT = 100  # characters per row of such a column; shorter texts are names, dates, numbers
+_LISTED, _WIDE = 3, 24  # values that a message shows, and their characters
 
 
 @dataclass(slots=True)
@@ -54,6 +57,14 @@ class Column:
     values: list[Any] = field(default_factory=list)
     numbers: list[bool | None] = field(default_factory=list)
     asked: AskError | None = None
+
+    def contents(self, of: int) -> str:
+        """The values in words, of so many rows: ``true in 31, false in 9 of 40 sampled rows``."""
+        counts = Counter(orjson.dumps(value, default=str).decode() for value in self.values)
+        if len(counts) > _LISTED or any(len(text) > _WIDE for text in counts):
+            return f"in {self.rows:,} of {counted(of, 'sampled row')}"
+        shown = ", ".join(f"{text} in {count}" for text, count in counts.most_common())
+        return f"{shown} of {counted(of, 'sampled row')}"
 
 
 @dataclass(slots=True)
