@@ -152,6 +152,7 @@ def _read_as(
     misses = about_answers if said else roles.misses(detected, fitting, kind, columns)
     unasked = said and all(_lacks_prompt(detected, row) for row in fitting)
     elsewhere = unasked or " without an answer: " in said or not detected.usable
+    elsewhere = elsewhere or said.startswith("nothing says")
     if misses or elsewhere:
         ways = by_roles.found()
         if len(ways) == 1 or (ways and (doubt is None or elsewhere)):

@@ -12,7 +12,7 @@ from typing import Any
 from stages.formats import _rated_steps, _ratings, _turns
 from stages.normalize import role_columns, role_names
 from stages.normalize.role_columns import Columns
-from stages.rows import column_names, judgements, shapes, signals
+from stages.rows import column_names, judgements, shapes, signals, stop_text
 from stages.rows.column_names import EMPTY
 from stages.rows.judgements import are_numbers, is_marked, of_several
 
@@ -96,6 +96,7 @@ def _are_marks(value: Any) -> bool:
 
 
 def steps_of(held: Columns) -> list[str]:
+    """Lists and families of texts that may be steps: those that are called so, else all."""
     lists = [p for p in held.where(shapes.are_texts) if not role_names.is_about(p)]
     lists = [p for p in lists if not role_names.are_answers(p)]
     texts = [*lists, *held.texts_of_families]
@@ -206,6 +207,13 @@ def _two_numbers(held: Columns) -> list[str]:
     return [path for path in pairs if role_names.role_of(path) in ("number", "verdict")]
 
 
+def _sides(held: Columns) -> list[str]:
+    """Two texts that are sides, as one path; those that are called answers, if some are."""
+    both = held.of_two(role_names.by_side(held.single))
+    named = [one for one in both if role_names.role_of(one[0]) == "answer"]
+    return [*map(",".join, named or both)]
+
+
 def _numbers_of_sides(held: Columns) -> list[str]:
     numbers = [p for p in held.where(is_marked) if _measures(p) == "number"]
     both = [one for one in role_names.by_side(numbers) if "[]" not in one[0]]
@@ -306,10 +314,13 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "two answers": lambda held: [
         p for p in role_columns.list_of_answers(held) if held.all(p, lambda one: len(one) == 2)
     ],
-    "sides": lambda held: [*map(",".join, held.of_two(role_names.by_side(held.single)))],
+    "sides": _sides,
     "reasoning": lambda held: held.reasoning,
     "turns": role_columns.conversation,
     "spoken turns": _spoken_turns,
+    "dialogue": lambda held: [
+        p for p in held.single if held.all(p, lambda v: stop_text.parsed(v) is not None)
+    ],
     "weights of turns": _weights,
     "system text": lambda held: held.called("system", held.where(shapes.is_text, 0.0)),
     "history": lambda held: held.called(

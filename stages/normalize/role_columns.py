@@ -40,7 +40,7 @@ def paths_of(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
         if before and not {*".,"}.isdisjoint(key):
             continue
         yield path
-        if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+        if not before and isinstance(value, list) and [*map(type, value)] == [str]:
             yield f"{path}.0"
         if depth < _DEEPEST and isinstance(value, dict):
             yield from paths_of(value, f"{path}.", depth + 1)
@@ -294,6 +294,7 @@ def is_said(value: Any) -> bool:
 
 
 def are_answers(value: Any) -> bool:
+    """Whether a value is a list of several texts or objects, and not of turns."""
     if not isinstance(value, list) or len(value) < 2 or _turns.are_turns(value):
         return False
     return shapes.are_texts(value) or all(isinstance(one, dict) for one in value)
@@ -305,6 +306,7 @@ def _are_verdicts(value: Any) -> bool:
 
 
 def asking_turns(held: Columns) -> list[str]:
+    """Turns that end with a question."""
     return held.where(lambda value: _ends_with(value, asks=True))
 
 
@@ -343,5 +345,6 @@ def talks(held: Columns) -> list[str]:
 
 
 def conversation(held: Columns) -> list[str]:
+    """Turns that have an answer, and are no side of a pair."""
     sides = {path for pair in role_names.by_better([*held.values]) for path in pair}
     return [p for p in talks(held) if p not in sides and not role_names.is_worse(p)]

@@ -40,6 +40,7 @@ SHAPES: Mapping[str, tuple[Shape, ...]] = {
         Shape("openai", {"messages": "turns"}, _TURNS),
         Shape("sharegpt", {"messages": "turns"}, _TURNS),
         Shape("openai", {"messages": "spoken turns"}, _AHEAD),
+        Shape("text", {"text": "dialogue"}, _AHEAD),
         Shape("query_response", {"question": "question", "answer": "answer"}, _BESIDE),
         Shape("query_response", {"question": "question", "answer": "good answer"}, _BESIDE),
         Shape(

@@ -201,7 +201,7 @@ def misses(
     if not kind.trains_answers:
         return False
     held = columns_of(some, answers_alone=True)
-    if format_.columns.keys() == {"text", "tools"}:  # no text alone where a column answers it
+    if "text" in format_.columns:  # no text alone where a column answers it
         return bool(held.answers and held.questions)
     answers = {*format_.columns.get("answer", ())}
     turns = {*format_.columns.get("turns", ())}

@@ -229,6 +229,7 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         for key in rows[0]
         if all(isinstance(row.get(key), str) and row[key].strip() for row in rows)
     ]
+    texts = [key for key in texts if role_names.role_of(key) != "system"]
     if len(texts) > 2:
         texts = [key for key in texts if _is_said(key, [row[key] for row in rows])]
     held = sum(len(row[key]) for row in rows for key in texts)
