@@ -20,7 +20,7 @@ from stages.errors import AskError, DataError
 from stages.formats import _ratings
 from stages.normalize import evidence
 from stages.normalize.survey import survey
-from stages.rows import judgements
+from stages.rows import judgements, shapes, signals
 from stages.rows.selection import Selection, condition, lookup, renamed
 
 ROWS = range(24)
@@ -322,13 +322,21 @@ def test_of_several_answers_a_good_one_is_trained(
 
 
 @pytest.mark.parametrize("spelled", ["step {}", "Step {}.", "#{}", "{}"])
-@pytest.mark.parametrize("none", [None, "none", "no"])
-def test_the_first_wrong_step_is_read_from_its_name(spelled: str, none: str | None) -> None:
-    """A text with its number; what holds no number is refused, and never taken for none."""
+@pytest.mark.parametrize("none", [None, "none", "no", "N/A"])
+@pytest.mark.parametrize("some", [False, True])
+def test_the_first_wrong_step_is_read_from_its_name(
+    spelled: str, none: str | None, some: bool
+) -> None:
+    """A text with its number, or the number itself in some rows; what holds no number is refused,
+    and never taken for none."""
+
+    def _spelled(at: int) -> str | int:
+        return at if some and at > 1 else spelled.format(at)
+
     steps = ["We begin.", "We go on.", "We end."]
     places = [i % 4 for i in ROWS]
     rows: list[Row] = [
-        {"problem": _asked(i), "steps": steps, "first_bad": spelled.format(at) if at else none}
+        {"problem": _asked(i), "steps": steps, "first_bad": _spelled(at) if at else none}
         for i, at in zip(ROWS, places, strict=True)
     ]
     for at, (chain,) in zip(places, _read(rows, "prm"), strict=True):
@@ -337,6 +345,27 @@ def test_the_first_wrong_step_is_read_from_its_name(spelled: str, none: str | No
             == [1.0, 1.0, 1.0][: at - 1 if at else 3] + [0.0, None, None][: 4 - at if at else 0]
         )
     assert judgements.together("between steps 1 and 2", "place") == "between steps 1 and 2"
+
+
+@pytest.mark.parametrize("name", ["useless_section_number", "changed", "modified_steps"])
+def test_lists_of_other_steps_than_the_wrong_ones_are_asked_about(name: str) -> None:
+    """Whatever they are called; what numbers the same steps, or no steps, says nothing new."""
+    steps = [f"We take step {at}." for at in range(1, 6)]
+    for others, asks in (([2, 5], True), ([4], False), ([4, 90], False)):
+        rows: list[Row] = [
+            {"problem": _asked(i), "steps": steps, "error_steps": [4], name: others} for i in ROWS
+        ]
+        read = formats.load("error_list/1-based")
+        seen = survey(rows, read, kind_of("prm"), FormatOptions(), Selection())
+        assert (name in seen.asked) == asks, others
+
+
+def test_a_verdict_names_no_model() -> None:
+    """The name of what judges is no verdict, though it has the word for one."""
+    for value in ("meta-llama/Llama-Guard-3-8B", "quality-judge-7b", "score-model 2"):
+        assert not signals.is_rating(value)
+    for value in ("very poor", "not safe", "problem not solved"):
+        assert shapes.keeping("quality", ["good", value] * 3) == "--where quality=good"
 
 
 @pytest.mark.parametrize("other", ["fine_grained_score", "fine-grained-rating", "second_score"])

@@ -1,6 +1,7 @@
 """Columns play the roles of a format by names and values: any spelling, order and company of them
 is read at once or asked about with every way, and what is used says the same as its options."""
 
+import itertools
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Run, few, read_manifest, stored_rows, write_rows
 
+from pipeline.options.ways import ways
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Row
 from stages.errors import DataError, RowError
-from stages.normalize import evidence, role_names, roles
+from stages.normalize import evidence, finders, role_columns, role_names, roles
+from stages.normalize.role_names import SHAPES
 from stages.rows.selection import inside, lookup, renamed, rest
 from stages.rows.unread import turns_of
 
@@ -238,18 +241,19 @@ NAMED: list[tuple[str, tuple[Any, Any]]] = [
 
 @pytest.mark.parametrize(("who", "names"), few(NAMED, 3))
 @pytest.mark.parametrize("what", few(["text", "msg", "utterance", "body", "content"], 2))
-@pytest.mark.parametrize("numbered", ["", "{}", "turn_{}"])
+@pytest.mark.parametrize("numbered", ["", "{}", "turn_{}", "lists"])
 def test_turns_are_read_whatever_their_keys_are_called(
     who: str, names: tuple[Any, Any], what: str, numbered: str
 ) -> None:
     """Who speaks is said by a name, by what is true of a bot, or inside of an object; the turns are
-    a list, or an object whose keys count them."""
+    a list, an object whose keys count them, or one with a list for each of their keys."""
     said = [[SAYS["question"](i), SAYS["answer"](i)] * (1 + i % 2) for i in ROWS]
     rows: list[Row] = []
     for texts in said:
         turns = [{who: names[at % 2], "at": at, what: text} for at, text in enumerate(texts)]
         counted = {numbered.format(at): turn for at, turn in enumerate(turns, 1)}
-        rows.append({"log": counted if numbered else turns})
+        lists = {key: [turn[key] for turn in turns] for key in turns[0]}
+        rows.append({"log": {"": turns, "lists": lists}.get(numbered, counted)})
     found = evidence.detect(rows, kind_of("sft"), "x.jsonl").format
     assert _read(rows) == said
     (example,) = found.read(renamed(rows[1], found.renamed), FormatOptions())
@@ -566,8 +570,40 @@ def test_of_two_texts_before_an_answer_none_is_taken_for_the_question(lacking: b
         }
         for n in range(20)
     ]
-    with pytest.raises(DataError):
+    with pytest.raises(DataError) as caught:
         evidence.detect(rows, kind_of("sft"), "rows.jsonl")
+    if lacking:
+        (way,) = ways(caught.value.remedy)
+        given = dict(value.split("=", 1) for _, value in way)
+        found = evidence.detect(
+            [renamed(row, given) for row in rows], kind_of("sft"), "rows.jsonl", columns=given
+        )
+        for row in rows:
+            options = FormatOptions(columns=given)
+            (example,) = found.format.read(renamed(row, given), options)
+            said = [turn.content for turn in turns_of([example])]
+            assert said == [row["dressed"] or row["plain"], row["completion"]]
+
+
+def test_every_role_of_a_format_has_a_finder() -> None:
+    """A role that no function finds would be an error at the first file that needs it."""
+    held = role_columns.columns_of([{"x": 0.5}], answers_alone=True)
+    for shape in itertools.chain.from_iterable(SHAPES.values()):
+        for role in {*shape.needs.values(), *shape.may.values()}:
+            one_of_two = role.startswith(("chosen ", "rejected ", "first a", "first t", "second "))
+            assert (finders.couples if one_of_two else finders.able)(held, role) == []
+
+
+@pytest.mark.parametrize("column", ["chat", "said", "text_of_both"])
+def test_a_dialogue_in_one_text_is_no_answer_to_its_system_text(column: str) -> None:
+    rows = [
+        {"system": "You help.", column: f"USER: {SAYS['question'](i)}\nASSISTANT: {i} of them."}
+        for i in ROWS
+    ]
+    found = evidence.detect(rows, kind_of("sft"), "x.jsonl", already_templated=True).format
+    options = FormatOptions(already_templated=True)
+    (example,) = found.read(renamed(rows[3], found.renamed), options)
+    assert [turn.role for turn in turns_of([example])] == ["system", "user", "assistant"]
 
 
 def test_no_two_names_are_offered_as_question_and_answer_beside_what_is_said() -> None:

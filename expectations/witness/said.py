@@ -34,7 +34,7 @@ _NAMING = ("role", "from", "content", "value")
 _STOPS = re.compile(
     r"(<\|[a-z_]+\|>|</s>|<end_of_turn>|<\uff5cend\u2581of\u2581sentence\uff5c>)\s*$"
 )
-_SIGNS = re.compile(r"\[(most|mean|best|\d+\.\.\d+)\]")
+_SIGNS = re.compile(r"\[[^\[\]]+\]")  # any ending, but not "[]"
 
 
 @dataclass(frozen=True, slots=True)

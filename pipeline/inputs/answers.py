@@ -64,7 +64,9 @@ def _question(error: PipelineError) -> str:
     """What an error asks, whatever it counts."""
     if isinstance(error, UnknownFormatError):
         return type(error).__name__
-    return error.code if isinstance(error, RefusedError) else re.sub(r"\d[\d,.]*", "", error.what)
+    if isinstance(error, RefusedError):
+        return error.code
+    return re.sub(r"(?<!\w)\d[\d,.]*", "", error.what)
 
 
 class _Explorer:

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from pipeline.options.config import Config
 from stages import readers
-from stages.contract import Row
+from stages.contract import Record, Row
 from stages.errors import DataError
 from stages.readers._delimited import Delimited
 
@@ -34,9 +35,9 @@ def asked_about_cells(
     open_to_doubt = [c for c in rows[0] if c not in decided and c not in config.source.ignore]
     kinds = {column: _kind([row[column] for row in rows]) for column in open_to_doubt}
     _require_said({c: kind for c, kind in kinds.items() if kind in ("lists", "objects")}, where)
-    as_json = {c for c, kind in config.source.cells.items() if kind == "json"} - known.cells.keys()
+    as_json = _as_json(config, known)
     try:
-        yield [{**row, **{c: orjson.loads(row[c]) for c in as_json & row.keys()}} for row in rows]
+        yield [_parsed(row, as_json) for row in rows]
     except DataError as error:
         named = [c for c, kind in kinds.items() if kind == "scalars" and c in error.what]
         plain = [f"--cells {column}=json" for column in named]
@@ -45,6 +46,23 @@ def asked_about_cells(
             error.remedy = f"{error.remedy} {said}".lstrip()
             error.args = (error.what, error.remedy)
         raise
+
+
+def _as_json(config: Config, known: Delimited) -> set[str]:
+    """The columns whose cells are JSON by an option that a file was not opened with."""
+    said = {column for column, kind in config.source.cells.items() if kind == "json"}
+    return said.difference(known.cells)
+
+
+def _parsed(row: Row, as_json: set[str]) -> Row:
+    return {**row, **{c: orjson.loads(row[c]) for c in as_json & row.keys()}} if as_json else row
+
+
+def parsed(records: Sequence[Record], config: Config, reader: str) -> list[Record]:
+    """Sampled records with the cells that ``--cells`` says to be JSON."""
+    known = readers.load(reader)
+    as_json = _as_json(config, known) if isinstance(known, Delimited) else set()
+    return [replace(one, data=one.data and _parsed(one.data, as_json)) for one in records]
 
 
 def _require_said(nested: Mapping[str, str], where: str) -> None:

@@ -5,47 +5,37 @@ be JSON; rows that are for another task. Each error names the column and its val
 rows, and options to choose from; the build works with any of them.
 """
 
+import itertools
 import re
 import shlex
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-
-import orjson
 
 from pipeline import tasks
 from pipeline.builds import limits
 from pipeline.builds.place import place_of
 from pipeline.inputs.opening import format_options, selection_of
 from pipeline.options.config import FEW_ROWS, Config
+from pipeline.options.ways import leaving
 from stages import catalog, formats
 from stages.contract import Row
 from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError, counted
 from stages.format import Format
 from stages.normalize import evidence
-from stages.normalize.role_names import role_of
+from stages.normalize.role_names import by_better, role_of
 from stages.normalize.survey import Column, Survey, survey
 from stages.rows import column_names, judgements, shapes, signals
 from stages.rows.selection import condition, renamed
 from stages.rows.unread import differs_from, ignore, mapped
 
 _NEARLY_ALL = 0.9  # of the rows, that have a value of a column that all are chosen by
-_LISTED = 3  # values that a message shows
-
-
-def _contents(column: Column, rows: int) -> str:
-    """The values of a column, in words: ``true in 31, false in 9 of 40 sampled rows``."""
-    counts = Counter(orjson.dumps(value, default=str).decode() for value in column.values)
-    if len(counts) > _LISTED or any(len(text) > 24 for text in counts):
-        return f"in {column.rows:,} of {counted(rows, 'sampled row')}"
-    shown = ", ".join(f"{text} in {count}" for text, count in counts.most_common())
-    return f"{shown} of {counted(rows, 'sampled row')}"
+_BEGUN = ("begun", "beginning")  # the classes of a text that the answers go on from
 
 
 def condition_for(path: str, column: Column, rows: Sequence[Row]) -> str:
     """The option that keeps the better rows, as text; empty if it is unknown which are better."""
-    ties = [value for value in column.values if signals.is_tie(value)]
+    ties = dict.fromkeys(value for value in column.values if signals.is_tie(value))
     if ties:
-        return differs_from(path, ties[0])
+        return " ".join(differs_from(path, tie) for tie in ties)
     option = shapes.keeping(path, column.values, column.rows >= _NEARLY_ALL * len(rows))
     flag, *text = shlex.split(option) or [""]
     kept = (condition(text[0]).holds({path: one}) for one in column.values)
@@ -54,8 +44,8 @@ def condition_for(path: str, column: Column, rows: Sequence[Row]) -> str:
 
 def _what_it_does(option: str, path: str, column: Column) -> str:
     """What an option does with the rows, in words."""
-    flag, text = shlex.split(option)
-    if flag != "--where":
+    flag, text, *more = shlex.split(option)
+    if flag != "--where" or more:
         return "train only the good ones"
     kept = sum(condition(text).holds({path: one}) for one in column.values)
     if kept == len(column.values):
@@ -72,7 +62,7 @@ def _are_texts_alone(reading: str) -> bool:
 def _rated(
     path: str, column: Column, rows: Sequence[Row], reading: str, config: Config, where: str
 ) -> DataError:
-    said = f"{where}: column {path!r} ({_contents(column, len(rows))})"
+    said = f"{where}: column {path!r} ({column.contents(len(rows))})"
     if column_names.is_a(path, "label") and _are_texts_alone(reading):
         return DataError(
             f"{said} is the class of each text. Texts with a class are data for a classifier; no "
@@ -90,20 +80,13 @@ def _rated(
     return DataError(what, f"Say which: {', or '.join(ways)}.")
 
 
-_OTHER = {"chosen": "rejected", "Chosen": "Rejected", "CHOSEN": "REJECTED"}
-
-
 def _sides(path: str, columns: Iterable[str]) -> tuple[str, str] | None:
-    """The columns of the chosen and of the rejected answer's score, where both are there."""
-    for one, other in _OTHER.items():
-        pair = (path.replace(other, one), path.replace(one, other))
-        if pair[0] != pair[1] and set(pair) <= set(columns):
-            return pair
-    return None
+    """The columns of the better and of the worse answer's score, where both are there."""
+    return next((pair for pair in by_better([*columns]) if path in pair), None)
 
 
 def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataError:
-    shown = _contents(survey.columns[path], len(rows))
+    shown = survey.columns[path].contents(len(rows))
     sides = _sides(path, survey.columns)
     if sides is not None:
         return DataError(
@@ -118,7 +101,8 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
             untied = differs_from(f"{path}[best]", judgements.TIE)
             ways.insert(0, f"keep only the rows in which one is better with {untied}")
     elif chosen := condition_for(path, survey.columns[path], rows):
-        ways.insert(0, f"keep only the better rows with {chosen}")
+        # A high number of one side says nothing about the pair.
+        ways.insert(signals.has_side(path), f"keep only the better rows with {chosen}")
     numbers = all(type(value) in (int, float) for value in values)
     if numbers and column_names.is_a(path, "margin") and not signals.has_side(path):
         ways.insert(0, f"read it as the margin with {mapped('margin', path)}")
@@ -138,7 +122,8 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     passages = all(map(shapes.is_passages, column.values))
     record_format = formats.load(reading)
     name, read, found = record_format.name, record_format.columns, record_format.renamed
-    if column_names.is_a(path, "system") and "system text" in read:
+    ahead = column_names.is_a(path, "system") or (may_be_context and "turns" in read)
+    if ahead and "system text" in read and "[]" not in path:
         return [mapped("system", path)]
     if column_names.is_a(path, "history") and "history" in read:
         return [mapped("history", path)]
@@ -147,6 +132,9 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     if column_names.is_a(path, "corrected") and text and "answer" in read and "." not in path:
         answered = next((column for column in read["answer"] if column in row), None)
         return [] if answered is None else [mapped(answered, path)]
+    if "instruction" in read and text and not signals.classes(path).keys().isdisjoint(_BEGUN):
+        asked = next((found.get(n, n) for n in read["prompt"] if n in (found or row)), "COLUMN")
+        return [_maps(("instruction", "input"), (asked, path))]
     if name in ("query_response", "prompt_completion") and "." not in path:
         asked, answered = (
             next((found.get(one, one) for one in read[meaning] if one in (found or row)), "COLUMN")
@@ -157,6 +145,8 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
             # Every template has a place for a <think> block; not every one prints the field.
             return [_maps(names, (asked, path, answered)) + " --reasoning-in think"]
         if may_be_context and passages:
+            if isinstance(row.get(asked), list):  # turns, before which it stands
+                return [mapped("system", path)]
             return [_maps(("instruction", "input", "output"), (asked, path, answered))]
     if name == "alpaca" and may_be_context and passages:
         return [mapped("input", path)]
@@ -190,7 +180,7 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
     ways.append(f"leave it out with {left}")
     name = formats.load(reading).name
     return DataError(
-        f"{where}: column {path!r} ({_contents(column, len(rows))}){why} format {name} does not "
+        f"{where}: column {path!r} ({column.contents(len(rows))}){why} format {name} does not "
         "read it.",
         f"Say which: {', or '.join(ways)}.",
     )
@@ -209,7 +199,7 @@ def _weighing(
         ways.insert(0, f"read it as the weights of the turns with {mapped(read[0], path)}")
     elif known and not scale and (chosen := condition_for(path, column, rows)):
         ways.insert(0, f"use only the rows that it keeps with {chosen}")
-    shown = _contents(column, len(rows))
+    shown = column.contents(len(rows))
     what = f"{where}: {column.asked.detail} ({shown})."
     return DataError(what, f"Say which: {', or '.join(ways)}.")
 
@@ -242,16 +232,19 @@ def ask(
             raise _weighing(path, column, rows, reading, where)
         if error.code == "unread_column":
             raise _unseen(path, column, rows, reading, where)
-        shown = _contents(column, len(rows))
+        shown = column.contents(len(rows))
         raise DataError(f"{where}: {error.detail} ({shown}).", error.remedy)
     if survey.most is not None and survey.most not in settled:
         raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
-    for errors in survey.refused.values():
-        count, of = len(errors), len(rows)
-        if too_many(count, of, config):
-            refused = f"{count:,} of {counted(of, 'sampled row')} would be refused"
-            what = f"{where}: {refused} as {errors[0].code}: {errors[0].detail}."
-            raise DataError(what, f"{errors[0].remedy}.")
+    refused = list(survey.refused.values())
+    for code in dict.fromkeys(errors[0].code for errors in refused):
+        mine = [errors for errors in refused if errors[0].code == code]
+        way = leaving([errors[0].remedy for errors in mine])
+        for errors in [[*itertools.chain(*mine)]] if way else mine:
+            if too_many(len(errors), of := len(rows), config):
+                said = f"{len(errors):,} of {counted(of, 'sampled row')} would be refused as {code}"
+                remedy = f"Leave such rows out with {way}." if way else f"{errors[0].remedy}."
+                raise DataError(f"{where}: {said}: {errors[0].detail}.", remedy)
 
 
 def too_many(refused: int, of: int, config: Config) -> bool:

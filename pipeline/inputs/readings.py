@@ -12,13 +12,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from pipeline import tasks
-from pipeline.inputs import answers, questions, scan, sheet
+from pipeline.inputs import answers, cells, questions, scan, sheet
 from pipeline.inputs.detection import recognise_glimpse, rows_of
 from pipeline.inputs.opening import reader_of, said_of_source, selection_of
 from pipeline.messages import explanations
 from pipeline.options.build_options import SourceOptions
 from pipeline.options.config import Config
-from pipeline.options.ways import ways, written
+from pipeline.options.ways import leaving, ways, written
 from pipeline.stores.sources import Located
 from stages import contract, formats, readers
 from stages.errors import DataError, PipelineError, counted
@@ -201,21 +201,22 @@ class _Reading:
             RefusedError: more are; it has the options that may help, as what it means says them.
         """
         seen: list[contract.Refused | None] = []
-        for (_, _, _, glimpse), one in zip(self._looks, found, strict=True):
+        for (_, _, reader, glimpse), one in zip(self._looks, found, strict=True):
             step = -(-len(glimpse.records) * len(self._looks) // TRIED_ROWS)
             own = config.leaving([(0, one.left)])
-            seen += refusals(own, one.reading, glimpse.records[:: max(step, 1)])
+            some = cells.parsed(glimpse.records[:: max(step, 1)], config, reader)
+            seen += refusals(own, one.reading, some)
         refused = [one for one in seen if one is not None]
         if not questions.too_many(len(refused), len(seen), config):
             return
         codes = Counter(one.code for one in refused)
         code = codes.most_common(1)[0][0]
-        detail = next(one.detail for one in refused if one.code == code)
+        details = [*dict.fromkeys(one.detail for one in refused if one.code == code)]
         where = self._looks[0][1].origin if len(self._looks) == 1 else "the inputs"
         raise answers.RefusedError.of(
             f"{where}: {codes[code]:,} of {counted(len(seen), 'sampled row')} would be refused as "
-            f"{code}: {detail}.",
-            _way_on(code, detail),
+            f"{code}: {details[0]}.",
+            _way_on(code, details),
             code,
             found,
             every=len(refused) == len(seen),
@@ -231,10 +232,12 @@ class _Reading:
         return sheet.lines(rows_of(glimpse), reading, config, asked)
 
 
-def _way_on(code: str, detail: str) -> str:
-    """What to do about rows with a code, with the options that the detail of one names."""
+def _way_on(code: str, details: Sequence[str]) -> str:
+    """What to do about rows with a code, with the options that their details name."""
     fix = explanations.fix_of(code)
-    more = [written(way) for way in ways(detail) if way not in ways(fix)]
+    if all_of_them := leaving(details):
+        return f"{fix} Say which with {all_of_them}.".lstrip()
+    more = [written(way) for way in ways(details[0]) if way not in ways(fix)]
     return f"{fix} Say which with {', or with '.join(more)}.".lstrip() if more else fix
 
 

@@ -26,6 +26,7 @@ FLAGS = {flag: one for one in build_options.OPTIONS.values() for flag in one.fla
 # What a sentence speaks of, but nobody should paste: what gives up a check, and places.
 _NOT_PASTED = ("--max-reject", "--tolerance", "--drift", "--replace", "--model", "--output", "-o")
 _EXAMPLE = re.compile(r"\b[Ff]or example:? $")  # how a value is written, not which
+_MOST = 4  # conditions that leave out rows for one reason, in one way
 _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s'"])+""")
 
 Way = tuple[tuple[str, str], ...]  # flags and values; no value is the empty text
@@ -55,6 +56,15 @@ def _places(remedy: str) -> list[_Place]:
 def ways(remedy: str) -> list[Way]:
     """The ways on, in the order of the sentence."""
     return [place.way for place in _places(remedy)]
+
+
+def leaving(remedies: Sequence[str]) -> str:
+    """The conditions of several remedies, of which each leaves out some rows, as one way; empty
+    where one of them is not one condition."""
+    each = [ways(remedy) for remedy in remedies]
+    conditions = [one[0] for one in each if len(one) == 1 and one[0][0][0] == "--where"]
+    said = dict.fromkeys(map(written, conditions))
+    return " ".join(said) if len(conditions) == len(each) and len(said) <= _MOST else ""
 
 
 _SENTENCE = re.compile(r"(?<=[.?])\s+(?=[A-Z])")

@@ -87,7 +87,7 @@ class _Text(Format):
 
     name = "text"
     kinds = (CONVERSATION,)
-    columns: Columns = {"text": ("text",), **_turns.TOOLS}
+    columns: Columns = {"text": ("text",), **_turns.BESIDE}
     prompts = ("text",)
 
     def matches(self, row: Row) -> str | None:
@@ -111,7 +111,8 @@ class _Text(Format):
         parsed = stop_text.allowed(text, "the text", options.already_templated, whole=True)
         if parsed is None:
             return [Conversation([Message(BARE, text)])]
-        return [Conversation(parsed[1].messages, _turns.tools(row))]
+        turns = _turns.joined(_turns.before(row), parsed[1].messages)
+        return [Conversation(turns, _turns.tools(row))]
 
 
 def _speaker(row: Row) -> str | None:

@@ -15,7 +15,6 @@ from stages.errors import DataError, RowError, UndecidedError, UnknownFormatErro
 from stages.format import Format
 from stages.normalize import inside, roles, survey
 from stages.rows import stop_text, unread
-from stages.rows.column_names import Watched
 from stages.rows.selection import renamed
 
 MIXED_SHARE = 0.01  # fewer rows of another format are refused one by one by normalize
@@ -51,7 +50,7 @@ def _none_fits(rows: Sequence[contract.Row], kind: kinds.Kind, where: str) -> Un
     """The error for rows that have no format, and no columns that play the roles of one."""
     said = roles.columns_named(rows[:10]) or "(none)"
     none = f"{where}: no format of {kind.words} fits rows with the columns {said}."
-    if lacking := roles.lacking(rows[: roles.SAMPLED], kind):
+    if kind.marks and (lacking := survey.without_ratings(rows[: roles.SAMPLED])):
         return UnknownFormatError(f"{none[:-1]}: {lacking[0]}.", f"{lacking[1]}.")
     if likely := survey.offer(rows, kind):
         return UnknownFormatError(none, likely)
@@ -148,11 +147,12 @@ def _read_as(
     doubt = detected.doubt(fitting, columns)
     # A doubt about answers may be about one and what it is checked against, which texts show; turns
     # without an answer may have it in another column.
-    about_answers = doubt is not None and doubt[0].endswith("could each be the answer")
-    unanswered = doubt is not None and " without an answer: " in doubt[0]
-    misses = about_answers if doubt else roles.misses(detected, fitting, kind, columns)
-    unasked = doubt is not None and all(_lacks_prompt(detected, row) for row in fitting)
-    elsewhere = unasked or unanswered or not detected.usable
+    said = "" if doubt is None else doubt[0]
+    about_answers = said.endswith("could each be the answer")
+    misses = about_answers if said else roles.misses(detected, fitting, kind, columns)
+    unasked = said and all(_lacks_prompt(detected, row) for row in fitting)
+    elsewhere = unasked or " without an answer: " in said or not detected.usable
+    elsewhere = elsewhere or said.startswith("nothing says")
     if misses or elsewhere:
         ways = by_roles.found()
         if len(ways) == 1 or (ways and (doubt is None or elsewhere)):
@@ -164,7 +164,9 @@ def _read_as(
             detected, fitting, by_roles.where, by_roles.already_templated, columns
         )
     except UnsettledError:
-        if ways := by_roles.settled():
+        each = detected.variants.values()
+        unasked = any(all(_lacks_prompt(one, row) for row in fitting) for one in each)
+        if ways := by_roles.settled() or (by_roles.found() if unasked else []):
             return by_roles.only(ways)
         raise
     return replace(found, reading=reading, evidence=f"{found.evidence}{more}")
@@ -214,7 +216,8 @@ def settle(
         variant, why = detected.settle(rows, columns or {})
     except UndecidedError as error:
         maps = "".join(f" {unread.mapped(*one)}" for one in detected.renamed.items())
-        choices = " or ".join(f"--format {detected.name}/{one}{maps}" for one in error.choices)
+        likeliest = roles.by_numbers(detected, error.choices, rows, columns or {})
+        choices = " or ".join(f"--format {detected.name}/{one}{maps}" for one in likeliest)
         which = f"Say which with {choices}." if choices else "Write each beside its own answer."
         raise UnsettledError(f"{where}: {error.what}.", which) from error
     reading = formats.reading_of(detected.name, variant, detected.renamed)
@@ -260,29 +263,15 @@ def common(reasons: Sequence[str | None]) -> str:
     return Counter(reason for reason in reasons if reason).most_common(1)[0][0]
 
 
-def _text_read(format_: Format, rows: Sequence[contract.Row]) -> int:
-    """Characters of the columns of some rows that a format reads, of those of one meaning the
-    longest."""
-    read = 0
-    for row in rows[:20]:
-        longest = (
-            max(names, key=lambda n: len(str(row.get(n, "")))) for names in format_.columns.values()
-        )
-        columns = {name: name for name in longest if name in row}
-        watched = Watched(row)
-        with contextlib.suppress(RowError, AttributeError, LookupError, TypeError, ValueError):
-            format_.read(watched, contract.FormatOptions(already_templated=True, columns=columns))
-            read += sum(len(str(dict.get(row, name))) for name in watched.read_columns)
-    return read
-
-
 def _different(names: Sequence[str], rows: Sequence[contract.Row]) -> list[str]:
-    """The formats without those that read the same of every row as one before them."""
+    """The formats without those that read the same of every row as another; the one that reads most
+    comes first."""
+    options = contract.FormatOptions(already_templated=True)
+    some = rows[: roles.SAMPLED]
+    each = {n: [roles.read_of(formats.load(n), row, options) for row in some] for n in names}
     read: dict[str, str] = {}
-    for name in names:
-        way, options = formats.load(name), contract.FormatOptions(already_templated=True)
-        said = [roles.read_of(way, row, options) for row in rows[: roles.SAMPLED]]
-        read.setdefault("\n".join(said) if all(said) else name, name)
+    for name in sorted(names, key=lambda name: -sum(map(len, each[name]))):
+        read.setdefault("\n".join(each[name]) if all(each[name]) else name, name)
     return [*read.values()]
 
 
@@ -323,8 +312,7 @@ def detect(
         return by_roles.only(by_roles.found())
     best = next(iter(counts))
     frequent = [name for name, count in counts.items() if count * 2 > len(rows)]
-    if len(frequent) > 1:  # the one that reads most is offered first
-        frequent.sort(key=lambda name: -_text_read(formats.load(name), rows))
+    if len(frequent) > 1:
         frequent = _different(frequent, rows)
         best = frequent[0]
     require_one(f"{where} reads", frequent, evidence)

@@ -40,6 +40,7 @@ SHAPES: Mapping[str, tuple[Shape, ...]] = {
         Shape("openai", {"messages": "turns"}, _TURNS),
         Shape("sharegpt", {"messages": "turns"}, _TURNS),
         Shape("openai", {"messages": "spoken turns"}, _AHEAD),
+        Shape("text", {"text": "dialogue"}, _AHEAD),
         Shape("query_response", {"question": "question", "answer": "answer"}, _BESIDE),
         Shape("query_response", {"question": "question", "answer": "good answer"}, _BESIDE),
         Shape(
@@ -115,6 +116,8 @@ def role_of(path: str) -> str:
     Inside an object the key says it, or the object where the key is no more than ``text``.
     """
     place, _, key = path.rpartition(".")
+    if key.isdecimal() and place:
+        return role_of(place)
     if place and _KEPT.isdisjoint(parts(place)):
         return role_of(place) if key in _SAID else role_of(key)
     said = without_numbers(path)
@@ -145,6 +148,11 @@ def may_be_asked(path: str) -> bool:
     ``source``, beside which an answer is the target."""
     free = not is_about(path) or parts(path)[-1] == "source"
     return role_of(path) in ("", "context") and free
+
+
+def may_be_told(path: str) -> bool:
+    """Whether the name is that of a text by itself, or of no role that is known."""
+    return role_of(path) in ("", "context", "topic") and not is_about(path)
 
 
 def numbered_turns(paths: Iterable[str]) -> list[str]:

@@ -14,8 +14,8 @@ from stages import formats, kinds
 from stages.contract import FormatOptions, Row
 from stages.errors import DataError, RowError, counted
 from stages.format import Format
-from stages.normalize.judging import columns_of
-from stages.normalize.role_columns import Columns
+from stages.normalize import finders
+from stages.normalize.role_columns import Columns, columns_of
 from stages.normalize.role_names import COUNTED, SHAPES, TWO, Shape
 from stages.rows import judgements
 from stages.rows.column_names import EMPTY
@@ -25,13 +25,8 @@ from stages.rows.unread import differs_from, mapped
 SAMPLED = 100  # rows that candidates are run on
 MOST = 24  # candidates of one format
 NEARLY_ALL = 0.9
-_REFUSED_AS = (
-    "tie",
-    "two_orders",
-    "two_margins",
-    "unrated_answer",
-    "empty_answer",
-)  # read, and refused as it is
+# Read, and refused as it is.
+_REFUSED_AS = tuple("tie two_orders two_margins unrated_answer empty_answer".split())
 _OPTIONS = FormatOptions(already_templated=True)
 NAMED = 12  # columns that a message names
 SHOWN = 4  # ways that a question has
@@ -103,6 +98,10 @@ class Candidate:
                 several, verdict = before.split(",")
                 what = f"{several} has several answers, and {verdict} says which are good"
                 return what, f"To train the first good one of each row, add {self.options}"
+            if how == "first":
+                *some, last = before.split(",")
+                what = f"{', '.join(some)} and {last} could each be what is asked"
+                return what, f"To take the first of them that a row has, add {self.options}"
             if ".." in how:
                 low, high = how.split("..")
                 what = f"{before} has marks from {low} to {high}, and nothing says which are good"
@@ -122,6 +121,12 @@ class Candidate:
     def paths(self) -> set[str]:
         """Every path that it reads."""
         return {path for some in self.renamed.values() for path in some.split(",")}
+
+    @property
+    def is_of_turns(self) -> bool:
+        """Whether it reads turns under names of their own, or that wait for an answer."""
+        asking = "asking turns" in (self.roles[name] for name in self.renamed)
+        return asking or any(path.endswith("[turns]") for path in self.paths)
 
     @property
     def words(self) -> str:
@@ -177,6 +182,9 @@ def _found(
                 if read and read >= NEARLY_ALL * len(some):
                     found.setdefault(said, replace(one, read=read, rows=len(some), guessed=guess))
     every = list(found.values())
+    # A whole conversation says more than a question and an answer beside it.
+    talks = [one for one in every if one.is_of_turns]
+    every = talks or every
     best = [one for one in every if not any(_says_more(other, one) for other in every)]
     return [replace(one, named=_looks_like_others(one, some[0], kind)) for one in best]
 
@@ -193,9 +201,13 @@ def misses(
     if not kind.trains_answers:
         return False
     held = columns_of(some, answers_alone=True)
-    if format_.columns.keys() == {"text", "tools"}:  # no text alone where a column answers it
+    if "text" in format_.columns:  # no text alone where a column answers it
         return bool(held.answers and held.questions)
     answers = {*format_.columns.get("answer", ())}
+    turns = {*format_.columns.get("turns", ())}
+    if turns and turns.isdisjoint(columns) and held.answers:
+        # Turns that end with a question, which another column answers.
+        return bool(finders.able(held, "asking turns"))
     return answers.isdisjoint(columns) and not answers.isdisjoint(held.references)
 
 
@@ -223,6 +235,30 @@ def _run(candidate: Candidate, rows: Sequence[Row], columns: Mapping[str, str]) 
             made = made or examples not in ("", *_REFUSED_AS)
             said.append(examples)
     return read * made, "\n".join(said)
+
+
+def by_numbers(
+    format_: Format, ways: Sequence[str], rows: Sequence[Row], columns: Mapping[str, str]
+) -> list[str]:
+    """The variants of a format of pairs, first the one whose better answers have the higher numbers
+    where columns have one for each side."""
+    some = rows[:SAMPLED]
+    held = columns_of(some, answers_alone=False)
+    numbers = finders.able(held, "numbers of sides")[:1] if kinds.PAIR in format_.kinds else []
+    texts = [held.told(path) for both in finders.couples(held, "first answer")[:1] for path in both]
+    if not numbers or not texts:
+        return [*ways]
+    options = format_.told(replace(_OPTIONS, columns=columns))
+
+    def agreeing(way: str) -> int:
+        count = 0
+        for row, (one, other), *both in zip(some, held.told(numbers[0]), *texts, strict=True):
+            better, worse = both if one > other else both[::-1]
+            read = read_of(format_.variants[way], row, options)
+            count += 0 <= read.find(repr(better)) < read.find(repr(worse))
+        return -count
+
+    return sorted(ways, key=agreeing)
 
 
 def read_of(way: Format, row: Row, options: FormatOptions) -> str:
@@ -267,13 +303,15 @@ def _groups(names: Mapping[str, str], held: Columns) -> list[list[dict[str, str]
                     dict(zip(COUNTED.get((a[-1], b[-1]), (name, other)), (a, b), strict=True))
                     if role.startswith("first ")
                     else {name: a, other: b}
-                    for a, b in held.couples(role)
+                    for a, b in finders.couples(held, role)
                 ]
             )
         elif role not in _COUPLES.values():
-            ways = [{name: path} for path in held.able(role)]
+            ways = [{name: path} for path in finders.able(held, role)]
             if name == "prompt":  # which is of two columns where one belongs to the other
-                both = itertools.product(held.able("instruction"), held.able("input"))
+                both = itertools.product(
+                    finders.able(held, "instruction"), finders.able(held, "input")
+                )
                 ways += [{"instruction": a, "input": b} for a, b in both]
             groups.append(ways)
     return groups
@@ -286,11 +324,6 @@ def which(found: Sequence[Candidate], where: str) -> DataError:
         f"{where} could be read in {len(found)} ways: {'; or '.join(ways)}.",
         f"Say which with {', or '.join(one.options for one in found[:SHOWN])}.",
     )
-
-
-def lacking(rows: Sequence[Row], kind: kinds.Kind) -> tuple[str, str] | None:
-    """What rows lack that no way can read, and what would do; None where it is not known."""
-    return columns_of(rows, answers_alone=False).without_ratings() if kind.marks else None
 
 
 _WORDS: Mapping[type, str] = {

@@ -10,10 +10,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from stages import contract, formats, kinds
-from stages.errors import AskError, DataError, RowError
+from stages.errors import AskError, DataError, RowError, counted
 from stages.format import Format
+from stages.formats import _rated_steps, _ratings, _turns
 from stages.formats._messages import role_of
+from stages.normalize import finders, role_columns, role_names
+from stages.rows import judgements, speakers
 from stages.rows.column_names import Watched, are_verdicts
 from stages.rows.selection import Selection
 from stages.rows.selection import inside as selection_inside
@@ -33,6 +38,7 @@ from stages.rows.unread import (
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
 LEAST_SHARE = 0.1  # of each of these columns, where they are several
 LEAST_TEXT = 100  # characters per row of such a column; shorter texts are names, dates, numbers
+_LISTED, _WIDE = 3, 24  # values that a message shows, and their characters
 
 
 @dataclass(slots=True)
@@ -42,13 +48,23 @@ class Column:
     Attributes:
         rows: sampled rows that have it; ``bytes``: of their values.
         values: some of the values.
+        numbers: what each row's value says as a list of numbers of steps (``ReadRow``).
         asked: why it must not be ignored without an option; None where it may be.
     """
 
     rows: int = 0
     bytes: int = 0
     values: list[Any] = field(default_factory=list)
+    numbers: list[bool | None] = field(default_factory=list)
     asked: AskError | None = None
+
+    def contents(self, of: int) -> str:
+        """The values in words, of so many rows: ``true in 31, false in 9 of 40 sampled rows``."""
+        counts = Counter(orjson.dumps(value, default=str).decode() for value in self.values)
+        if len(counts) > _LISTED or any(len(text) > _WIDE for text in counts):
+            return f"in {self.rows:,} of {counted(of, 'sampled row')}"
+        shown = ", ".join(f"{text} in {count}" for text, count in counts.most_common())
+        return f"{shown} of {counted(of, 'sampled row')}"
 
 
 @dataclass(slots=True)
@@ -93,11 +109,23 @@ def _text(value: Any) -> int:
 
 
 def _ask_of_all(found: Survey, kind: kinds.Kind, settled: Collection[str]) -> None:
-    """Ask about the columns of which all values together show that they rate answers."""
+    """Ask about the columns of which all values together show that they rate answers, or number
+    steps."""
     for path, column in found.columns.items():
         open_to_doubt = column.asked is None and path not in settled
-        if open_to_doubt and are_verdicts(path, column.values, kind):
+        numbers_steps = None not in column.numbers and any(column.numbers)
+        if open_to_doubt and (numbers_steps or are_verdicts(path, column.values, kind)):
             column.asked = rated(path, column.values[0], kind)
+
+
+def _ask_of_talk(path: str, values: Sequence[Any], kind: kinds.Kind) -> AskError | None:
+    """The question about a conversation of which no turn was read; None for any other column."""
+    talks = (speakers.turned(value) for value in values)
+    roles = {role_of(turn) for turns in talks if turns for turn in turns}
+    if kind.marks or not roles >= {"user", "assistant"}:
+        return None
+    how = f"Read it with {mapped('messages', f'{path}[turns]')}, or add {ignore(path)}."
+    return AskError("unread_column", f"{path} is a conversation, and nothing reads it", how)
 
 
 def _ask_of_long(found: Survey, unread: Mapping[str, int], total: int) -> None:
@@ -171,12 +199,13 @@ def survey(
             if left.path in selection.decided:
                 continue
             column = result.take(left)
+            column.numbers.append(read.numbers_steps(left))
             open_ = left.path not in settled and not selection.settles(left.path)
             if open_:
                 own = [value for value in left.values if not read.repeats(value)]
                 unread[left.path] += sum(map(_text, own))
             if column.asked is None and open_:
-                column.asked = _asked(left, kind, read)
+                column.asked = _asked(left, kind, read) or _ask_of_talk(left.path, own, kind)
     _ask_of_all(result, kind, settled)
     _ask_of_long(result, unread, total)
     return result
@@ -200,6 +229,7 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         for key in rows[0]
         if all(isinstance(row.get(key), str) and row[key].strip() for row in rows)
     ]
+    texts = [key for key in texts if role_names.role_of(key) != "system"]
     if len(texts) > 2:
         texts = [key for key in texts if _is_said(key, [row[key] for row in rows])]
     held = sum(len(row[key]) for row in rows for key in texts)
@@ -237,3 +267,50 @@ def refuse_unpaired(rows: Sequence[contract.Row], where: str) -> None:
             "trained on pairs, and there is no second answer to compare with.",
             "Give rows with chosen and rejected, or train with KTO, which reads unpaired data.",
         )
+
+
+# What rows lack that rate no steps.
+
+
+_GIVEN = 'Give rows such as {"problem": "...", "steps": ["...", "..."], "labels": [1, 0]}'
+
+
+def without_ratings(rows: Sequence[contract.Row]) -> tuple[str, str] | None:
+    """Why rows with steps say nothing about each of them, and what would; None where they
+    have no steps."""
+    held = role_columns.columns_of(rows, answers_alone=False)
+    steps = next(iter(finders.steps_of(held)), None)
+    if steps is None:
+        return _one_step_each(held) or _judged(held)
+    lists = [p for p in held.where(lambda v: isinstance(v, list)) if p != steps]
+    for path in (one for one in lists if held.as_long(one, [steps])):
+        odd = [v for v in judgements.flat(held.told(path)) if not _ratings.is_rating(v)]
+        if odd and not isinstance(odd[0], dict) and role_names.role_of(path):
+            shown = " and ".join([*dict.fromkeys(map(repr, odd))][:2])
+            what = f"{path} has a value for each of {steps}, but {shown} are no ratings"
+            return what, "Write + or -, true or false, correct, incorrect or neutral, or 0 to 1"
+    return f"{steps} has steps, and nothing rates each of them", _GIVEN
+
+
+def _one_step_each(held: role_columns.Columns) -> tuple[str, str] | None:
+    """Whether each row is one step of a problem that others repeat."""
+    texts = [p for p in held.alone if role_names.mentions(p, "steps") and held.long(p)]
+    asked = [p for p in held.called("question", held.alone) if p not in texts]
+    repeated = [p for p in asked if len({*held.values[p]}) * 2 <= len(held.values[p])]
+    if not texts or not repeated:
+        return None
+    what = f"each row is one step ({texts[0]}) of a problem ({repeated[0]}) that others repeat"
+    return what, f"Join the rows of one problem. {_GIVEN}"
+
+
+def _judged(held: role_columns.Columns) -> tuple[str, str] | None:
+    """Whether answers in turns are the texts of a judge, which end with a verdict each."""
+    for path in role_columns.conversation(held):
+        each = (one if type(one) is list else _turns.turns_in(one) for one in held.values[path])
+        turns = [*itertools.chain.from_iterable(filter(None, each))]
+        answers = [said for who, said in _rated_steps.spoken(turns) if who == "assistant"]
+        ends = [judgements.last_word(said) for said in answers if isinstance(said, str)]
+        if ends and all(map(_ratings.is_rating, ends)):
+            what = f"the answers in {path} end with a verdict each, as a judge's texts do"
+            return what, f"Write the steps without the judge's texts. {_GIVEN}"
+    return None

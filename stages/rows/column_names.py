@@ -128,15 +128,17 @@ def _rates_steps(name: str, value: Any, found: Iterable[str], rating: bool) -> b
 
 def rates_inside(name: str, value: Any, kind: "Kind") -> bool:
     """Whether an object, or one of a list, may rate the answer under one of its keys, beside other
-    things."""
+    things; of a pair, whether a flag is set that says that the row is bad."""
     objects = value[:_MOST] if isinstance(value, list) else [value]
-    if not kind.trains_answers or dict not in map(type, objects) or plain(name) in _BESIDE:
+    if kind.marks or dict not in map(type, objects) or plain(name) in _BESIDE:
         return False
-    said = [pair for one in objects if isinstance(one, dict) for pair in one.items()]
-    told = [
-        (key, one) for key, one in said if one not in EMPTY and not isinstance(one, dict | list)
-    ]
-    return any(rates(f"{name}.{key}", one, kind) for key, one in told)
+    said = [(f"{name}.{key}", v) for one in objects if type(one) is dict for key, v in one.items()]
+    told = [(key, one) for key, one in said if one not in EMPTY]
+    if kind.compares:
+        flags = [key for key, one in told if one is True]
+        deeper = any(rates_inside(key, one, kind) for key, one in told if isinstance(one, dict))
+        return deeper or any(signals.is_low(key) for key in flags)
+    return any(rates(key, one, kind) for key, one in told if not isinstance(one, dict | list))
 
 
 def are_verdicts(name: str, values: Sequence[Any], kind: "Kind") -> bool:

@@ -3,11 +3,12 @@ say together.
 
 Endings of a path make one value of a list. ``votes[most]`` is what most of the values say,
 ``marks[mean]`` is their mean, and ``marks[1..5]`` brings numbers from 1 (the worst) to 5 (the best)
-to 0 to 1. ``answers,passed[good]`` is the first answer that is good, the empty text where
-none is. ``first_bad[place]`` is the number in a text such as ``step 2``, null for a word
-for none. ``harm[low]`` turns numbers round of which a low one is good. ``scores[best]`` is the
-place of the highest, ``tie`` where all are equal. ``log[turns]`` are turns with ``role`` and
-``content``, whatever their keys are called. Endings may follow one another.
+to 0 to 1. ``answers,passed[good]`` is the first answer that is good, the empty text where none is;
+``article,post[first]`` is the first text that says something. ``first_bad[place]`` is the number in
+a text such as ``step 2``, null for a word for none. ``harm[low]`` turns numbers round of which a
+low one is good. ``scores[best]`` is the place of the highest, ``tie`` where all are equal.
+``log[turns]`` are turns with ``role`` and ``content``, whatever their keys are called. Endings may
+follow one another.
 """
 
 import functools
@@ -20,9 +21,11 @@ from stages.rows import signals, speakers
 from stages.rows.words import exact
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
-_ENDED = re.compile(r"(?P<path>.+)\[(?P<how>most|mean|best|good|place|turns|low|-?\d+\.\.-?\d+)\]")
+_ENDED = re.compile(
+    r"(?P<path>.+)\[(?P<how>most|mean|best|first|good|place|turns|low|-?\d+\.\.-?\d+)\]"
+)
 _NOTHING = (None, "")
-_NO_PLACE = exact("value", "no") | {"none", "null", "correct", "-"}
+_NO_PLACE = exact("value", "no") | {"none", "null", "n/a", "correct", "-"}
 
 
 def ended(path: str) -> tuple[str, str]:
@@ -43,7 +46,7 @@ def together(value: Any, how: str) -> Any:
     if how == "turns":
         return speakers.turned(value)
     if how == "place":
-        return _number_in(value) if is_place(value) else value
+        return _number_in(value) if isinstance(value, str) and is_place(value) else value
     if how == "good":
         return _first_good(*value) if isinstance(value, list) and depth(value) > 1 else None
     each = how == "low" or ".." in how
@@ -89,9 +92,11 @@ def _number_in(text: str) -> int | None:
 
 
 def is_place(value: Any) -> bool:
-    """Whether a value is a text with one number (``step 2``), or a word for none."""
+    """Whether a value is a number, a text with one (``step 2``), or a word for none."""
     said = value.strip().casefold() if isinstance(value, str) else None
-    return said is not None and (_number_in(said) is not None or said in _NO_PLACE)
+    return type(value) is int or (
+        said is not None and (_number_in(said) is not None or said in _NO_PLACE)
+    )
 
 
 def _first_good(answers: Any, verdicts: Any) -> Any:
@@ -99,7 +104,12 @@ def _first_good(answers: Any, verdicts: Any) -> Any:
     return next((answer for answer, verdict in each if is_good(verdict)), "")
 
 
-_MADE: Mapping[str, Callable[[Sequence[Any]], Any]] = {"most": _most, "mean": _mean, "best": _best}
+_MADE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
+    "most": _most,
+    "mean": _mean,
+    "best": _best,
+    "first": lambda values: next(iter(values), None),
+}
 
 
 def spelled(value: Any) -> float | None:

@@ -12,20 +12,6 @@ MOST_SPLIT = 1 << 26
 _TURN = 64
 
 
-def _is_plain(messages: list[Message]) -> bool:
-    """One question and one answer without flags, for which nothing is to decide; most rows."""
-    if len(messages) != 2:
-        return False
-    question, answer = messages
-    return (
-        question.role == "user"
-        and answer.role == "assistant"
-        and question.trained is None
-        and answer.trained is None
-        and not examples.is_empty(answer)
-    )
-
-
 def _decide(message: Message, where: int, last: int, train_on: str) -> bool:
     """Whether a turn is trained: its own flag, else the policy."""
     if message.trained is not None:
@@ -46,10 +32,6 @@ def conversation(example: Conversation, train_on: str) -> Conversation:
             ``empty_answer``, ``unclosed_reasoning``, ``unfinished_answer``.
     """
     messages = example.messages
-    if train_on != "all" and _is_plain(messages):
-        stop_text.require_finished(messages[1], "turn 2 (assistant)")
-        messages[0].trained, messages[1].trained = False, True
-        return example
     if messages[0].role == BARE:
         if examples.is_empty(messages[0]):
             raise RowError("empty_answer", "the text is empty")

@@ -4,7 +4,6 @@
 All are applied to the row as the file has it, before ``--map`` renames columns.
 """
 
-import contextlib
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,7 +36,7 @@ def lookup(row: Row, path: str) -> Any:
     """
     if path in row:
         return row[path]
-    if "," in path and not path.endswith(("[best]", "[good]")):
+    if "," in path and not path.endswith(("[best]", "[good]", "[first]")):
         values = [lookup(row, one) for one in path.split(",")]
         while len(values) > 2 and values[-1] in (None, ""):
             del values[-1]
@@ -64,14 +63,6 @@ def parts_of(row: Row, paths: Iterable[str]) -> Iterator[str]:
     """The single paths of ``--map``: of ``a.text,b.text`` both, of ``votes[most]`` the votes."""
     for path in paths:
         yield from (path,) if path in row else map(judgements.bare, path.split(","))
-
-
-def _number(value: Any) -> float | None:
-    """A number, or the number that a text is, as tables of texts have it."""
-    if isinstance(value, str):
-        with contextlib.suppress(ValueError):
-            return float(value)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -105,7 +96,7 @@ class Condition:
 
     def _is_true_of(self, value: Any) -> bool:
         if self.sign in _ORDER:
-            number = _number(value)
+            number = judgements.spelled(value)
             return number is not None and _ORDER[self.sign](number, self.value)
         if isinstance(value, str) and not isinstance(self.value, str):
             same = value == orjson.dumps(self.value).decode()  # a number in a table of texts
@@ -131,7 +122,7 @@ def condition(text: str) -> Condition:
         value = orjson.loads(operand)
     except orjson.JSONDecodeError:
         value = operand
-    if sign in _ORDER and (isinstance(value, str) or _number(value) is None):
+    if sign in _ORDER and (isinstance(value, str) or judgements.spelled(value) is None):
         raise UsageError(
             f"--where {text!r} compares with {operand!r}, which is not a number.",
             f"Use {column}={operand} for a text.",

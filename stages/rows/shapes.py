@@ -152,6 +152,9 @@ def _is_good(path: str, text: str) -> bool | None:
     said = words.words(text)
     negated = not _NEGATING.isdisjoint(said)
     own = [word for word in said if word not in _NEGATING]
+    told = [word in _GOOD for word in own if word in _GOOD or word in _BAD]
+    if told:
+        return told[-1] != negated
     rated = list(filter(column_names.is_rating, own))
     return None if not rated else signals.is_low(rated[-1]) == negated
 

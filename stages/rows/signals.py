@@ -170,8 +170,9 @@ def is_rating(value: Any) -> bool:
     text = _plain(value)
     if text in _SAID or text in _TELLING or _NUMBER.fullmatch(value.strip()):
         return True
-    said = words.words(value)
-    return 1 < len(said) <= 5 and not signs_of(said).isdisjoint(RATING)
+    said = words.parts(value)
+    named = "/" in value or any(map(str.isdigit, said))  # the name of a model that judges
+    return 1 < len(said) <= 5 and not named and not signs_of(said).isdisjoint(RATING)
 
 
 def are_few(values: Sequence[Any]) -> bool:

@@ -144,11 +144,20 @@ def _numbered(value: Mapping[str, Any]) -> list[Any]:
     return [value[key] for key in sorted(value, key=lambda key: int(at[key][0]))]
 
 
+def _beside_one_another(value: Mapping[str, Any]) -> list[Any]:
+    """The objects of an object of lists that are equally long: of each list one value."""
+    lists = [one for one in value.values() if isinstance(one, list)]
+    if len(lists) < 2 or len(lists) < len(value) or len({*map(len, lists)}) > 1:
+        return []
+    return [dict(zip(value, one, strict=True)) for one in zip(*lists, strict=True)]
+
+
 def turned(value: Any) -> list[Any] | None:
-    """The turns of a list, or of an object whose keys count them, in which who speaks and what
+    """The turns of a list, of an object whose keys count them or of one with a list for each key of
+    a turn, in which who speaks and what
     stand under any names (``speaker``, ``is_bot``, ``author.role``; ``utterance``), with ``role``
     and ``content``; None for any other value."""
-    turns = _numbered(value) if isinstance(value, dict) else value
+    turns = _numbered(value) or _beside_one_another(value) if isinstance(value, dict) else value
     if not turns or not isinstance(turns, list) or not all(isinstance(t, dict) for t in turns):
         return None
     who = _who(turns)

@@ -18,23 +18,10 @@ from stages.rows.dialects import DIALECTS, DIALOGUE, Dialect, Turns
 REJECT, KEEP, STRIP = "reject", "keep", "strip"
 POLICIES = (REJECT, KEEP, STRIP)
 NOTES = {KEEP: "stop_text_kept", STRIP: "stop_text_stripped"}
-STOPS = (
-    "<|im_end|>",
-    "<|endoftext|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|eot|>",
-    "<|eom|>",
-    "<|end_of_text|>",
-    "<end_of_turn>",
-    "<eos>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<|END_OF_TURN_TOKEN|>",
-    "<｜end▁of▁sentence｜>",
-    "</s>",
-    "<extra_id_1>",
+STOPS = tuple(
+    """<|im_end|> <|endoftext|> <|eot_id|> <|eom_id|> <|eot|> <|eom|> <|end_of_text|> <end_of_turn>
+    <eos> <|end|> <|return|> <|call|> <|END_OF_TURN_TOKEN|> <｜end▁of▁sentence｜> </s>
+    <extra_id_1>""".split()
 )
 LAST = {stop[-1] for stop in STOPS}
 

@@ -115,6 +115,19 @@ class ReadRow:
         answers = (one.content for one in turns_of(self._examples) if one.role == "assistant")
         return any(end.search(text[-len(str(value)) - 4 :]) for text in answers if text)
 
+    def numbers_steps(self, left: "Unread") -> bool | None:
+        """Whether a list of numbers of steps names others than those that are wrong; None for any
+        other value."""
+        value = left.values[0]
+        chain = next((one for one in self._examples if isinstance(one, StepChain)), None)
+        if chain is None or not isinstance(value, list) or {*map(type, value)} != {int}:
+            return None
+        if "[]" in left.path or sorted({*value}) != value or not 0 <= value[0] <= value[-1]:
+            return None
+        wrong = [at for at, label in enumerate(chain.labels) if label == 0]
+        others = value not in (wrong, [at + 1 for at in wrong])
+        return others if value[-1] <= len(chain.labels) else None
+
     def _rated_so(self, said: Any) -> bool:
         """Whether ratings, or the place of the first mistake, are those of the examples' steps, or
         of something else than steps."""
