@@ -11,7 +11,7 @@ from typing import Any
 
 from tokenizers import Encoding, Tokenizer
 
-from stages.chat_template import turn_ends
+from stages.chat_template import turn_ends, ways
 from stages.chat_template.segments import controls_pattern
 from stages.chat_template.template import Template
 from stages.encoders import parsed
@@ -19,7 +19,6 @@ from stages.errors import ModelError, RowError
 from stages.profile import ModelProfile, PairFraming
 from stages.tokenizers import claims
 from stages.tokenizers.profiles import template
-from stages.tokens import inference
 
 _PADS = ("<|finetune_right_pad_id|>", "<pad>", "[PAD]", "<|endoftext|>", "<|PAD_TOKEN|>")
 _LARGEST = 1 << 31
@@ -200,8 +199,8 @@ def load(
         context_length=number(model, "max_position_embeddings", _LARGEST - 1, folder),
         is_base=False,
         bos_policy=_bos_policy(template, tokens.get("bos_token")),
-        template_variants=inference.variants(template),
-        one_example_per_turn=inference.rewrites(template, ends),
+        template_variants=ways.variants(template),
+        one_example_per_turn=ways.rewrites(template, ends),
         tokenizer_class=str(config.get("tokenizer_class", "PreTrainedTokenizerFast")),
         bos_token=tokens.get("bos_token"),
         end_of_call=end_of_call,
