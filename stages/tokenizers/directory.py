@@ -36,6 +36,7 @@ _TYPES = {
     "xlm-roberta": (True, False),
 }
 
+_WITH_TOOLS = "{% if tools is defined and tools is not none %}"
 _FETCH = "Compare it with the file of the model's page, or fetch it again."
 
 
@@ -72,25 +73,34 @@ def number(config: dict[str, Any], key: str, default: int, folder: Path) -> int:
     return value
 
 
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{path} is not UTF-8: {error}.", _FETCH) from error
+
+
 def template_source(folder: Path, config: dict[str, Any]) -> str:
-    """The source of a directory's chat template.
+    """The source of a directory's chat template; of two, one is for conversations with tools.
 
     Raises:
         ModelError: it has none.
     """
-    path = folder / "chat_template.jinja"
+    path, source = folder / "chat_template.jinja", config.get("chat_template")
+    named = source if isinstance(source, list) else [{"name": "default", "template": source}]
+    found: dict[str, Any] = {
+        str(one.get("name")): one.get("template") for one in named if isinstance(one, dict)
+    }
     if path.is_file():
-        try:
-            return path.read_text("utf-8")
-        except UnicodeDecodeError as error:
-            raise ModelError(f"{path} is not UTF-8: {error}.", _FETCH) from error
-    source = config.get("chat_template")
-    if isinstance(source, list):  # several, by name
-        named = [one for one in source if isinstance(one, dict) and one.get("name") == "default"]
-        source = named[0].get("template") if named else None
-    if not isinstance(source, str):
+        more = sorted(folder.glob("additional_chat_templates/*.jinja"))
+        found = {one.stem: _text(one) for one in more} | {"default": _text(path)}
+    default, for_tools = found.get("default"), found.get("tool_use")
+    if not isinstance(default, str):
         raise ModelError(f"{folder} has no chat template.", "Give one with --chat-template FILE.")
-    return source
+    if not isinstance(for_tools, str):
+        return default
+    own, other = (one.removesuffix("\n") for one in (for_tools, default))
+    return f"{_WITH_TOOLS}\n{own}{{% else %}}\n{other}{{% endif %}}"
 
 
 def _end_of_turn(
