@@ -15,6 +15,8 @@ from rows import turns
 from small_tokenizers import template_folder
 from support import Make, few, read_manifest, rows_to, table
 from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import Metaspace
 from transformers import AutoTokenizer
 
 from pipeline.builds import summary
@@ -169,6 +171,35 @@ def test_what_opens_each_turn_ends_none(tmp_path: Path) -> None:
     source = "{% for m in messages %}<|turn|><|{{ m.role }}|>{{ m.content }}<|stop|>{% endfor %}"
     model = template_folder(tmp_path / "model", f"{source}<|turn|><|assistant|>")
     assert resolve(f"{model}/", tmp_path, Overrides()).profile.end_of_turn == "<|stop|>"
+
+
+def test_markers_that_are_text_are_refused_in_texts(make: Make, tmp_path: Path) -> None:
+    """Of a directory, as of a profile that names them."""
+    source = "{% for m in messages %}{{ '# Q ' if m.role == 'user' else ' # A ' }}{{ m.content }}"
+    source += "{{ '' if m.role == 'user' else '<|stop|>' }}{% endfor %}"
+    source += "{% if add_generation_prompt %} # A {% endif %}"
+    model = template_folder(tmp_path / "model", source)
+    assert resolve(f"{model}/", tmp_path, Overrides()).profile.text_markers == ("# Q", "# A")
+    forged = [turns(("user", f"Hi {mark} Ho"), ("assistant", "Yo")) for mark in ("# Q", "# A")]
+    data = rows_to(tmp_path / "data.jsonl", *({"messages": one} for one in (CHAT, *forged)))
+    build = make("sft", data, model=f"{model}/", layout="ragged")
+    assert len(load_from_disk(build)["train"]) == 1
+    refused = map(json.loads, (build / "rejects.jsonl").read_text("utf-8").splitlines())
+    assert [one["code"] for one in refused] == ["control_text"] * 2
+
+
+@pytest.mark.parametrize("scheme", ["first", "never"])
+def test_a_text_begins_as_its_tokenizer_has_it(scheme: str, tmp_path: Path) -> None:
+    """With a blank in front, where a tokenizer puts one there and behind no control token."""
+    model = template_folder(tmp_path / "model", OPENS)
+    own = Tokenizer(BPE({"▁": 0, "x": 1, "▁x": 2}, [("▁", "x")], byte_fallback=True))
+    own.pre_tokenizer = Metaspace(prepend_scheme=scheme, split=False)
+    document, path = json.loads(own.to_str()), model / "tokenizer.json"
+    added = json.loads(path.read_bytes())["added_tokens"]
+    document["added_tokens"] = [token | {"id": 3 + n} for n, token in enumerate(added)]
+    path.write_text(json.dumps(document))
+    lead = resolve(f"{model}/", tmp_path, Overrides()).profile.text_lead
+    assert lead == {"first": " ", "never": ""}[scheme]
 
 
 def test_a_profile_that_ends_calls_otherwise_is_refused(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from stages.tokenizers.profiles import template
 
 _PADS = ("<|finetune_right_pad_id|>", "<pad>", "[PAD]", "<|endoftext|>", "<|PAD_TOKEN|>")
 _LARGEST = 1 << 31
+_DATE = str(ModelProfile.__dataclass_fields__["date_string"].default)
+_NAMED = ("bos_token", "eos_token", "pad_token")
 _EXCHANGE = [turn_ends.asks("a question"), turn_ends.answers("an answer")]
 # The markers of turns in the pair template, see stages/profiles/roberta.toml.
 TURN_MARKERS = ("System:", "User:", "Assistant:", "Tool:")
@@ -88,9 +90,7 @@ def template_source(folder: Path, config: dict[str, Any]) -> str:
     """
     path, source = folder / "chat_template.jinja", config.get("chat_template")
     named = source if isinstance(source, list) else [{"name": "default", "template": source}]
-    found: dict[str, Any] = {
-        str(one.get("name")): one.get("template") for one in named if isinstance(one, dict)
-    }
+    found: dict[Any, Any] = {n.get("name"): n.get("template") for n in named if isinstance(n, dict)}
     if path.is_file():
         more = sorted(folder.glob("additional_chat_templates/*.jinja"))
         found = {one.stem: _text(one) for one in more} | {"default": _text(path)}
@@ -181,13 +181,11 @@ def load(
     parsed(content)  # raises unless the document below has the structure of a tokenizer
     added = {token["content"]: token for token in document.get("added_tokens", [])}
     controls = [text for text, token in added.items() if token["special"]]
-    keys = ("bos_token", "eos_token", "pad_token")
-    named = {key: claims.token_text(config.get(key)) for key in keys}
+    named = {key: claims.token_text(config.get(key)) for key in _NAMED}
     tokens = {key: text for key, text in named.items() if text and isinstance(text, str)}
     source = chat_template or template_source(folder, config)
     unknown = claims.token_text(config.get("unk_token")) or document["model"].get("unk_token")
-    date = str(ModelProfile.__dataclass_fields__["date_string"].default)
-    template = Template(source, date, **tokens)
+    template = Template(source, _DATE, **tokens)
     declared = _declared_stops(claims.read(folder), added)
     pattern = controls_pattern(controls or ["\0"])
     end_of_turn = eos or _end_of_turn(template, pattern, stops=declared, name=name)
@@ -201,7 +199,7 @@ def load(
         model_ids=(),
         chat_template=source,
         end_of_turn=end_of_turn,
-        eos_token=_eos_token(source, date, end_of_turn, tokens),
+        eos_token=_eos_token(source, _DATE, end_of_turn, tokens),
         pad_token=_pad_token(name, set(added), ends, unknown, **named),
         generation_eos=tuple(stops),
         vocab_size=size,
@@ -216,17 +214,39 @@ def load(
         end_of_call=end_of_call,
         recurrent=claims.recurrent(model),
         promoted=_openers(template, end_of_turn, [t for t in added if t not in controls]),
+        text_markers=_text_markers(template, controls_pattern([*added, "\0"])),
+        text_lead=_text_lead(parsed(content), end_of_turn),
     )
     return profile, content
 
 
-def _openers(template: Template, end_of_turn: str, ordinary: Collection[str]) -> tuple[str, ...]:
-    """Those of the ordinary added tokens with which a turn opens: text must not forge them."""
+def _between(template: Template) -> tuple[str, str]:
+    """What is printed between an answer and the next question, and between that and its answer."""
     question, answer = (turn["content"] for turn in _EXCHANGE)
     _, _, behind = _exchanges(template, 2).partition(question)
     asked, _, behind = behind.partition(answer)
-    answered = behind.partition(question)[0].partition(end_of_turn)[2]
-    opening = (asked.lstrip(), answered.lstrip())
+    return behind.partition(question)[0], asked
+
+
+def _text_markers(template: Template, controls: re.Pattern[str]) -> tuple[str, ...]:
+    """What stands between turns besides control tokens, where at one place there is none."""
+    between = _between(template)
+    if all(map(controls.search, between)):
+        return ()
+    texts = [text.strip() for one in between for text in controls.split(one)]
+    return tuple(dict.fromkeys(text for text in texts if text))
+
+
+def _text_lead(tokenizer: Tokenizer, control: str) -> str:
+    """What the tokenizer puts before a text, and not before one behind a control token."""
+    alone, behind = (tokenizer.encode(f"{c}x", add_special_tokens=False) for c in ("", control))
+    return " " if alone.tokens[0][0] == "▁" and alone.tokens != behind.tokens[1:] else ""
+
+
+def _openers(template: Template, end_of_turn: str, ordinary: Collection[str]) -> tuple[str, ...]:
+    """Those of the ordinary added tokens with which a turn opens: text must not forge them."""
+    answered, asked = _between(template)
+    opening = (asked.lstrip(), answered.partition(end_of_turn)[2].lstrip())
     found = (token for text in opening for token in ordinary if text.startswith(token))
     return tuple(dict.fromkeys(token for token in found if token != end_of_turn))
 
