@@ -213,7 +213,7 @@ def _oracle(name: str, found: dict[str, str], why: str) -> str:
 
 def _calls(refused: list[str]) -> str:
     """How many calls a turn may have, by the conversations that are refused."""
-    said = {"parallel": "several", "call": "one", "agent": "with reasoning"}
+    said = {"parallel": "several", "call": "one"}
     return next((word for case, word in said.items() if case not in refused), "no")
 
 
@@ -224,7 +224,7 @@ def _families(_: str) -> str:
     for one in tomllib.loads(ORACLES.read_text("utf-8"))["families"]:
         found = recorded[one["name"]]
         refused, ids = found["refused"], "the model's directory"
-        reasons = "no" if "reason" in refused else "always" if "one" in refused else "yes"
+        reasons = "no" if "reason" in refused else "yes"
         if "profile" in one and (layout := all_profiles()[one["profile"]].ranks):
             ids = builtin.CARRIERS[layout.carrier].requirement.partition("==")[0]
         oracles = [

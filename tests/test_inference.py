@@ -22,14 +22,15 @@ from pipeline.shards import answers
 from stages import encoders, errors, profile
 from stages.chat_template.render import template_of
 from stages.chat_template.template import Template
+from stages.chat_template.ways import variants
 from stages.tokenizers.profiles import all_profiles, template
-from stages.tokens.inference import prompts, switch_of, variants
+from stages.tokens.inference import modes, prompts
 
 # One for all whose prompts are the same.
 HYBRIDS = {
     (p.ranks, p.chat_template, p.template_variants): name
     for name, p in all_profiles().items()
-    if switch_of(p) and p.ranks
+    if modes(p) and p.ranks
 }
 NAMES = ["input_ids", "labels"]
 QUESTION = [{"role": "user", "content": "2 + 2?"}]

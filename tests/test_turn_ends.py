@@ -15,12 +15,17 @@ from rows import turns
 from small_tokenizers import template_folder
 from support import Make, few, read_manifest, rows_to, table
 from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import Metaspace
+from transformers import AutoTokenizer
 
 from pipeline.builds import summary
 from pipeline.builds.build import Build
 from stages import probes
 from stages.chat_template import turn_ends
+from stages.chat_template.template import Template
 from stages.errors import PipelineError
+from stages.tokenizers import directory
 from stages.tokenizers.profiles import all_profiles
 from stages.tokenizers.resolve import Overrides, resolve
 
@@ -161,6 +166,42 @@ def test_the_files_of_a_model_say_where_a_server_stops(tmp_path: Path) -> None:
     assert set(profile.generation_eos) == {"<|note|>", "<|padding|>", "<|endoftext|>"}
 
 
+def test_what_opens_each_turn_ends_none(tmp_path: Path) -> None:
+    """Where a template prints the next prompt whether or not it is asked for one."""
+    source = "{% for m in messages %}<|turn|><|{{ m.role }}|>{{ m.content }}<|stop|>{% endfor %}"
+    model = template_folder(tmp_path / "model", f"{source}<|turn|><|assistant|>")
+    assert resolve(f"{model}/", tmp_path, Overrides()).profile.end_of_turn == "<|stop|>"
+
+
+def test_markers_that_are_text_are_refused_in_texts(make: Make, tmp_path: Path) -> None:
+    """Of a directory, as of a profile that names them."""
+    source = "{% for m in messages %}{{ '# Q ' if m.role == 'user' else ' # A ' }}{{ m.content }}"
+    source += "{{ '' if m.role == 'user' else '<|stop|>' }}{% endfor %}"
+    source += "{% if add_generation_prompt %} # A {% endif %}"
+    model = template_folder(tmp_path / "model", source)
+    assert resolve(f"{model}/", tmp_path, Overrides()).profile.text_markers == ("# Q", "# A")
+    forged = [turns(("user", f"Hi {mark} Ho"), ("assistant", "Yo")) for mark in ("# Q", "# A")]
+    data = rows_to(tmp_path / "data.jsonl", *({"messages": one} for one in (CHAT, *forged)))
+    build = make("sft", data, model=f"{model}/", layout="ragged")
+    assert len(load_from_disk(build)["train"]) == 1
+    refused = map(json.loads, (build / "rejects.jsonl").read_text("utf-8").splitlines())
+    assert [one["code"] for one in refused] == ["control_text"] * 2
+
+
+@pytest.mark.parametrize("scheme", ["first", "never"])
+def test_a_text_begins_as_its_tokenizer_has_it(scheme: str, tmp_path: Path) -> None:
+    """With a blank in front, where a tokenizer puts one there and behind no control token."""
+    model = template_folder(tmp_path / "model", OPENS)
+    own = Tokenizer(BPE({"▁": 0, "x": 1, "▁x": 2}, [("▁", "x")], byte_fallback=True))
+    own.pre_tokenizer = Metaspace(prepend_scheme=scheme, split=False)
+    document, path = json.loads(own.to_str()), model / "tokenizer.json"
+    added = json.loads(path.read_bytes())["added_tokens"]
+    document["added_tokens"] = [token | {"id": 3 + n} for n, token in enumerate(added)]
+    path.write_text(json.dumps(document))
+    lead = resolve(f"{model}/", tmp_path, Overrides()).profile.text_lead
+    assert lead == {"first": " ", "never": ""}[scheme]
+
+
 def test_a_profile_that_ends_calls_otherwise_is_refused(tmp_path: Path) -> None:
     """Its template prints another token behind a call."""
     model = resolve(f"{template_folder(tmp_path / 'model', RETURNS)}/", tmp_path, Overrides())
@@ -170,6 +211,28 @@ def test_a_profile_that_ends_calls_otherwise_is_refused(tmp_path: Path) -> None:
         PipelineError, match=r"end_of_call is .*, and the template does not end turn 2"
     ):
         probes.require(probes.ProbeSubject(bound, model.tokenizer_json), probes.TEMPLATE)
+
+
+@pytest.mark.parametrize("files", [False, True], ids=["listed", "files"])
+def test_a_template_for_tools_prints_rows_with_tools(files: bool, tmp_path: Path) -> None:
+    """As transformers chooses it, whether the templates are listed or files."""
+    folder = template_folder(tmp_path / "model", OPENS)
+    path = folder / "tokenizer_config.json"
+    config = json.loads(path.read_bytes())
+    sources = {"tool_use": OPENS, "default": f"Plainly.\n\n{OPENS}\n"}
+    config["chat_template"] = [{"name": n, "template": t} for n, t in sources.items()]
+    if files:
+        (folder / "additional_chat_templates").mkdir()
+        (folder / "additional_chat_templates" / "tool_use.jinja").write_text(sources["tool_use"])
+        (folder / "chat_template.jinja").write_text(sources["default"])
+        del config["chat_template"]
+    path.write_text(json.dumps(config))
+    own = Template(directory.template_source(folder, config), "2026-01-01").render
+    theirs = AutoTokenizer.from_pretrained(folder).apply_chat_template
+    for told, tools in ((CHAT, None), (looked_up("quince"), turn_ends.TOOLS), (CHAT, [])):
+        for asked in (False, True):
+            given = {"tools": tools, "add_generation_prompt": asked}
+            assert own(told, **given) == theirs(told, tokenize=False, **given)
 
 
 # What is found of a template is what its profile says.

@@ -4,6 +4,7 @@ A template is asked by ``transformers`` over a build's folder ``tokenizer/``.
 """
 
 import datetime
+import itertools
 import os
 import re
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from expectations.witness.said import Turn
 _ASKED_DAY = re.compile(r"strftime_now\(\s*(?:'([^']*)'|\"([^\"]*)\")\s*\)")
 _DAY = "{% macro strftime_now(format) %}{{ days[format] }}{% endmacro %}{{ '' }}"
 _REASONING = ("reasoning_content", "reasoning", "thinking")
+_THOUGHT = "\ue004a thought\ue004"
 
 
 class BrokenError(Exception):
@@ -122,23 +124,43 @@ class Printer:
         """A conversation that begins with the prompt of each trained answer, and where they begin.
 
         Some templates print it so only with the keywords of a prompt; or only the last answer does
-        not change what is before it, which is then put behind its prompt.
+        not change what is before it, which is then put behind its prompt. Where all prompts open a
+        block of reasoning, an answer without any closes it.
         """
-        variants = [one for one in self.words["variants"] if one]
-        for given in ({}, *variants):
+        keywords = [{}, *(one for one in self.words["variants"] if one)]
+        alone = list(trained) == [len(turns) - 1]
+        for given in keywords:
             text = self.ended(turns, tools, **given)
             starts = [self._start(text, turns[:i], tools) for i in trained]
             thought = [str(turns[i].get("reasoning", "")).strip() for i in trained]
             if None not in starts and all(one in text for one in thought):
                 return text, [start for start in starts if start is not None]
-        last = len(turns) - 1
-        asked: list[Turn] = [{"role": "user", "content": "x"}]
-        for given in ({}, *variants) if list(trained) == [last] else ():
-            prompt, opened = (
-                self.rendered(before, tools, add_generation_prompt=True, **given)
-                for before in (turns[:-1], asked)
-            )
-            alone = self.ended([*asked, turns[-1]], tools, **given)
-            if alone.startswith(opened):
-                return prompt + alone.removeprefix(opened), [len(prompt)]
+            for other in keywords if alone else ():
+                if (found := self._behind(turns, tools, given, other)) is not None:
+                    return found
+        pairs = itertools.product(keywords, keywords) if alone and self._reasoning else ()
+        for given, other in pairs:
+            closing = [*turns[:-1], {"reasoning": _THOUGHT, **turns[-1]}]
+            if (found := self._behind(closing, tools, given, other)) is not None:
+                return found
         raise BrokenError("template: an answer is not behind its generation prompt")
+
+    def _behind(
+        self,
+        turns: Sequence[Turn],
+        tools: list[Any] | None,
+        given: dict[str, Any],
+        other: dict[str, Any],
+    ) -> tuple[str, list[int]] | None:
+        """A prompt with some keywords, and the last turn as others print it behind a question."""
+        asked: list[Turn] = [{"role": "user", "content": "x"}]
+        prompt, opened = (
+            self.rendered(before, tools, add_generation_prompt=True, **given)
+            for before in (turns[:-1], asked)
+        )
+        alone = self.ended([*asked, turns[-1]], tools, **other)
+        turn = alone.removeprefix(opened)
+        if not alone.startswith(opened) or str(turns[-1].get("reasoning", "")).strip() not in turn:
+            return None
+        text = prompt + turn.replace(_THOUGHT, "")
+        return text, [self._start(text, turns[:-1], tools) or len(prompt)]

@@ -8,12 +8,12 @@ from typing import Any
 from pipeline.builds.build import Build
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.records import ModelRecord, PairRecord
+from stages.chat_template import ways
 from stages.chat_template.render import template_of_profile
 from stages.errors import DataError, require_reading
 from stages.files import file_hash
 from stages.findings import OPTIONAL, JsonRecord
 from stages.profile import ModelProfile, PairFraming, StepTokens, TargetModel, declare
-from stages.tokens import inference
 
 _CONFIG = "tokenizer/tokenizer_config.json"
 # What a profile and a manifest call alike.
@@ -111,6 +111,6 @@ def stored_model(build: Build) -> TargetModel:
         pair=pair,
     )
     if pair is None:
-        seen = inference.variants(template_of_profile(profile))
+        seen = ways.variants(template_of_profile(profile))
         profile = replace(profile, template_variants=seen)
     return declare(profile, build.tokenizer_json, with_steps=steps is not None)

@@ -208,9 +208,9 @@ class Inference(JsonRecord):
     """
 
     trained_turns: Mapping[str, int]
-    arguments: Mapping[str, bool] | None
+    arguments: Mapping[str, object] | None
     mixed: bool
-    modes: Mapping[str, Mapping[str, bool]]
+    modes: Mapping[str, Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True)

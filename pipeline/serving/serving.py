@@ -15,7 +15,7 @@ from pipeline.manifest import counts, dataset_files, json_records
 from pipeline.shards import answers, gather
 from stages.encoders import parsed
 from stages.profile import ModelProfile, TargetModel
-from stages.tokens.inference import prompts
+from stages.tokens.inference import NAMES, prompts
 
 STRING, EITHER = "string", "string or id"
 REGISTERED = "id, or the string where this build's tokenizer is loaded"
@@ -263,16 +263,16 @@ def _template(inference: counts.Inference | None) -> dict[str, Any] | None:
         "arguments": inference.arguments,
         "trained_turns": inference.trained_turns,
         "modes": {
-            name: {"arguments": arguments, "engines": _template_arguments(arguments)}
+            name: {"arguments": arguments, "engines": _template_arguments(name, arguments)}
             for name, arguments in used.items()
         },
     }
 
 
-def _template_arguments(arguments: Mapping[str, bool]) -> dict[str, Any]:
+def _template_arguments(mode: str, arguments: Mapping[str, object]) -> dict[str, Any]:
     request = {"chat_template_kwargs": arguments}
     as_json = json.dumps(arguments)
-    keywords = ", ".join(f"{name}={value}" for name, value in arguments.items())
+    keywords = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     return {
         "vllm": {
             "request": request,
@@ -288,7 +288,7 @@ def _template_arguments(arguments: Mapping[str, bool]) -> dict[str, Any]:
             "request": request,
         },
         "ollama": {
-            "request": {"think": next(iter(arguments.values()))},
+            "request": {"think": mode == NAMES[True]},
             "note": "Ollama renders with the TEMPLATE of its Modelfile, not with this template: "
             "compare its prompt with the build's",
         },

@@ -30,7 +30,7 @@ from stages.chat_template import segments as outlines
 from stages.chat_template.segments import CONTROL, TRAINED, Segment, cut
 from stages.chat_template.trained_spans import Chat
 from stages.chat_template.turn_ends import Ends
-from stages.chat_template.ways import UNPROMPTED, Way, Ways
+from stages.chat_template.ways import Way, Ways
 from stages.contract import Message
 from stages.errors import RowError
 
@@ -157,12 +157,7 @@ class Compiler:
         Raises:
             RowError: the template refuses the shape, loses a text, or does not end a trained turn.
         """
-        try:
-            return self._ways.first(lambda way: self._compiled(way, turns, tools))
-        except RowError as error:
-            if error.code == UNPROMPTED and self._ways.behind_prompt(turns, tools) is not None:
-                return None
-            raise
+        return self._ways.first(turns, lambda way: self._compiled(way, turns, tools))
 
     def _compiled(
         self, way: Way, turns: Sequence[Message], tools: list[Any] | None
@@ -266,10 +261,7 @@ class Compiler:
         # The template saw other texts than the row's: what it prints with the real ones must be the
         # same, or it did more with a text than print it.
         restored = [(_HIDDEN.sub(lambda m: hidden[int(m[1])], s), kind) for s, kind in segments]
-        if way is None:
-            real, _ = self._ways.behind_prompt(turns, tools) or ("", 0)
-        else:
-            real = way.rendered(turns, [turn.seen() for turn in turns], tools)
+        real = way.rendered(turns, [turn.seen() for turn in turns], tools)
         if "".join(text for text, _ in restored) != real:
             raise RowError("control_text", "the template changes a text that holds a control token")
         return restored

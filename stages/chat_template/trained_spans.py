@@ -136,16 +136,17 @@ class Spans:
     """Finds the trained spans of conversations; remembers the results of excerpts.
 
     Args:
-        ends, variants, train_all: as of ``compile.Compiler``.
+        prompts: print the prompts that inference would feed.
+        ends, train_all: as of ``compile.Compiler``.
     """
 
     def __init__(
-        self, template: Template, ends: Ends, variants: Sequence[dict[str, Any]], train_all: bool
+        self, template: Template, prompts: Sequence[Template], ends: Ends, train_all: bool
     ) -> None:
         self._template = template
+        self._prompts = prompts
         self._ends = ends
         self._any_end = re.compile("|".join(map(re.escape, ends.tokens)))
-        self._variants = variants
         self._train_all = train_all
         self._leads: dict[Hashable, _Lead | None] = {}
 
@@ -226,7 +227,7 @@ class Spans:
         if chat.placed and not chat.excerpts.whole(index):
             start = self._by_excerpt(chat, text, index, places)
         if start is None:
-            chat.spend(index * len(self._variants))
+            chat.spend(index * len(self._prompts))
             start = self._start(text, chat.seen[:index], chat.tools, index)
         return start, self.stop(chat, text, index, max(start, places.get(index, 0)))
 
@@ -251,10 +252,7 @@ class Spans:
 
     def _start(self, text: str, before: Seen, tools: list[Any] | None, index: int) -> int:
         """Where a turn starts: behind the prompt that inference would feed."""
-        prompts = [
-            self._template.render(before, tools, add_generation_prompt=True, **variant)
-            for variant in self._variants
-        ]
+        prompts = [one.render(before, tools, add_generation_prompt=True) for one in self._prompts]
         fitting = [len(prompt) for prompt in prompts if text.startswith(prompt)]
         if not fitting:
             detail = f"turn {index + 1} is not rendered after the prompt that inference would feed"

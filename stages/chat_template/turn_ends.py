@@ -125,26 +125,31 @@ def _between_calls(template: Template) -> str:
     return text.rpartition("medlar")[0].rpartition("quince")[2]
 
 
-def _opener(template: Template) -> str:
-    """What a generation prompt adds to a question."""
+def _opener(template: Template, controls: re.Pattern[str]) -> str:
+    """What a generation prompt adds to a question; where it is always printed, or never, the tokens
+    that a text begins with: they open turns as well."""
     try:
         asked = [template.render([asks("x")], add_generation_prompt=x) for x in (False, True)]
     except RowError:
         return ""
+    if asked[0] == asked[1]:
+        begins = re.match(rf"(?:{controls.pattern}|\s)*", asked[0])
+        return begins[0] if begins else ""
     alike = takewhile(lambda pair: pair[0] == pair[1], zip(*asked, strict=False))
     return asked[1][sum(1 for _ in alike) :]
 
 
 def _of_answers(template: Template, controls: re.Pattern[str]) -> _Tails:
     turns = [asks("a question"), answers("an answer")]
-    return _tails(template, turns, asks("another"), controls.findall(_opener(template)))
+    inner = controls.findall(_opener(template, controls))
+    return _tails(template, turns, asks("another"), inner)
 
 
 def _of_calls(template: Template, controls: re.Pattern[str]) -> _Tails:
     turns = [asks("a question"), calls("quince")]
     if "quince" not in template.render(turns, TOOLS):
         raise RowError("lost_in_template", "the chat template prints no calls")
-    inside = _between_calls(template) + _opener(template)
+    inside = _between_calls(template) + _opener(template, controls)
     return _tails(template, turns, result("a fruit"), controls.findall(inside))
 
 

@@ -7,26 +7,81 @@ only then. And some print the turns of a prompt otherwise than in a conversation
 prompt that inference would feed.
 """
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+import itertools
+import re
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
-from stages.chat_template import printed_fields
-from stages.chat_template.segments import Span
-from stages.chat_template.template import Template
+from jinja2 import nodes
+
+from stages.chat_template import printed_fields, reasoning, turn_ends
+from stages.chat_template.segments import Span, controls_pattern
+from stages.chat_template.template import Template, parsed_tree
 from stages.chat_template.trained_spans import Chat, Found, Seen, Spans
 from stages.chat_template.turn_ends import Ends, asks
 from stages.contract import Message
 from stages.errors import RowError
 
 UNPROMPTED = "not_prefix_stable"  # the code of rows whose answers do not follow their prompts
-_OTHERWISE = (UNPROMPTED, "lost_in_template")  # what other keywords may print
+_LOST = "lost_in_template"
+_THOUGHT = "\ue004a thought\ue004"
+SWITCHES = ("enable_thinking", "thinking")  # template arguments that turn reasoning on or off
+_ASKED = [asks("x")]
+Keywords: TypeAlias = tuple[tuple[str, object], ...]
+
+
+class Behind(Template):
+    """Prints the last turn, an answer, behind its prompt, as it is printed behind a plain question.
+
+    Args:
+        prompted: prints prompts; ``printed``: prints turns.
+        thought: the turn is printed with this field of reasoning, whose text is then taken out: so
+            a turn without reasoning closes the block that its prompt opens.
+    """
+
+    def __init__(self, prompted: Template, printed: Template, thought: str | None) -> None:
+        self.source = prompted.source
+        self._prompted, self._printed, self._thought = prompted, printed, thought
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Any] | None = None,
+        add_generation_prompt: bool = False,
+        **variables: Any,
+    ) -> str:
+        """As of ``Template``.
+
+        Raises:
+            RowError: the turn is printed otherwise there.
+        """
+        before, last, question = messages[:-1], messages[-1], asks("x")
+        if self._thought and not last.keys() & {*reasoning.SPELLINGS}:
+            last = {**last, self._thought: _THOUGHT}
+        prompt, opened = (
+            self._prompted.render(asked, tools, add_generation_prompt=True)
+            for asked in (before, [question])
+        )
+        alone, whole = (
+            self._printed.render([*asked, last], tools) for asked in ([question], before)
+        )
+        turn = alone.removeprefix(opened)
+        if not alone.startswith(opened) or not whole.endswith(turn):
+            raise RowError(UNPROMPTED, "its last turn is printed otherwise behind its prompt")
+        return prompt + turn.replace(_THOUGHT, "")
 
 
 class Way:
-    """One setting of a template's keywords, in which conversations are printed."""
+    """One way in which conversations are printed.
 
-    def __init__(self, template: Template, spans: Spans) -> None:
-        self.template, self.spans = template, spans
+    Args:
+        prompts: the template with the keywords of each generation prompt.
+    """
+
+    def __init__(
+        self, template: Template, prompts: Sequence[Template], ends: Ends, train_all: bool
+    ) -> None:
+        self.template, self.spans = template, Spans(template, prompts, ends, train_all)
         self._printed = printed_fields.Printed(template)
         self.proved: dict[Hashable, bool | None] = {}
 
@@ -55,66 +110,196 @@ class Ways:
     def __init__(
         self, template: Template, ends: Ends, variants: Sequence[dict[str, Any]], train_all: bool
     ) -> None:
-        self.plain = Way(template, Spans(template, ends, variants, train_all))
-        given = [(template.given(one), one) for one in variants if one]
-        self._all = [self.plain, *(Way(t, Spans(t, ends, [one], train_all)) for t, one in given)]
+        prompts = [template.given(one) if one else template for one in variants]
+        named = [template, *(one for one in prompts if one is not template)]
+        self._all = [Way(one, prompts, ends, train_all) for one in _templates(named)]
+        self.plain = self._all[0]
         self._train_all = train_all
 
-    def first(self, read: Callable[[Way], Found]) -> Found:
+    def first(self, turns: Sequence[Message], read: Callable[[Way], Found]) -> Found:
         """What is read in the first way that prints all, and answers behind their prompts.
 
         Raises:
-            RowError: that of the way without keywords, where none is left.
+            RowError: what is lost; that of the way without keywords, where nothing is.
         """
-        errors = []
+        last = len(turns) - 1
+        alone = not self._train_all and [i for i, t in enumerate(turns) if t.trained] == [last]
+        errors: list[RowError] = []
         for way in self._all:
+            behind = isinstance(way.template, Behind)
+            if behind and not alone:
+                continue
             try:
                 return read(way)
             except RowError as error:
                 errors.append(error)
-                if error.code not in _OTHERWISE:
-                    break
-        raise errors[0]
-
-    def behind_prompt(
-        self, turns: Sequence[Message], tools: list[Any] | None
-    ) -> tuple[str, int] | None:
-        """The last turn behind the prompt that inference would feed, and where it starts.
-
-        It is printed as behind a plain question.
-
-        Returns:
-            None where another turn is trained, or the template prints the last one otherwise there.
-        """
-        last = len(turns) - 1
-        if self._train_all or [i for i, turn in enumerate(turns) if turn.trained] != [last]:
-            return None
-        seen = [turn.seen() for turn in turns]
-        question = asks("x")
-        for way in self._all:
-            opened, prompt = (
-                way.template.render(before, tools, add_generation_prompt=True)
-                for before in ([question], seen[:-1])
-            )
-            alone, whole = (
-                way.rendered(turns, all_seen, tools) for all_seen in ([question, seen[-1]], seen)
-            )
-            turn = alone.removeprefix(opened)
-            if alone.startswith(opened) and whole.endswith(turn):
-                return prompt + turn, len(prompt)
-        return None
+                if error.code not in (UNPROMPTED, _LOST) and not behind:
+                    break  # other keywords change nothing about it
+        raise max(errors, key=lambda error: error.code == _LOST)
 
     def located(
         self, turns: Sequence[Message], tools: list[Any] | None
-    ) -> tuple[Way | None, str, list[Span]]:
-        """A conversation's text and trained spans, and the way that they are printed in; None where
-        only the last turn is, behind its prompt."""
+    ) -> tuple[Way, str, list[Span]]:
+        """A conversation's text and trained spans, and the way in which it is printed."""
+        return self.first(turns, lambda way: (way, *way.read(Chat(turns, tools, placed=False))))
+
+
+def _templates(named: Sequence[Template]) -> Iterator[Template]:
+    """A template with each set of keywords, its prompts with each of its turns behind; and last the
+    prompts with turns that close the block of reasoning that was opened."""
+    for prompted in named:
+        yield prompted
+        yield from (Behind(prompted, printed, None) for printed in named)
+    thought = reasoning.spelled_by(printed_fields.printed_fields(named[0].source))
+    if thought:
+        yield from (Behind(a, b, thought) for a, b in itertools.product(named, repeat=2))
+
+
+# What of this a template is found to need.
+
+
+def variants(template: Template) -> tuple[Keywords, ...]:
+    """Keyword sets that give a template's different generation prompts; no keywords come first.
+
+    Where an answer, or one with reasoning, follows none of them, the first keywords are added whose
+    prompt it does follow.
+    """
+    found = list(_switched(template))
+    for thought in (False, True):
+        if not any(follows(template, thought, one) for one in found):
+            every = ((pair,) for pair in keywords(template))
+            found += [one for one in every if follows(template, thought, one)][:1]
+    return tuple(found)
+
+
+def _switched(template: Template) -> Iterable[Keywords]:
+    """Keyword sets of the usual switches that give different generation prompts."""
+    by_text: dict[str, Keywords] = {}
+    for name in SWITCHES:
+        if name not in template.source:
+            continue
+        for told in ((), ((name, False),), ((name, True),)):
+            try:
+                text = template.render(_ASKED, None, add_generation_prompt=True, **dict(told))
+            except RowError:
+                continue
+            by_text.setdefault(text, told)
+        if len(by_text) > 1:
+            return by_text.values()
+    return ((),)
+
+
+def keywords(template: Template) -> list[tuple[str, object]]:
+    """Names of a template that speak of reasoning, each with the values that it compares them with,
+    or with no and yes."""
+    tree = parsed_tree(template.source)
+    values: dict[str, dict[object, None]] = {
+        name.name: {}
+        for name in tree.find_all(nodes.Name)
+        if name.ctx == "load" and re.search("think|reason", name.name)
+    }
+    for compared in tree.find_all(nodes.Compare):
+        if isinstance(compared.expr, nodes.Name) and compared.expr.name in values:
+            told = (one.value for one in compared.find_all(nodes.Const))
+            values[compared.expr.name].update(dict.fromkeys(told))
+    return [(name, value) for name, own in values.items() for value in own or (False, True)]
+
+
+def follows(template: Template, thought: bool, told: Keywords) -> bool:
+    """Whether an answer follows the prompt that some keywords give; or one with reasoning, where
+    the template prints that."""
+    name = reasoning.spelled_by(printed_fields.printed_fields(template.source)) if thought else None
+    answer = turn_ends.answers("y", **({name: "A thought."} if name else {}))
+    given = template.given(dict(told))
+    try:
+        prompt, text = (
+            given.render(turns, None, add_generation_prompt=asked)
+            for turns, asked in ((_ASKED, True), ([*_ASKED, answer], False))
+        )
+    except RowError:
+        return False
+    return text.startswith(prompt) and (name is None or "A thought." in text)
+
+
+def _dialogues() -> Iterator[tuple[list[dict[str, Any]], list[Any] | None]]:
+    """Conversations of three exchanges, and their tools: as plain as can be, with reasoning in each
+    place where rows have it, with tools, and with calls of them."""
+
+    def every(think: str = "", looks_up: bool = False, field: str = "") -> list[dict[str, Any]]:
+        turns, fields = [], {field: "A thought."} if field else {}
+        for n in range(3):
+            turns.append(asks(f"question {n}"))
+            if looks_up:
+                turns += [turn_ends.calls(f"word {n}", **fields), turn_ends.result("a fruit")]
+            turns.append(turn_ends.answers(f"{think}answer {n}", **fields))
+        return turns
+
+    yield every(), None
+    yield every(think="<think>\nA thought.\n</think>\n\n"), None
+    for name in reasoning.SPELLINGS:
+        yield every(field=name), None
+    yield every(), turn_ends.TOOLS
+    yield every(looks_up=True), turn_ends.TOOLS
+    for name in reasoning.SPELLINGS:
+        yield every(looks_up=True, field=name), turn_ends.TOOLS
+
+
+def rewrites(template: Template, ends: Sequence[str]) -> bool:
+    """Whether a template prints an earlier turn of an assistant, or what stands before it,
+    otherwise once later turns follow, or otherwise than behind its prompt: each trained turn must
+    then be an example of its own.
+
+    Args:
+        ends: the tokens that end turns, see ``ModelProfile.ends``.
+    """
+    dialogues = list(_dialogues())
+    if any(_changes(template, *dialogue, ends=ends) for dialogue in dialogues):
+        return True
+    known = turn_ends.declared(template, controls_pattern(ends), ends)
+    ways = Ways(template, known, [dict(one) for one in variants(template)], train_all=False)
+    return any(_apart(ways, *dialogue) for dialogue in dialogues)
+
+
+def _apart(ways: Ways, turns: list[dict[str, Any]], tools: list[Any] | None) -> bool:
+    """Whether each answer of a conversation follows its prompt, but not all of them in one text."""
+    said = [i for i, turn in enumerate(turns) if turn["role"] == "assistant"]
+
+    def trained(stop: int, which: Collection[int]) -> bool:
+        own = [
+            Message(
+                t["role"],
+                t["content"],
+                {k: v for k, v in t.items() if k not in ("role", "content")} or None,
+                i in which,
+            )
+            for i, t in enumerate(turns[:stop])
+        ]
         try:
-            return self.first(lambda way: (way, *way.read(Chat(turns, tools, placed=False))))
-        except RowError as error:
-            found = self.behind_prompt(turns, tools) if error.code == UNPROMPTED else None
-            if found is None:
-                raise
-        text, start = found
-        chat = Chat(turns, tools, placed=False)
-        return None, text, [(start, self.plain.spans.stop(chat, text, len(turns) - 1, start))]
+            ways.located(own, tools)
+        except RowError:
+            return False
+        return True
+
+    return not trained(len(turns), said) and all(trained(i + 1, [i]) for i in said)
+
+
+def _changes(
+    template: Template, turns: list[dict[str, Any]], tools: list[Any] | None, ends: Sequence[str]
+) -> bool:
+    before = ""
+    for i, turn in enumerate(turns):
+        if turn["role"] != "assistant":
+            continue
+        own = turn_ends.last_text(turn)
+        try:
+            text = template.render(turns[: i + 1], tools)
+        except RowError:  # rows of this kind are refused
+            return False
+        at = text.rfind(own)
+        if at < 0:  # which other probes say
+            return False
+        if not text.startswith(before):
+            return True
+        stops = [stop + len(end) for end in ends if (stop := text.find(end, at)) >= 0]
+        before = text[: min(stops, default=at + len(own))]
+    return False

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from stages.chat_template import ways
 from stages.chat_template.render import Row
 from stages.chat_template.segments import CONTROL, TRAINED
 from stages.columns import IDS, SEGMENTS
 from stages.errors import RowError, counted
 from stages.probes import TEMPLATE, BrokenError, Probes, ProbeSubject
-from stages.tokens import inference
 from stages.tokens.padded import pad
 
 PROBES = Probes(TEMPLATE)
@@ -182,7 +182,7 @@ def generation_prompt_is_prefix(subject: ProbeSubject) -> str:
 def earlier_turns_stay(subject: ProbeSubject) -> str:
     """Earlier turns are printed alike when later ones follow, unless the profile says no."""
     once = subject.model.profile.one_example_per_turn
-    rewrites = inference.rewrites(subject.template, subject.model.profile.ends)
+    rewrites = ways.rewrites(subject.template, subject.model.profile.ends)
     words = "otherwise" if rewrites else "alike"
     seen = f"earlier turns are printed {words} when later ones follow"
     if rewrites != once:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tokenizers import Encoding, Tokenizer
 
-from stages.chat_template import turn_ends
+from stages.chat_template import turn_ends, ways
 from stages.chat_template.segments import controls_pattern
 from stages.chat_template.template import Template
 from stages.encoders import parsed
@@ -19,10 +19,11 @@ from stages.errors import ModelError, RowError
 from stages.profile import ModelProfile, PairFraming
 from stages.tokenizers import claims
 from stages.tokenizers.profiles import template
-from stages.tokens import inference
 
 _PADS = ("<|finetune_right_pad_id|>", "<pad>", "[PAD]", "<|endoftext|>", "<|PAD_TOKEN|>")
 _LARGEST = 1 << 31
+_DATE = str(ModelProfile.__dataclass_fields__["date_string"].default)
+_NAMED = ("bos_token", "eos_token", "pad_token")
 _EXCHANGE = [turn_ends.asks("a question"), turn_ends.answers("an answer")]
 # The markers of turns in the pair template, see stages/profiles/roberta.toml.
 TURN_MARKERS = ("System:", "User:", "Assistant:", "Tool:")
@@ -37,6 +38,7 @@ _TYPES = {
     "xlm-roberta": (True, False),
 }
 
+_WITH_TOOLS = "{% if tools is defined and tools is not none %}"
 _FETCH = "Compare it with the file of the model's page, or fetch it again."
 
 
@@ -73,25 +75,32 @@ def number(config: dict[str, Any], key: str, default: int, folder: Path) -> int:
     return value
 
 
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{path} is not UTF-8: {error}.", _FETCH) from error
+
+
 def template_source(folder: Path, config: dict[str, Any]) -> str:
-    """The source of a directory's chat template.
+    """The source of a directory's chat template; of two, one is for conversations with tools.
 
     Raises:
         ModelError: it has none.
     """
-    path = folder / "chat_template.jinja"
+    path, source = folder / "chat_template.jinja", config.get("chat_template")
+    named = source if isinstance(source, list) else [{"name": "default", "template": source}]
+    found: dict[Any, Any] = {n.get("name"): n.get("template") for n in named if isinstance(n, dict)}
     if path.is_file():
-        try:
-            return path.read_text("utf-8")
-        except UnicodeDecodeError as error:
-            raise ModelError(f"{path} is not UTF-8: {error}.", _FETCH) from error
-    source = config.get("chat_template")
-    if isinstance(source, list):  # several, by name
-        named = [one for one in source if isinstance(one, dict) and one.get("name") == "default"]
-        source = named[0].get("template") if named else None
-    if not isinstance(source, str):
+        more = sorted(folder.glob("additional_chat_templates/*.jinja"))
+        found = {one.stem: _text(one) for one in more} | {"default": _text(path)}
+    default, for_tools = found.get("default"), found.get("tool_use")
+    if not isinstance(default, str):
         raise ModelError(f"{folder} has no chat template.", "Give one with --chat-template FILE.")
-    return source
+    if not isinstance(for_tools, str):
+        return default
+    own, other = (one.removesuffix("\n") for one in (for_tools, default))
+    return f"{_WITH_TOOLS}\n{own}{{% else %}}\n{other}{{% endif %}}"
 
 
 def _end_of_turn(
@@ -172,13 +181,11 @@ def load(
     parsed(content)  # raises unless the document below has the structure of a tokenizer
     added = {token["content"]: token for token in document.get("added_tokens", [])}
     controls = [text for text, token in added.items() if token["special"]]
-    keys = ("bos_token", "eos_token", "pad_token")
-    named = {key: claims.token_text(config.get(key)) for key in keys}
+    named = {key: claims.token_text(config.get(key)) for key in _NAMED}
     tokens = {key: text for key, text in named.items() if text and isinstance(text, str)}
     source = chat_template or template_source(folder, config)
     unknown = claims.token_text(config.get("unk_token")) or document["model"].get("unk_token")
-    date = str(ModelProfile.__dataclass_fields__["date_string"].default)
-    template = Template(source, date, **tokens)
+    template = Template(source, _DATE, **tokens)
     declared = _declared_stops(claims.read(folder), added)
     pattern = controls_pattern(controls or ["\0"])
     end_of_turn = eos or _end_of_turn(template, pattern, stops=declared, name=name)
@@ -192,7 +199,7 @@ def load(
         model_ids=(),
         chat_template=source,
         end_of_turn=end_of_turn,
-        eos_token=_eos_token(source, date, end_of_turn, tokens),
+        eos_token=_eos_token(source, _DATE, end_of_turn, tokens),
         pad_token=_pad_token(name, set(added), ends, unknown, **named),
         generation_eos=tuple(stops),
         vocab_size=size,
@@ -200,24 +207,46 @@ def load(
         context_length=number(model, "max_position_embeddings", _LARGEST - 1, folder),
         is_base=False,
         bos_policy=_bos_policy(template, tokens.get("bos_token")),
-        template_variants=inference.variants(template),
-        one_example_per_turn=inference.rewrites(template, ends),
+        template_variants=ways.variants(template),
+        one_example_per_turn=ways.rewrites(template, ends),
         tokenizer_class=str(config.get("tokenizer_class", "PreTrainedTokenizerFast")),
         bos_token=tokens.get("bos_token"),
         end_of_call=end_of_call,
         recurrent=claims.recurrent(model),
         promoted=_openers(template, end_of_turn, [t for t in added if t not in controls]),
+        text_markers=_text_markers(template, controls_pattern([*added, "\0"])),
+        text_lead=_text_lead(parsed(content), end_of_turn),
     )
     return profile, content
 
 
-def _openers(template: Template, end_of_turn: str, ordinary: Collection[str]) -> tuple[str, ...]:
-    """Those of the ordinary added tokens with which a turn opens: text must not forge them."""
+def _between(template: Template) -> tuple[str, str]:
+    """What is printed between an answer and the next question, and between that and its answer."""
     question, answer = (turn["content"] for turn in _EXCHANGE)
     _, _, behind = _exchanges(template, 2).partition(question)
     asked, _, behind = behind.partition(answer)
-    answered = behind.partition(question)[0].partition(end_of_turn)[2]
-    opening = (asked.lstrip(), answered.lstrip())
+    return behind.partition(question)[0], asked
+
+
+def _text_markers(template: Template, controls: re.Pattern[str]) -> tuple[str, ...]:
+    """What stands between turns besides control tokens, where at one place there is none."""
+    between = _between(template)
+    if all(map(controls.search, between)):
+        return ()
+    texts = [text.strip() for one in between for text in controls.split(one)]
+    return tuple(dict.fromkeys(text for text in texts if text))
+
+
+def _text_lead(tokenizer: Tokenizer, control: str) -> str:
+    """What the tokenizer puts before a text, and not before one behind a control token."""
+    alone, behind = (tokenizer.encode(f"{c}x", add_special_tokens=False) for c in ("", control))
+    return " " if alone.tokens[0][0] == "▁" and alone.tokens != behind.tokens[1:] else ""
+
+
+def _openers(template: Template, end_of_turn: str, ordinary: Collection[str]) -> tuple[str, ...]:
+    """Those of the ordinary added tokens with which a turn opens: text must not forge them."""
+    answered, asked = _between(template)
+    opening = (asked.lstrip(), answered.partition(end_of_turn)[2].lstrip())
     found = (token for text in opening for token in ordinary if text.startswith(token))
     return tuple(dict.fromkeys(token for token in found if token != end_of_turn))
 

@@ -114,16 +114,16 @@ def _with_ends(profile: ModelProfile, tokenizer_json: bytes) -> ModelProfile:
 
 def _with_template(profile: ModelProfile) -> ModelProfile:
     """The profile of another chat template, with what is seen of that."""
+    from stages.chat_template import ways
     from stages.chat_template.render import template_of_profile
-    from stages.tokens import inference
 
     if profile.pair is not None:
         return profile
     template = template_of_profile(profile)
     return replace(
         profile,
-        template_variants=inference.variants(template),
-        one_example_per_turn=inference.rewrites(template, profile.ends),
+        template_variants=ways.variants(template),
+        one_example_per_turn=ways.rewrites(template, profile.ends),
     )
 
 

@@ -5,27 +5,24 @@ A hybrid reasoning model has two, chosen by an argument of its chat template: wi
 one of them, and a server must use the same one.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from stages import columns, encoders
-from stages.chat_template import reasoning, turn_ends
-from stages.chat_template.render import template_of
+from stages.chat_template import turn_ends, ways
+from stages.chat_template.render import template_of, template_of_profile
 from stages.chat_template.segments import CONTROL, controls_pattern, cut
-from stages.chat_template.template import Template
 from stages.errors import ModelError, RowError
 from stages.profile import ModelProfile, TargetModel
 from stages.tokens.segment_encoder import SegmentEncoder
 
 AUTO, ON, OFF = "auto", "on", "off"  # --thinking
 NAMES = {True: "thinking", False: "non_thinking"}
-SWITCHES = ("enable_thinking", "thinking")  # template arguments that turn reasoning on or off
-_ASKED = [{"role": "user", "content": "x"}]
+_ASKED = [turn_ends.asks("x")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,86 +36,22 @@ class Prompt:
     """
 
     name: str
-    arguments: dict[str, bool]
+    arguments: dict[str, object]
     tail: tuple[int, ...]
 
 
-def variants(template: Template) -> tuple[tuple[tuple[str, object], ...], ...]:
-    """Keyword sets that give a template's different generation prompts; no keywords come first."""
-    by_text: dict[str, tuple[tuple[str, object], ...]] = {}
-    for name in SWITCHES:
-        if name not in template.source:
-            continue
-        for keywords in ((), ((name, False),), ((name, True),)):
-            try:
-                text = template.render(_ASKED, None, add_generation_prompt=True, **dict(keywords))
-            except RowError:
-                continue
-            by_text.setdefault(text, keywords)
-        if len(by_text) > 1:
-            return tuple(by_text.values())
-    return ((),)
-
-
-def _dialogues() -> Iterator[tuple[list[dict[str, Any]], list[Any] | None]]:
-    """Conversations of three exchanges, and their tools: as plain as can be, with reasoning in each
-    place where rows have it, with tools, and with calls of them."""
-
-    def every(think: str = "", looks_up: bool = False, field: str = "") -> list[dict[str, Any]]:
-        turns, fields = [], {field: "A thought."} if field else {}
-        for n in range(3):
-            turns.append(turn_ends.asks(f"question {n}"))
-            if looks_up:
-                turns += [turn_ends.calls(f"word {n}", **fields), turn_ends.result("a fruit")]
-            turns.append(turn_ends.answers(f"{think}answer {n}", **fields))
-        return turns
-
-    yield every(), None
-    yield every(think="<think>\nA thought.\n</think>\n\n"), None
-    for name in reasoning.SPELLINGS:
-        yield every(field=name), None
-    yield every(), turn_ends.TOOLS
-    yield every(looks_up=True), turn_ends.TOOLS
-    for name in reasoning.SPELLINGS:
-        yield every(looks_up=True, field=name), turn_ends.TOOLS
-
-
-def rewrites(template: Template, ends: Sequence[str]) -> bool:
-    """Whether a template prints an earlier turn of an assistant, or what stands before it,
-    otherwise once later turns follow: each trained turn must then be an example of its own.
-
-    Args:
-        ends: the tokens that end turns, see ``ModelProfile.ends``.
-    """
-    return any(_changes(template, *dialogue, ends=ends) for dialogue in _dialogues())
-
-
-def _changes(
-    template: Template, turns: list[dict[str, Any]], tools: list[Any] | None, ends: Sequence[str]
-) -> bool:
-    before = ""
-    for i, turn in enumerate(turns):
-        if turn["role"] != "assistant":
-            continue
-        own = turn_ends.last_text(turn)
-        try:
-            text = template.render(turns[: i + 1], tools)
-        except RowError:  # rows of this kind are refused
-            return False
-        at = text.rfind(own)
-        if at < 0:  # which other probes say
-            return False
-        if not text.startswith(before):
-            return True
-        stops = [stop + len(end) for end in ends if (stop := text.find(end, at)) >= 0]
-        before = text[: min(stops, default=at + len(own))]
-    return False
-
-
-def switch_of(profile: ModelProfile) -> str | None:
-    """The template argument that turns reasoning on and off; None where there is none."""
+def modes(profile: ModelProfile) -> dict[bool, dict[str, object]]:
+    """Arguments of the chat template with which a model reasons (True), and with which it does not;
+    none where it has one prompt only."""
     keywords = [pair for variant in profile.template_variants for pair in variant]
-    return next((key for key, value in keywords if isinstance(value, bool)), None)
+    if not keywords:
+        return {}
+    name = keywords[0][0]
+    if all(isinstance(value, bool) for _, value in keywords):
+        return {reasons: {name: reasons} for reasons in (True, False)}
+    template = template_of_profile(profile)
+    own = [pair for pair in ways.keywords(template) if pair[0] == name]
+    return {ways.follows(template, True, (pair,)): dict([pair]) for pair in reversed(own)}
 
 
 def chosen(profile: ModelProfile, wanted: str) -> ModelProfile:
@@ -129,14 +62,14 @@ def chosen(profile: ModelProfile, wanted: str) -> ModelProfile:
     """
     if wanted == AUTO:
         return profile
-    switch = switch_of(profile)
-    if switch is None:
+    arguments = modes(profile).get(wanted == ON)
+    if arguments is None:
         raise ModelError(
             f"The chat template of {profile.name} has only one generation prompt, so "
             f"--thinking {wanted} has no effect.",
             "Leave --thinking out.",
         )
-    return replace(profile, template_variants=(((switch, wanted == ON),),))
+    return replace(profile, template_variants=(tuple(arguments.items()),))
 
 
 def allowed(prompt: Prompt, model: TargetModel) -> bool:
@@ -172,10 +105,10 @@ def prompts(model: TargetModel, asked: str = "x") -> tuple[Prompt, ...]:
     """
     if model.profile.pair is not None:
         return ()
-    template, switch = template_of(model), switch_of(model.profile)
-    settings = [{}] if switch is None else [{switch: value} for value in (True, False)]
+    template = template_of(model)
+    named = {NAMES[reasons]: one for reasons, one in modes(model.profile).items()}
     by_tail: dict[tuple[int, ...], Prompt] = {}
-    for arguments in settings:
+    for name, arguments in (named or {"": dict[str, object]()}).items():
         try:
             question = [{"role": "user", "content": asked}]
             text = template.render(question, None, add_generation_prompt=True, **arguments)
@@ -183,7 +116,6 @@ def prompts(model: TargetModel, asked: str = "x") -> tuple[Prompt, ...]:
             return ()
         tail = _tail(model, text)
         if tail:
-            name = NAMES[next(iter(arguments.values()))] if arguments else ""
             by_tail.setdefault(tail, Prompt(name, arguments, tail))
     return tuple(sorted(by_tail.values(), key=lambda prompt: -len(prompt.tail)))
 

@@ -172,6 +172,15 @@ def apart(found: Family, ours: Trained, theirs: Trained) -> set[str]:
     return kinds
 
 
+THOUGHT = {"reasoning_content": "Hm, hm."}
+
+
+def without(ids: list[int], part: list[int]) -> list[int]:
+    """Ids without the first run of some."""
+    at = next((i for i in range(len(ids)) if ids[i : i + len(part)] == part), len(ids))
+    return ids[:at] + ids[at + len(part) :]
+
+
 def require_template(found: Family, messages: list[Any], ours: Trained) -> None:
     """The ids are those of the template, with the end of the last turn where it prints none; or it
     prints the turn alone, which is trained behind its prompt. Each trained run begins where a
@@ -187,8 +196,13 @@ def require_template(found: Family, messages: list[Any], ours: Trained) -> None:
     wholes = [found.template(messages, tools, **one) for one in variants]
     wholes += [[*whole, end] for whole in wholes for end in ends]
     answer = ids[begun[0] :]
+    closed = (  # an answer without reasoning closes the block that its prompt opens
+        without(found.template([*messages[:-1], messages[-1] | THOUGHT], tools, **one), thought)
+        for one in variants
+        for thought in [found.tokenizer.encode(THOUGHT["reasoning_content"])]
+    )
     assert ids in wholes or (
-        len(begun) == 1 and any(whole[-len(answer) :] == answer for whole in wholes)
+        len(begun) == 1 and any(one[-len(answer) :] == answer for one in (*wholes, *closed))
     )
     stops = [i for i, (a, b) in enumerate(itertools.pairwise([*trained, False])) if a > b]
     assert all(ids[stop] in ends for stop in stops)
@@ -213,8 +227,8 @@ class Renderers:
     def __call__(self, found: Family, messages: list[Any], last: bool) -> Trained:
         """The ids, and which of them a model samples; ``last``: in the last turn."""
         told: dict[str, Any] = {}
-        if found.told.get("by_reasoning"):
-            told["enable_thinking"] = any("reasoning_content" in turn for turn in messages)
+        for argument, values in found.told.get("by_reasoning", {}).items():
+            told[argument] = values[any("reasoning_content" in turn for turn in messages)]
         if "date_string" in self.config.model_fields:
             told["date_string"] = f"{datetime.date.today():%d %b %Y}"
         made = self.base.build_training_sample(
