@@ -62,6 +62,11 @@ EXPORT = Export(
 
 
 def _transformers_detail(facts: ExportFacts) -> str:
+    if facts.kind.marks:
+        return (
+            "launch/train_prm.py, which reads the loss at the step token and lays rows one behind "
+            "the other: positions restart, no attention mask, use_cache=False"
+        )
     if facts.stored.packs:
         return (
             "pipeline.torch_data.Flatten, batch size 1 and use_cache=False: positions restart, no "
@@ -70,17 +75,19 @@ def _transformers_detail(facts: ExportFacts) -> str:
     return "the mask of the batch is read; use_cache=False"
 
 
+def _program(facts: ExportFacts) -> str:
+    return "train_prm.py" if facts.kind.marks else "train_transformers.py"
+
+
 TRANSFORMERS = Export(
     name="transformers",
     versions="transformers 5.23.0",
-    takes={CONVERSATION: ("packed", "ragged", "padded")},
-    why_not={
-        PAIR: "Trainer has no pairwise loss; trl and openrlhf have",
-        STEPS: "Trainer shifts labels, and these are read at the step token; trl and openrlhf do",
-    },
+    takes=dict.fromkeys((CONVERSATION, STEPS), ("packed", "ragged", "padded")),
+    why_not={PAIR: "Trainer has no pairwise loss; trl and openrlhf have"},
     detail=_transformers_detail,
     launch=_script.script("transformers.sh"),
-    files=_script.scripts("train_transformers.py"),
+    files=lambda facts: _script.scripts(_program(facts))(facts),
+    shares=lambda facts: facts.stored.packs or facts.kind.marks,
 )
 
 
