@@ -103,7 +103,7 @@ test-clusters: $(READY) $(SCHEDULERS)/.ready $(SCHEDULERS)/slurm/.ready  ## Buil
 	    $(BIN)/python -m pytest -m 'slow or not slow' \
 	    tests/test_clusters.py tests/test_ray.py tests/test_slurm.py
 
-test-training: $(TRAINING_READY)  ## Train tiny models on the CPU: the museum of failures.
+test-training: $(TRAINING_READY) $(VENDORS)/.ready  ## Train tiny models on the CPU: the museum of failures.
 	OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest -n 2 --durations=20 tests/failures tests/training
 
 # The trainers as they were published, each in a folder of its own with what it needs and the

@@ -182,6 +182,11 @@ def _wanted(name: str, facts: ExportFacts) -> dict[str, list[Wanted]]:
     files = {file: [*wanted(facts)] for file, wanted in _FILES.get(name, {}).items()}
     if name == "openrlhf" and facts.kind.compares:
         files["openrlhf-dpo.sh"] = [*_openrlhf(facts, packs=False)]
+    if name == "transformers" and facts.kind.marks:  # its program is no text of a build
+        size = "1" if facts.stored.packs else "8"
+        files = {
+            "transformers.sh": [{"--build": "$BUILD"}, {"--per_device_train_batch_size": size}]
+        }
     return files
 
 

@@ -45,17 +45,19 @@ EXPORT = Export(
 # transformers.Trainer, with the collators of ``pipeline.torch_data``.
 
 
+def _program(facts: ExportFacts) -> str:
+    return "train_prm.py" if facts.kind.marks else "train_transformers.py"
+
+
 TRANSFORMERS = Export(
     name="transformers",
     versions="transformers 5.23.0",
-    takes={CONVERSATION: ("packed", "ragged", "padded")},
-    why_not={
-        PAIR: "Trainer has no pairwise loss; trl and openrlhf have",
-        STEPS: "Trainer shifts labels, and these are read at the step token; trl and openrlhf do",
-    },
+    takes=dict.fromkeys((CONVERSATION, STEPS), ("packed", "ragged", "padded")),
+    why_not={PAIR: "Trainer has no pairwise loss; trl and openrlhf have"},
     detail=_script.told("transformers"),
     launch=_script.script("transformers.sh"),
-    files=_script.scripts("train_transformers.py"),
+    files=lambda facts: _script.scripts(_program(facts))(facts),
+    shares=lambda facts: facts.stored.packs or facts.kind.marks,
 )
 
 

@@ -5,10 +5,12 @@ from typing import Any
 
 import torch
 from transformers import (
+    AutoModelForCausalLM,
     BertConfig,
     BertForSequenceClassification,
     DataCollatorWithFlattening,
     LlamaConfig,
+    PreTrainedConfig,
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
@@ -44,6 +46,15 @@ def causal(vocab_size: int, seed: int = 0, **more: Any) -> Qwen2ForCausalLM:
     """A language model; the same weights for the same seed."""
     set_seed(seed)
     return Qwen2ForCausalLM(qwen2_config(vocab_size, use_cache=False, **more))
+
+
+def made(config: PreTrainedConfig, seed: int = 0) -> PreTrainedModel:
+    """A language model of any architecture."""
+    set_seed(seed)
+    model: PreTrainedModel = AutoModelForCausalLM.from_config(
+        config, experts_implementation="eager"
+    )
+    return model
 
 
 def encoder(family: str, vocab_size: int, seed: int = 0) -> PreTrainedModel:

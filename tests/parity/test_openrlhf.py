@@ -10,7 +10,8 @@ import pytest
 import torch
 from absent import absent
 from datasets import Dataset, load_from_disk
-from parity.tiny import tiny
+from parity.tiny import step_loss, tiny
+from support import write_rows
 from transformers import AutoTokenizer
 
 from pipeline.torch_data.openrlhf import ShardPRM, ShardRM, ShardSFT
@@ -349,3 +350,34 @@ def test_what_does_not_fit_is_refused(build: Build, sources: dict[str, Path]) ->
     keys = strategy(placeholder_token="<|step|>", reward_tokens=["+", "-"])
     with pytest.raises(UsageError, match="not the tokens of this build"):
         ShardPRM(rows, tokenizer, LONGEST, keys)
+
+
+@pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
+def test_the_example_has_the_loss_and_the_gradients_of_its_process_reward_loss(
+    peer: Use, build: Build, sources: dict[str, Path], tmp_path: Path, soft: bool
+) -> None:
+    """Of six rows, padded there and one behind the other here."""
+    load = peer("openrlhf", LAST_PRM, bare=BARE)
+    data = sources["prm"]
+    if soft:
+        labels = [[0.25, 1.0], [0.7], [0.5, 0.0, 0.9]] * 2
+        rated = [
+            {"prompt": f"{n}?", "completions": [*map(str, range(len(one)))], "labels": one}
+            for n, one in enumerate(labels)
+        ]
+        data = write_rows(tmp_path / "soft.jsonl", rated)
+    folder = build("prm", data, "--for", "openrlhf", "--layout", "ragged")
+    rows, tokenizer = rows_of(folder).select(range(6)), tokenizer_of(folder)
+    own = ShardPRM(rows, tokenizer, LONGEST, strategy(**OF_STEPS))
+    ids, mask, labels = (t.squeeze(1) for t in own.collate_fn([own[i] for i in range(6)]))
+    step, *rewards = tokenizer.convert_tokens_to_ids(["<|step|>", "<|good|>", "<|bad|>"])
+    model = tiny("CausalLM", **SMALL).eval()
+    made = actor_around(model, load)(ids, attention_mask=mask, return_output=True)
+    theirs = load("openrlhf.models.loss").PRMLoss(step, rewards)(ids, made.logits, labels)
+    expected = torch.autograd.grad(theirs, list(model.parameters()))
+    loss = step_loss(folder, model, rows.to_list(), tmp_path)
+    assert loss.item() == pytest.approx(theirs.item(), rel=1e-5)
+    for ours, their in zip(
+        torch.autograd.grad(loss, list(model.parameters())), expected, strict=True
+    ):
+        torch.testing.assert_close(ours, their, rtol=1e-4, atol=1e-7)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 from datasets import load_from_disk
-from parity.tiny import tiny
+from parity.tiny import step_loss, tiny
+from support import read_manifest
 from transformers import AutoTokenizer
 
 Build = Callable[..., Path]
@@ -147,3 +148,34 @@ def test_steps_reach_the_process_reward_model(
         with torch.no_grad():
             assert torch.isfinite(model(**batch).loss)
     assert seen == len(rows)
+
+
+@pytest.mark.parametrize("layout", ["packed", "padded"])
+def test_the_example_has_the_loss_and_the_gradients_of_its_process_reward_trainer(
+    peer: Use, build: Build, sources: dict[str, Path], tmp_path: Path, layout: str
+) -> None:
+    """All rows in one batch, the classes' weights as rows of the output embedding."""
+    prm = peer("trl", LAST_PRM)("trl.experimental.prm")
+    folder = build("prm", sources["prm"], "--for", "trl")
+    classifier = tiny("TokenClassification", num_labels=2).eval()
+    torch.nn.init.zeros_(classifier.score.bias)
+    kinds = (prm.PRMTrainer, prm.PRMConfig)
+    trainer = trainer_of(kinds, classifier, folder, tmp_path, SAMPLE)
+    (batch,) = batches(trainer)
+    theirs = trainer.compute_loss(classifier, batch)
+    theirs.backward()
+
+    ours = build("prm", sources["prm"], "--layout", layout)
+    named = read_manifest(ours)["model"]
+    tokens = [named["bad_token_id"], named["good_token_id"]]
+    model = tiny("CausalLM", tie_word_embeddings=False).eval()
+    model.model.load_state_dict(classifier.model.state_dict())
+    with torch.no_grad():
+        model.lm_head.weight[tokens] = classifier.score.weight
+    loss = step_loss(ours, model, rows_of(ours).to_list(), tmp_path)
+    loss.backward()
+    assert loss.item() == pytest.approx(theirs.item(), rel=1e-5)
+    expected = dict(classifier.model.named_parameters())
+    for name, weight in model.model.named_parameters():
+        torch.testing.assert_close(weight.grad, expected[name].grad, rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(model.lm_head.weight.grad[tokens], classifier.score.weight.grad)

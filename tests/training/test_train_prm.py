@@ -1,16 +1,18 @@
-"""The example trainer as a user starts it: evaluated to the last marker, in one process or two."""
+"""The example trainer as users start it: from a launch script, in two processes, resumed."""
 
 import json
+import os
 import random
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from datasets import load_from_disk
-from support import ROOT, Run, example, started
+from support import ROOT, Make, Run, example, started, write_rows
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 PROGRAM = ROOT / "examples" / "train_prm.py"
@@ -47,37 +49,94 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def build(built: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of rows with soft ratings, with a test split."""
+    data = write_rows(tmp_path_factory.mktemp("rated") / "soft.jsonl", solutions(40))
+    options = ("--layout", "ragged", "--test-size", 0.3, "--for", "transformers")
+    return built("prm", data, "--model", "qwen2-1.5b", *options)
+
+
+SETTINGS = (
+    "--learning_rate 0.01 --per_device_train_batch_size 4 --per_device_eval_batch_size 5 "
+    "--logging_steps 1 --report_to none --disable_tqdm true --use_cpu true"
+)
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_every_rated_step_is_evaluated(
-    processes: int, pipeline: Run, model_folder: Path, tmp_path: Path
+    processes: int, build: Path, pipeline: Run, model_folder: Path, tmp_path: Path
 ) -> None:
     """Rows have different numbers of steps, and no batch size divides them: none is lost or told
-    twice, and every process ends with the same figures."""
-    (tmp_path / "soft.jsonl").write_text("".join(json.dumps(r) + "\n" for r in solutions(40)))
-    options = ("--layout", "ragged", "--test-size", 0.3, "--quiet")
-    pipeline("run", "prm", "soft.jsonl", "--model", "qwen2-1.5b", *options, "-o", "prm").ended()
-    pipeline("overlay", model_folder, "-o", "over", "--build", "prm").ended()
-    start = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
-    given = (
-        "--build prm --model_name over --output_dir out --max_steps 3 --learning_rate 0.01 "
-        "--per_device_train_batch_size 4 --per_device_eval_batch_size 5 --logging_steps 1 "
-        "--eval_strategy steps --eval_steps 3 --report_to none --disable_tqdm true "
-        "--use_cpu true --ddp_backend gloo"
-    )
-    done = started(sys.executable, *start, PROGRAM, *given.split(), folder=tmp_path).ended()
+    twice, and every process ends with the same figures. One process is the launch script's."""
+    pipeline("overlay", model_folder, "-o", "over", "--build", build).ended()
+    given = "--output_dir out --max_steps 3 --eval_strategy steps --eval_steps 3"
+    start: tuple[object, ...] = ("sh", build / "launch" / "transformers.sh", "over")
+    if processes > 1:
+        torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone")
+        start = (*torchrun, "--nproc_per_node", processes, PROGRAM, "--build", build)
+        given += " --model_name over --ddp_backend gloo"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    words = (*start, *given.split(), *SETTINGS.split())
+    done = started(*words, folder=tmp_path, env={**os.environ, "PATH": path}).ended()
     found = re.search(r"'eval_step_accuracy': '?([\d.]+)", done.out)
     assert found, done.out
     said = float(found[1])
 
-    flatten = example("train_prm").Flatten()
-    named = json.loads((tmp_path / "prm" / "manifest.json").read_bytes())["model"]
+    flatten = example("train_prm").flatten
+    named = json.loads((build / "manifest.json").read_bytes())["model"]
     model = Qwen2ForCausalLM.from_pretrained(tmp_path / "out").eval()
     right = rated = 0
-    for row in load_from_disk(str(tmp_path / "prm"))["test"]:
+    for row in load_from_disk(str(build))["test"]:
         batch = flatten([row])
         with torch.no_grad():
-            logits = model(input_ids=batch["input_ids"]).logits[0, batch["marker_positions"]]
+            logits = model(input_ids=batch["input_ids"]).logits[0, batch["logits_to_keep"]]
         better = logits[:, named["good_token_id"]] > logits[:, named["bad_token_id"]]
-        right += int((better == (batch["marker_labels"] >= 0.5)).sum())
+        right += int((better == (batch["labels"][0] >= 0.5)).sum())
         rated += len(better)
     assert said == pytest.approx(right / rated, abs=1e-4)
+
+
+@pytest.fixture
+def weights(
+    build: Path, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., dict[str, torch.Tensor]]:
+    """Train in this process, into a folder; the weights."""
+
+    def run(out: str, options: str) -> dict[str, torch.Tensor]:
+        folders = ("--build", build, "--model_name", model_folder, "--output_dir", tmp_path / out)
+        words = ("train_prm.py", *folders, *SETTINGS.split(), *options.split())
+        monkeypatch.setattr(sys, "argv", [*map(str, words)])
+        example("train_prm").main()
+        state: dict[str, torch.Tensor] = Qwen2ForCausalLM.from_pretrained(
+            tmp_path / out
+        ).state_dict()
+        return state
+
+    return run
+
+
+def test_a_resumed_run_gives_the_weights_of_one_without_interruption(
+    weights: Callable[..., dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    """Bit for bit: rows, their order, the optimizer and the rate go on where they stopped."""
+    options = "--max_steps 6 --save_steps 3 --save_strategy steps"
+    whole = weights("whole", options)
+    resumed = weights(
+        "resumed", f"{options} --resume_from_checkpoint {tmp_path}/whole/checkpoint-3"
+    )
+    again = weights("three", f"{options} --max_steps 3")
+    assert all(whole[name].equal(resumed[name]) for name in whole)
+    assert not all(whole[name].equal(again[name]) for name in whole)
+
+
+def test_every_step_counts_as_much_in_batches_that_accumulate(
+    weights: Callable[..., dict[str, torch.Tensor]],
+) -> None:
+    """Four batches of two rows change the weights as one of eight rows does."""
+    options = "--max_steps 2 --optim sgd --learning_rate 1 --max_grad_norm 0"
+    together = weights("together", f"{options} --per_device_train_batch_size 8")
+    parts = "--per_device_train_batch_size 2 --gradient_accumulation_steps 4"
+    apart = weights("apart", f"{options} {parts}")
+    for name in together:
+        torch.testing.assert_close(apart[name], together[name], rtol=1e-4, atol=1e-6)
