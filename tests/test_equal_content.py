@@ -159,7 +159,7 @@ def test_two_column_sets_of_a_preference(
         },
     ]
     made = [door([row], "rm") for row in forms]
-    assert [name for name, _ in made] == ["preference", "preference", "history_pair"]
+    assert [name for name, _ in made] == ["preference"] * 3
     assert made[0][1] == made[1][1] == made[2][1]
 
 

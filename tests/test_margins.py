@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support import Run, read_manifest, stored_rows, write_rows
 
 from expectations.audits import FAIL, PASS, Totals
-from expectations.audits import step_labels as audit
+from expectations.audits import counts as audit
 from pipeline.builds.summary import said
 from pipeline.shards.facts import Margins, of_column
 from stages import contract, errors

@@ -160,7 +160,7 @@ EMPTY_SIDES: dict[str, Row] = {
     "rejected_response": {"query": "q", "response": "a", "rejected_response": ""},
     "strength_pair": {"p": 1, "response_1": "a", "response_2": "", "preference_strength": -1},
     "indexed_pair": {"prompt": "q", "response_a": "", "response_b": "b", "winner": "A"},
-    "history_pair": {"prompt": "q", "response_chosen": "a", "response_rejected": ""},
+    "preference": {"prompt": "q", "response_chosen": "a", "response_rejected": ""},
 }
 
 
@@ -175,13 +175,13 @@ def test_an_empty_answer_is_refused_as_one() -> None:
 
 def test_few_rows_that_ask_are_left_to_be_refused() -> None:
     """One row in a hundred stops no file; each is refused with the options that settle it."""
-    row, _ = ROWS["history_pair"]
+    row, _ = ROWS["preference"]
     odd = {**row, "chosen_response": "z"}
-    found = formats.load("history_pair")
+    found = formats.load("preference")
     assert found.doubt([row] * 99 + [odd], {}) is None
     assert found.doubt([row] * 98 + [odd], {}) is not None
     with pytest.raises(AskError, match="--ignore chosen_response"):
-        read("history_pair", odd)
+        read("preference", odd)
 
 
 def test_an_index_behind_a_sample_of_letters_is_no_guess() -> None:

@@ -82,19 +82,23 @@ def test_one_more_column_is_read_or_named_or_refuses_the_row(
         ("openai", "context", "a passage", "unread_column"),
         ("openai", "images", ["x.png"], "unread_column"),
         ("openai", "is_bad", True, "unknown_flag"),
-        ("message_pair", "context", "a passage", "unread_column"),
+        ("preference", "context", "a passage", "unread_column"),
     ],
 )
 def test_a_turn_with_nothing_in_a_key_hides_no_other_turn(
     reading: str, key: str, value: Any, code: str
 ) -> None:
     """Tables give every turn the same keys, most of them empty."""
+    asked, talks = {"role": "user", "content": "q"}, {"openai": ROWS["openai"][1]}
+    talks["preference"] = {
+        side: [asked, {"role": "assistant", "content": side}] for side in ("chosen", "rejected")
+    }
     for nothing in ("", [], {}, " ", None):
         row = {
             name: [
                 {**turn, key: value if turn["role"] == "assistant" else nothing} for turn in said
             ]
-            for name, said in ROWS[reading][1].items()
+            for name, said in talks[reading].items()
         }
         assert normalized(reading, row)[2] == code, nothing
 

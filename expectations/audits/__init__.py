@@ -2,7 +2,7 @@
 
 One row breaks an invariant; an audit finds that rows which are all well-formed would together train
 something unwanted. It measures the written shards in chunks and judges the totals. A file provides
-AUDIT; ``MEMBERS`` names those that share one.
+a TABLE of audits.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,17 +20,7 @@ from stages.errors import ExpectationError, GateError, UsageError
 from stages.findings import AuditResult
 from stages.findings import Figure as Figure  # which audits make
 
-MEMBERS = {
-    "control_text": "expectations.audits.language:CONTROL_TEXT",
-    "duplicates": "expectations.audits.language:DUPLICATES",
-    "leaks": "expectations.audits.shortcuts:LEAKS",
-    "lost_text": "expectations.audits.language:LOST_TEXT",
-    "margins": "expectations.audits.step_labels:MARGINS",
-    "short_answers": "expectations.audits.lengths:SHORT_ANSWERS",
-    "sources": "expectations.audits.lengths:SOURCES",
-    "trained_share": "expectations.audits.lengths:TRAINED_SHARE",
-    "truncation": "expectations.audits.lengths:TRUNCATION",
-}
+TABLES = ("counts", "language", "shortcuts")
 
 PASS, FEW, WARN, FAIL = "pass", "few", "warn", "fail"
 _RANK = (PASS, FEW, WARN, FAIL)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from expectations import audits, undo_layout
+from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, portion
 from expectations.stored_rows import Chunk
 from stages import columns, encoders, profile
 from stages.errors import counted, were
@@ -165,7 +166,7 @@ def _scripts(ids: Ids, chunk: Chunk) -> columns.Ints:
     return np.bincount(vocab.scripts(known), minlength=len(_NAMES))
 
 
-def _measure(chunk: Chunk) -> audits.Counts:
+def _measure(chunk: Chunk) -> Counts:
     ids = chunk.sequences.ids
     counts = {"all": _scripts(ids, chunk)}
     if chunk.context.kind.trains_answers:
@@ -175,9 +176,7 @@ def _measure(chunk: Chunk) -> audits.Counts:
     return counts
 
 
-def _judge(
-    facts: audits.AuditFacts, totals: audits.Totals, tolerances: audits.Tolerances
-) -> list[audits.Figure]:
+def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     titles = {"all": "all tokens"}
     if facts.context.kind.compares:
         titles = {"all": "chosen sides", "other": "rejected sides"}
@@ -192,11 +191,11 @@ def _judge(
         top = int(np.argmax(by_script[:-1]))
         value = audits.share(by_script[top], letters)
         detail = f"{value:.1%} of {letters} tokens with letters are {_NAMES[top]}"
-        figures.append(audits.portion(title, by_script[top], letters, detail, bins=tuple(bins)))
+        figures.append(portion(title, by_script[top], letters, detail, bins=tuple(bins)))
     return figures
 
 
-AUDIT = audits.Audit(
+LANGUAGE = Audit(
     name="language",
     about="In which scripts the examples and their trained parts are written.",
     why="a model answers in the language that it was trained on",
@@ -220,23 +219,21 @@ def _rows(side: undo_layout.Sequences, chunk: Chunk) -> np.ndarray[tuple[int], n
     return np.unique(side.owner(at))
 
 
-def _control_text_measure(chunk: Chunk) -> audits.Counts:
+def _control_text_measure(chunk: Chunk) -> Counts:
     rows = _rows(chunk.sequences, chunk)
     if chunk.other is not None:
         rows = np.union1d(rows, _rows(chunk.other, chunk))
     return {"rows": np.array([len(chunk), len(rows)]), "names": np.array(chunk.named(rows), object)}
 
 
-def _control_text_judge(
-    facts: audits.AuditFacts, totals: audits.Totals, tolerances: audits.Tolerances
-) -> list[audits.Figure]:
+def _control_text_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     examples, affected = totals.summed("rows").tolist()
     detail = f"the text of a control token in {affected:,} of {counted(examples, 'example')}"
     names = totals.named("names")
-    return [audits.portion("examples", affected, examples, detail, tolerances, rows=names)]
+    return [portion("examples", affected, examples, detail, tolerances, rows=names)]
 
 
-CONTROL_TEXT = audits.Audit(
+CONTROL_TEXT = Audit(
     name="control_text",
     about="Content that spells out a control token: harmless as ids, but a sign of "
     "templated input.",
@@ -250,17 +247,15 @@ CONTROL_TEXT = audits.Audit(
 # How many sampled rows the tokenizer does not give back; above the limit no build is planned.
 
 
-def _lost_text_judge(
-    facts: audits.AuditFacts, totals: audits.Totals, tolerances: audits.Tolerances
-) -> list[audits.Figure]:
+def _lost_text_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     lost, sampled, first = facts.lost
     example = f", for example {first}" if first else ""
     detail = f"{lost} of {counted(sampled, 'sampled row')}{example}"
     # A plan refuses what is above the limit, so here it only warns.
-    return [audits.portion("lost text", lost, sampled, detail, {"warn": tolerances["warn"]})]
+    return [portion("lost text", lost, sampled, detail, {"warn": tolerances["warn"]})]
 
 
-LOST_TEXT = audits.Audit(
+LOST_TEXT = Audit(
     name="lost_text",
     about="How many sampled rows the tokenizer does not give back; above the limit no build "
     "is planned.",
@@ -273,9 +268,7 @@ LOST_TEXT = audits.Audit(
 # Equal examples.
 
 
-def _duplicates_judge(
-    facts: audits.AuditFacts, totals: audits.Totals, tolerances: audits.Tolerances
-) -> list[audits.Figure]:
+def _duplicates_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     ledger = facts.ledger
     equal, compared = ledger.equal, ledger.kept
     if ledger.removed:  # before budgets left anything out: of all that were compared
@@ -284,13 +277,16 @@ def _duplicates_judge(
     examples = counted(compared, "example")
     detail = f"{equal:,} of {examples}, equal to an earlier one, {were(equal)} {removed}"
     judged = None if ledger.removed else tolerances
-    return [audits.portion("equal examples", equal, compared, detail, judged)]
+    return [portion("equal examples", equal, compared, detail, judged)]
 
 
-DUPLICATES = audits.Audit(
+DUPLICATES = Audit(
     name="duplicates",
     about="Equal examples.",
     why="duplicates are trained twice",
     judge=_duplicates_judge,
     tolerances={"warn": 0.01, "least": 20},
 )
+
+
+TABLE = (LANGUAGE, CONTROL_TEXT, LOST_TEXT, DUPLICATES)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from expectations import audits, contract, undo_layout
-from expectations.audits import language
+from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, language
 from expectations.stored_rows import Chunk
 from stages.columns import Ints
 from stages.errors import counted
@@ -69,10 +69,10 @@ def _features(side: undo_layout.Sequences, chunk: Chunk) -> dict[str, npt.NDArra
     return {name: np.asarray(values, np.float64) for name, values in features.items()}
 
 
-def _measure(chunk: Chunk) -> audits.Counts:
+def _measure(chunk: Chunk) -> Counts:
     assert chunk.other is not None
     chosen, rejected = (_features(side, chunk) for side in (chunk.sequences, chunk.other))
-    counts: audits.Counts = {}
+    counts: Counts = {}
     for name in _NUMBERS:
         sign = np.sign(chosen[name] - rejected[name])
         counts[name] = np.array([(sign > 0).sum(), (sign == 0).sum(), (sign < 0).sum()])
@@ -82,7 +82,7 @@ def _measure(chunk: Chunk) -> audits.Counts:
     return counts
 
 
-def _number(name: str, counts: Ints, tolerances: audits.Tolerances) -> audits.Figure:
+def _number(name: str, counts: Ints, tolerances: Tolerances) -> Figure:
     more, ties, less = counts.tolist()
     pairs = more + ties + less
     value = round(max(more, less) / pairs + ties / pairs / 2, 6)
@@ -91,7 +91,7 @@ def _number(name: str, counts: Ints, tolerances: audits.Tolerances) -> audits.Fi
         f"{side} {_NUMBERS[name]} in {max(more, less) / pairs:.1%} of {counted(pairs, 'pair')}; "
         f"the sides are equal in {ties / pairs:.1%}"
     )
-    return audits.Figure(name, value, "auc", detail, status=audits.level(value, tolerances, pairs))
+    return Figure(name, value, "auc", detail, status=audits.level(value, tolerances, pairs))
 
 
 def _scores(chosen: Ints, rejected: Ints, size: int) -> npt.NDArray[np.float64]:
@@ -102,8 +102,8 @@ def _scores(chosen: Ints, rejected: Ints, size: int) -> npt.NDArray[np.float64]:
 
 
 def _word(
-    name: str, chosen: Ints, rejected: Ints, facts: audits.AuditFacts, tolerances: audits.Tolerances
-) -> audits.Figure:
+    name: str, chosen: Ints, rejected: Ints, facts: AuditFacts, tolerances: Tolerances
+) -> Figure:
     pairs = len(chosen)
     size = int(max(chosen.max(), rejected.max())) + 1
     # Two folds: each half is scored with the counts of the other half.
@@ -125,12 +125,10 @@ def _word(
             f"no token {_WORDS[name]} one side more often than the other, in "
             f"{counted(pairs, 'pair')}"
         )
-    return audits.Figure(name, value, "auc", detail, status=audits.level(value, tolerances, pairs))
+    return Figure(name, value, "auc", detail, status=audits.level(value, tolerances, pairs))
 
 
-def _judge(
-    facts: audits.AuditFacts, totals: audits.Totals, tolerances: audits.Tolerances
-) -> list[audits.Figure]:
+def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     figures = [_number(name, totals.summed(name), tolerances) for name in _NUMBERS]
     for name in _WORDS:
         sides = totals.joined(f"{name} chosen"), totals.joined(f"{name} rejected")
@@ -138,7 +136,7 @@ def _judge(
     return figures
 
 
-AUDIT = audits.Audit(
+SHORTCUTS = Audit(
     name="shortcuts",
     about="RM: how well one simple feature of the two answers alone separates chosen from "
     "rejected.",
@@ -184,12 +182,12 @@ def _hashes(chunk: Chunk) -> Ints:
     return np.frombuffer(b"".join(digests), np.int64)
 
 
-def _leaks_measure(chunk: Chunk) -> audits.Counts:
+def _leaks_measure(chunk: Chunk) -> Counts:
     asks = _prompt_ends(chunk) - chunk.sequences.offsets[:-1] > 1  # the first is never trained
     return {chunk.split: _hashes(chunk)[asks]}
 
 
-def _leaked(totals: audits.Totals) -> Ints:
+def _leaked(totals: Totals) -> Ints:
     """The hash of each test example's prompt that a train example has.
 
     What most examples have alike is no prompt, but what a template prints before turns that are all
@@ -202,7 +200,7 @@ def _leaked(totals: audits.Totals) -> Ints:
     return found
 
 
-def _pair(facts: audits.AuditFacts, prompt: int) -> tuple[str, ...]:
+def _pair(facts: AuditFacts, prompt: int) -> tuple[str, ...]:
     """A test example with a prompt, and a train example with the same."""
     names: dict[str, str] = {}
     for chunk in facts.everything():
@@ -212,9 +210,7 @@ def _pair(facts: audits.AuditFacts, prompt: int) -> tuple[str, ...]:
     return names["test"], names["train"]
 
 
-def _leaks_judge(
-    facts: audits.AuditFacts, totals: audits.Totals, tolerances: audits.Tolerances
-) -> list[audits.Figure]:
+def _leaks_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     of = facts.ledger.test
     if of is None:
         return []
@@ -231,7 +227,7 @@ def _leaks_judge(
     ]
 
 
-LEAKS = audits.Audit(
+LEAKS = Audit(
     name="leaks",
     about="Test examples and prompts that are also in train: above the limit no build is "
     "published.",
@@ -243,3 +239,6 @@ LEAKS = audits.Audit(
     instead="Join groups that share a question (--group-by COLUMN+question), or split by question "
     "alone",
 )
+
+
+TABLE = (SHORTCUTS, LEAKS)

@@ -1,7 +1,7 @@
 """What a row of pairs says: which answers, which of them is better, and by how much."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -10,6 +10,7 @@ from expectations.witness.raw import UnreadError
 from expectations.witness.said import Said, Sides, Turn, View
 
 _PROMPTS = ("prompt", "question", "query", "input", "input_text", "conversations", "messages")
+_SIDES = ("response", "messages", "conversations", "conversation")
 _NUMBERS = ("score", "rating", "reward", "avg_rating", "reward_score")
 _SPEAKER = re.compile(r"(?:^|\n\n)\s*(Human|Assistant):")
 _LISTS = (
@@ -87,11 +88,13 @@ def _margin(view: View) -> float | None:
     return scores[0] if scores else None
 
 
-def _named(chosen: Sequence[str], rejected: Sequence[str]) -> Callable[[View], list[Said]]:
-    def read(view: View) -> list[Said]:
-        return [_pair(view, view.get(*chosen), view.get(*rejected), _margin(view))]
-
-    return read
+def _preference(view: View) -> list[Said]:
+    """The two sides in columns named after them, with what they are in front or behind."""
+    named = ("{}", *(name for one in _SIDES for name in (f"{{}}_{one}", f"{one}_{{}}")))
+    chosen, rejected = (
+        view.get(*(name.format(side) for name in named)) for side in ("chosen", "rejected")
+    )
+    return [_pair(view, chosen, rejected, _margin(view))]
 
 
 def _dialogues(view: View) -> list[Said]:
@@ -227,15 +230,8 @@ def _several(view: View) -> list[Said]:
 
 
 PAIRS: dict[str, Callable[[View], list[Said]]] = {
-    "preference": _named(("chosen",), ("rejected",)),
+    "preference": _preference,
     "hh_rlhf": _dialogues,
-    "history_pair": _named(
-        ("response_chosen", "chosen_response"), ("response_rejected", "rejected_response")
-    ),
-    "message_pair": _named(
-        ("chosen_messages", "messages_chosen", "chosen_conversations"),
-        ("rejected_messages", "messages_rejected", "rejected_conversations"),
-    ),
     "indexed_pair": _indexed,
     "strength_pair": _strength,
     "ranked": _ranked,

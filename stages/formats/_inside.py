@@ -13,7 +13,7 @@ from typing import Any
 
 from stages.contract import Conversation, Example, FormatOptions, Message, Pair, Row, StepChain
 from stages.errors import AskError, RowError
-from stages.formats import _pairs, _rated_steps, _tools, _turns
+from stages.formats import _pairs, _parts, _rated_steps, _turns
 from stages.rows import stop_text
 from stages.rows.dialects import DIALOGUE, Dialect, Turns
 from stages.rows.speakers import ASSISTANT, SYSTEM, USER
@@ -167,7 +167,7 @@ def _settled(example: Example, row: Row, options: FormatOptions) -> Example:
         if any(one != given[0] for one in given):
             raise RowError("bad_tools", "two places of the row name different tools")
         example = replace(example, tools=given[0])
-    if example.tools and _tools.TOOLS[0] not in options.columns:
+    if example.tools and _parts.TOOLS[0] not in options.columns:
         for turn in parts[0]:
             _require_once(turn, example.tools)
     return example
@@ -196,11 +196,11 @@ def _sides(pair: Pair) -> list[list[Message]]:
 
 def _taken(turn: Message) -> list[Any]:
     """The tools that a turn has beside its text, which then stand with the example."""
-    held = [name for name in _tools.TOOLS if turn.fields and name in turn.fields]
+    held = [name for name in _parts.TOOLS if turn.fields and name in turn.fields]
     if not held or turn.role == "assistant":
         return []
     fields = dict(turn.fields or {})
-    listed = [_tools.listed_in(fields.pop(name), f"{name} of a turn") for name in held]
+    listed = [_parts.listed_in(fields.pop(name), f"{name} of a turn") for name in held]
     turn.fields = fields or None
     return next(filter(None, listed), [])
 

@@ -121,7 +121,7 @@ def aligned(pieces: list[str], label: str) -> list[float | None]:
 
 def signed(options: FormatOptions) -> Label:
     """What makes a rating of -1, 0 or 1; 0 is what ``--neutral`` makes of it."""
-    said = {1: 1.0, -1: 0.0, 0: {"null": None, "good": 1.0, "bad": 0.0}[options.neutral]}
+    said = {1: 1.0, -1: 0.0, 0: _NEUTRAL[options.neutral]}
 
     def label(value: Any, where: str) -> float | None:
         if value is None:
@@ -149,11 +149,11 @@ class Signed(Asking, abstract=True):
     _word = "ratings"
 
     @abstractmethod
-    def _shown(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Iterable[Any]:
-        """The ratings that rows show."""
+    def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
+        """The ratings that a row shows."""
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
-        if is_signed(self._shown(rows, columns)):
+        if any(is_signed(self._shown(row, columns)) for row in rows):
             return "signed", f"{self._word} are -1, 0 and 1; 0 follows --neutral"
         return "", ""
 

@@ -5,15 +5,15 @@ from typing import Any
 
 from stages.contract import Message, Row
 from stages.errors import RowError
-from stages.formats import _messages, _parts, _tools
+from stages.formats import _messages, _parts
 from stages.formats._messages import kind_of
 from stages.formats._parts import json_value
-from stages.formats._tools import tools as tools
+from stages.formats._parts import tools as tools
 from stages.rows import column_names
 
 SYSTEM = ("system", "system_prompt", "system_instruction", "systemInstruction")
 BEFORE = {"system text": SYSTEM, "history": ("history",)}  # what stands before a question
-TOOLS = {"tools": _tools.TOOLS}
+TOOLS = {"tools": _parts.TOOLS}
 BESIDE = {**BEFORE, **TOOLS}
 WEIGHTS = {"weights of turns": ("turn_weights",)}
 _AHEAD = frozenset((*SYSTEM, "history"))

@@ -34,8 +34,8 @@ class _Dialogue(Format, abstract=True):
     def matches(self, row: Row) -> str | None:
         if not self._never.isdisjoint(row):
             return None
-        known = (f"{c} with {words}" for c, key, words in self._shapes if _has(row, c, key))
-        return next(known, None)
+        shapes = ((c, words) for c, key, words in self._shapes if _turns.has_turns(row.get(c), key))
+        return next((f"{column} with {words}" for column, words in shapes), None)
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
         return unusable.unanswered(rows, self.columns["turns"])
@@ -44,10 +44,6 @@ class _Dialogue(Format, abstract=True):
         names = self.columns["turns"]
         turns = _turns.dialogue(row, _turns.first_of(row, names) or names[0])
         return [Conversation(turns, _turns.tools(row))]
-
-
-def _has(row: Row, column: str, key: str) -> bool:
-    return _turns.has_turns(row.get(column), key)
 
 
 _OURS, _THEIRS = ("role", "role and content"), ("from", "from and value")

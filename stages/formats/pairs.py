@@ -1,7 +1,7 @@
 """Two answers whose columns say which is the chosen one."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Message, Pair, Refused, Row
@@ -15,8 +15,6 @@ from stages.rows.dialects import DIALOGUE
 from stages.rows.shapes import is_text
 
 _Turns = list[Message]
-
-
 _BOTH = ("chosen", "rejected")
 
 
@@ -72,48 +70,40 @@ class _AnswerLists(_pairs.PairFormat):
 _LISTS = _AnswerLists()
 
 
-class _NamedSides(_pairs.PairFormat):
-    """A format whose answers stand under one of several pairs of names.
-
-    Args:
-        says: what its rows are, in one sentence.
-        sides: the names of the chosen and of the rejected answer's column, the usual ones first.
-        fits: whether a value can be an answer.
-    """
-
-    name = ""
-    columns: Columns = {}
-
-    def __init__(
-        self, name: str, says: str, *sides: tuple[str, str], fits: Callable[[Any], bool] = is_any
-    ) -> None:
-        self.name, self.__doc__ = name, says
-        self._needs = (Field("answer", sides, fits),)
-        self.columns = {"answers": self._needs[0].names, **_pairs.BESIDE}
-
-    def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        sides = self._needs[0]
-        names = sides.same(row, sides.both(row, options.columns), options.columns)
-        if not names:
-            usual = listing(sides.names[:2])
-            raise RowError("no_turns", f"there are no two answers in {usual}")
-        return [_pairs.pair(row, row[names[0]], row[names[1]], options)]
+_SIDES = Field(
+    "answer",
+    [
+        _BOTH,
+        ("response_chosen", "response_rejected"),
+        ("chosen_response", "rejected_response"),
+        ("chosen_messages", "rejected_messages"),
+        ("messages_chosen", "messages_rejected"),
+        ("chosen_conversations", "rejected_conversations"),
+        ("chosen_conversation", "rejected_conversation"),
+    ],
+    is_any,
+)
 
 
-class _Preference(_NamedSides):
-    """``chosen`` and ``rejected``: text, one turn or turns, with or without a prompt of any
-    kind."""
+class _Preference(_pairs.PairFormat):
+    """``chosen`` and ``rejected``, or other columns named after the two sides: text, one turn or
+    turns, with or without a prompt of any kind."""
 
     name = "preference"
+    _needs = (_SIDES,)
+    columns: Columns = {"answers": _SIDES.names, **_pairs.BESIDE}
     prompts = (*_pairs.PROMPTS, "instruction", "chosen")
-    passes_on = ("chosen", "rejected", *_pairs.BESIDE["prompt"], *_turns.SYSTEM)
-
-    def __init__(self) -> None:
-        super().__init__(self.name, str(self.__doc__), ("chosen", "rejected"))
+    passes_on = (*_BOTH, *_pairs.BESIDE["prompt"], *_turns.SYSTEM)
 
     def matches(self, row: Row) -> str | None:
         listed = _LISTS.matches(row) is not None
         return None if listed or _is_dialogue(row) else super().matches(row)
+
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        names = _SIDES.same(row, _SIDES.both(row, options.columns), options.columns)
+        if not names:
+            raise RowError("no_turns", f"there are no two answers in {listing(_BOTH)}")
+        return [_pairs.pair(row, row[names[0]], row[names[1]], options)]
 
 
 def _talk(text: Any) -> _Turns | None:
@@ -281,26 +271,4 @@ def _against(row: Row, turns: _Turns, rejected: _Turns) -> tuple[_Turns, _Turns,
     return turns[:at], turns[at:], rejected
 
 
-TABLE = (
-    _Preference(),
-    _NamedSides(
-        "history_pair",
-        "``response_chosen`` and ``response_rejected``, or "
-        "``chosen_response``/``rejected_response``.",
-        ("response_chosen", "response_rejected"),
-        ("chosen_response", "rejected_response"),
-    ),
-    _NamedSides(
-        "message_pair",
-        "``chosen_messages`` and ``rejected_messages``: the turns of both sides.",
-        ("chosen_messages", "rejected_messages"),
-        ("messages_chosen", "messages_rejected"),
-        ("chosen_conversations", "rejected_conversations"),
-        ("chosen_conversation", "rejected_conversation"),
-        fits=_turns.are_turns,
-    ),
-    _HhRlhf(),
-    _PreferredOutput(),
-    _RejectedResponse(),
-    _LISTS,
-)
+TABLE = (_Preference(), _HhRlhf(), _PreferredOutput(), _RejectedResponse(), _LISTS)

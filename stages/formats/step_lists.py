@@ -1,7 +1,7 @@
 """Steps in a list beside their ratings, or in one text or in turns with a tag after each."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -75,9 +75,9 @@ class _Stepwise(_ratings.Signed, _Rated):
     prompts = _rated_steps.PROBLEMS
     passes_on = (*_rated_steps.PROBLEMS, *_rated_steps.LISTS, *_LABELS)
 
-    def _shown(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Iterable[Any]:
-        lists = [peek(row, _labels(row, columns) or "") for row in rows]
-        return [value for values in lists if _counts_from_minus_one(values) for value in values]
+    def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
+        values = peek(row, _labels(row, columns) or "")
+        return values if _counts_from_minus_one(values) else ()
 
     def matches(self, row: Row) -> str | None:
         labels = _labels(row)

@@ -54,6 +54,19 @@ def _rated(
     ]
 
 
+def _given(one: Row) -> Any:
+    """The rating of a step, or of a turn; None where it has none."""
+    return one.get(_RATING.first(one) or "")
+
+
+def _shown_by(solution: Row) -> Iterable[Any]:
+    """The ratings that the steps of a solution show."""
+    if name := _STEPS.first(solution):
+        return map(_given, solution[name])
+    steps_and_labels = _beside(solution)
+    return solution[steps_and_labels[1]] if steps_and_labels else ()
+
+
 class _RatedSteps(_ratings.Signed):
     """``steps`` as objects with a text and a rating each, under any of their usual names.
 
@@ -65,9 +78,8 @@ class _RatedSteps(_ratings.Signed):
     columns: Columns = {"steps": _OBJECTS, **_rated_steps.PROBLEM}
     prompts = _rated_steps.PROBLEMS
 
-    def _shown(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Iterable[Any]:
-        steps = (step for row in rows for step in row[_STEPS.first(row) or ""])
-        return (step.get(_RATING.first(step) or "") for step in steps)
+    def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
+        return _shown_by(row)
 
     def matches(self, row: Row) -> str | None:
         name = _STEPS.first(row)
@@ -77,11 +89,11 @@ class _RatedSteps(_ratings.Signed):
         return [StepChain(_rated_steps.problem(row, options), *_rated(row, self._label(options)))]
 
 
+_LISTS = ("labels", "ratings", "step_labels", "rewards", "scores", "values")
 _OUTER = tuple(
     "chain_of_thoughts chains_of_thought chains cots solutions rollouts trajectories "
     "reasoning_chains reasoning_paths".split()
 )
-_LISTS = ("labels", "ratings", "step_labels", "rewards", "scores", "values")
 
 
 def _beside(inner: Row) -> tuple[str, str] | None:
@@ -97,15 +109,6 @@ def _is_solution(inner: Any) -> bool:
 _SOLUTIONS = Field("", _OUTER, lambda value: is_list(value) and any(map(_is_solution, value)))
 
 
-def _shown_by(inner: Any) -> list[Any]:
-    """The ratings that a solution shows."""
-    if not _is_solution(inner):
-        return []
-    if name := _STEPS.first(inner):
-        return [step.get(_RATING.first(step) or "") for step in inner[name]]
-    return list(inner[(_beside(inner) or ("", ""))[1]])
-
-
 class _NestedSteps(_ratings.Signed):
     """Several solutions of one problem, each with its own ``steps``: ``chain_of_thoughts[].steps``.
 
@@ -119,8 +122,8 @@ class _NestedSteps(_ratings.Signed):
     fans_out = True
     _asks = False  # of what one solution leaves open, instead of refusing it alone
 
-    def _shown(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Iterable[Any]:
-        solutions = (inner for row in rows for inner in row[_SOLUTIONS.first(row) or ""])
+    def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
+        solutions = filter(_is_solution, row[_SOLUTIONS.first(row) or ""])
         return (value for inner in solutions for value in _shown_by(inner))
 
     def matches(self, row: Row) -> str | None:
@@ -168,8 +171,7 @@ def _speaks(turn: Row) -> bool:
 def _are_rated_turns(value: Any) -> bool:
     """Whether a value is a list of turns of which an assistant's has a rating."""
     spoken = filter(_speaks, value) if _turns.are_turns(value) else ()
-    rated = (turn.get(_RATING.first(turn) or "") for turn in spoken)
-    return any(isinstance(one, (bool, int, float)) for one in rated)
+    return any(isinstance(_given(turn), (bool, int, float)) for turn in spoken)
 
 
 _SPOKEN = Field("", _TURNS, _are_rated_turns)
@@ -185,9 +187,8 @@ class _RatedMessages(_ratings.Signed):
     name = "rated_messages"
     columns: Columns = {"turns": _TURNS, **_turns.BEFORE}
 
-    def _shown(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Iterable[Any]:
-        turns = (turn for row in rows for turn in row[_SPOKEN.first(row) or ""] if _speaks(turn))
-        return (turn.get(_RATING.first(turn) or "") for turn in turns)
+    def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
+        return map(_given, filter(_speaks, row[_SPOKEN.first(row) or ""]))
 
     def matches(self, row: Row) -> str | None:
         name = _SPOKEN.first(row)

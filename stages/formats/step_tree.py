@@ -4,7 +4,7 @@ A node holds its own step (``text``, ``step``), or all steps up to it (``prefix`
 both, where they say the same. ``step_tree/signed`` reads values of -1 (bad), 0 (neutral) and 1.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
@@ -128,9 +128,9 @@ class _StepTree(_ratings.Signed):
     fans_out = True
     _word = "values"
 
-    def _shown(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Iterable[Any]:
-        roots = (peek(row, _TREE.first(row) or "") for row in rows)
-        nodes = (node for root in roots for node in (root, *_fields.below(root, _CHILDREN)))
+    def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
+        root = peek(row, _TREE.first(row) or "")
+        nodes = (root, *_fields.below(root, _CHILDREN))
         return (peek(node, name) for node in nodes for name in _VALUES)
 
     def matches(self, row: Row) -> str | None:
