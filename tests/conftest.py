@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import shipped_judge
 from hypothesis import settings
-from preloaded import Server, outputs
+from preloaded import Server, keep_tokenizers, outputs
 from stub_s3 import S3Stub, serve_s3
 from support import WIDE, Ran, follow, own_cache, started
 
@@ -31,6 +31,7 @@ os.environ.pop("COLUMNS", None)
 os.unsetenv("COLUMNS")  # pytest imports readline, which sets it behind Python's back
 
 vars(os)["fsync"] = lambda fd: None  # no test cuts the power
+keep_tokenizers()
 
 # Training needs torch, in an environment of its own (`make test-training`).
 collect_ignore = [] if importlib.util.find_spec("torch") else ["failures"]
