@@ -100,8 +100,7 @@ $(SCHEDULERS)/slurm/.ready:
 
 test-clusters: $(READY) $(SCHEDULERS)/.ready $(SCHEDULERS)/slurm/.ready  ## Build on a Ray cluster and with Slurm.
 	SCHEDULERS=$$(echo $(CURDIR)/$(SCHEDULERS)/*/bin | tr ' ' ':') \
-	    $(BIN)/python -m pytest -m 'slow or not slow' \
-	    tests/test_clusters.py tests/test_ray.py tests/test_slurm.py
+	    $(BIN)/python -m pytest -m 'slow or not slow' tests/test_clusters.py
 
 test-training: $(TRAINING_READY) $(VENDORS)/.ready  ## Train tiny models on the CPU: the museum of failures.
 	OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest -n 2 --durations=20 tests/failures tests/training

@@ -6,7 +6,6 @@ import hashlib
 import importlib.util
 import os
 import random
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 import shipped_judge
 from hypothesis import settings
-from preloaded import Server, outputs
+from preloaded import Server, keep_tokenizers, outputs
 from stub_s3 import S3Stub, serve_s3
 from support import WIDE, Ran, follow, own_cache, started
 
@@ -24,6 +23,7 @@ from stages.tokenizers import builtin, profiles
 
 NAME = "qwen2-1.5b"
 READ_AT_START = ("HF_", "PYTHON")
+_IN_UTC = {**os.environ, "TZ": "UTC"}
 
 # What commands print depends on the width of a terminal: that of whoever runs the tests is none of
 # theirs. Processes of pytest-xdist are told one, too.
@@ -31,6 +31,7 @@ os.environ.pop("COLUMNS", None)
 os.unsetenv("COLUMNS")  # pytest imports readline, which sets it behind Python's back
 
 vars(os)["fsync"] = lambda fd: None  # no test cuts the power
+keep_tokenizers()
 
 # Training needs torch, in an environment of its own (`make test-training`).
 collect_ignore = [] if importlib.util.find_spec("torch") else ["failures"]
@@ -43,16 +44,17 @@ settings.load_profile("fuzz" if os.environ.get("FUZZ") else "repeatable")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out all but some cases of each sweep, drawn by the commit; ``WIDE=1`` leaves out none.
+    """Leave out all but some cases of each sweep, drawn by the commit's day; ``WIDE=1``: none.
 
-    Commits come often, so every case is run before long; those of a commit are the same each time.
+    A mend is checked by the cases which failed. On other days others are drawn, and every case is
+    run before long.
     Sweeps are the longest of the slow tests: they come first, so that no process waits for another
     in the end.
     """
     items.sort(key=_is_no_slow_sweep)
     if WIDE:
         return
-    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    when = started(*"git log -1 --format=%cd --date=format-local:%F".split(), env=_IN_UTC)
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if not _is_no_slow_sweep(item):
@@ -61,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for function, of_it in cases.items():
         marker = of_it[0].get_closest_marker("sweep")
         assert marker is not None
-        random.Random(head.stdout + function).shuffle(of_it)
+        random.Random(when.out + function).shuffle(of_it)
         left_out.update(of_it[marker.args[0] :])
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=[*left_out])

@@ -10,7 +10,9 @@ start. What concerns the start itself is tested with real processes.
 """
 
 import fcntl
+import functools
 import gc
+import hashlib
 import importlib
 import json
 import os
@@ -19,6 +21,7 @@ import select
 import socket
 import subprocess
 import sys
+import tempfile
 import traceback
 from contextlib import suppress
 from pathlib import Path
@@ -123,12 +126,42 @@ def _become(request: dict[str, Any]) -> None:
         os._exit(status)
 
 
+class _Library:
+    """The witness's, which loads equal files once: a tokenizer stays what it was loaded from."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        self._loaded: dict[bytes, Any] = {}
+
+    def from_pretrained(self, folder: str, **given: Any) -> Any:
+        """What the library's own would return."""
+        digest = hashlib.sha256()
+        for path in sorted(Path(folder).iterdir()):
+            digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
+        if digest.digest() not in self._loaded:
+            for old in [*self._loaded][3:]:
+                del self._loaded[old]
+            self._loaded[digest.digest()] = self._library.from_pretrained(folder, **given)
+        return self._loaded[digest.digest()]
+
+
+def keep_tokenizers() -> None:
+    """Let the witness load equal tokenizers once."""
+    from expectations.witness import printed
+
+    library = printed.library
+    vars(printed)["library"] = functools.cache(lambda: _Library(library()))
+
+
 def load_tokenizers(cache: Path) -> None:
-    """Both encoders of the model that most tests build for, with step tokens and without.
+    """Both encoders of the model that most tests build for, with step tokens and without, and the
+    tokenizers that its builds publish, as the witness loads them.
 
     They are only loaded: encoding would start threads, which a fork does not take along.
     """
-    from stages import encoders
+    from expectations.witness import printed
+    from pipeline.serving.serving import write_tokenizer
+    from stages import encoders, probes
     from stages.profile import with_step_tokens
     from stages.tokenizers import builtin
     from stages.tokenizers.profiles import all_profiles
@@ -136,6 +169,18 @@ def load_tokenizers(cache: Path) -> None:
     profile = all_profiles()["qwen2-1.5b"]
     assert profile.ranks is not None
     data = builtin.tokenizer_json(profile, profile.ranks, cache)
+    keep_tokenizers()
+    for with_steps in (False, True):
+        with tempfile.TemporaryDirectory() as folder:
+            child = os.fork()
+            if not child:
+                with suppress(BaseException):
+                    model = probes.bind(profile, data, with_steps=with_steps)
+                    write_tokenizer(Path(folder) / "tokenizer", model)
+                    os._exit(0)
+                os._exit(1)
+            assert os.waitpid(child, 0)[1] == 0
+            printed.library().from_pretrained(f"{folder}/tokenizer", local_files_only=True)
     for tokenizer in (data, with_step_tokens(data, profile.step_tokens)):
         for backend in encoders.BACKENDS:
             encoders.load(backend, tokenizer)

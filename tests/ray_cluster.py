@@ -1,5 +1,5 @@
 """Runs a Ray cluster on this machine, a head without a core and raylets of one core each, until its
-standard input ends. It prints the address. Run by ``test_ray.py``, with the Python that has Ray."""
+standard input ends. It prints the address. Run by ``test_clusters.py``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What ``test_ray.py`` runs on a cluster, with the Python that has Ray; it gives one object."""
+"""What ``test_clusters.py`` runs with the Python that has Ray; it gives one object."""
 
 import json
 import os

@@ -1,18 +1,29 @@
 """What ``examples/clusters`` has for machines in numbers: each is parsed by its tool, or run."""
 
+import getpass
+import importlib.util
+import json
 import os
 import shlex
 import shutil
+import signal
+import socket
+import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from conftest import NAME
-from support import ROOT, SAMPLES, own_cache, started
+from stub_s3 import BUCKET, S3Stub, serve_s3
+from support import ROOT, SAMPLES, Run, files_of, own_cache, started
 
 from pipeline.cli import cli
+from pipeline.stores import open_store
 
 CLUSTERS = ROOT / "examples" / "clusters"
 PROGRAMS = Path(sys.executable).parent
@@ -110,3 +121,432 @@ def test_one_machine_builds(tmp_path: Path, cache_dir: Path) -> None:
     started("bash", script, "recipe.toml", folder=tmp_path, env=variables).ended()
     assert (tmp_path / "out" / "manifest.json").is_file()
     assert list((tmp_path / "posttrain").rglob("*.arrow"))
+
+
+# Builds on a Ray cluster of this machine, whose workers and machines die: the same bytes.
+
+TESTS = ROOT / "tests"
+ROWS = 1500  # of each input
+OPTIONS = ("--model", NAME, "--shuffle", "--test-size", "0.1", "--quiet")
+
+
+def _variables(cache: Path) -> dict[str, str]:
+    """A process with another Python imports what this one does."""
+    paths = os.pathsep.join([str(TESTS), *filter(None, sys.path)])
+    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "HF_HUB_OFFLINE": "1"}
+    return {**os.environ, "PYTHONPATH": paths, "XDG_CACHE_HOME": str(cache), **quiet}
+
+
+@pytest.fixture(scope="module")
+def python() -> str:
+    """The Python that has Ray."""
+    found = shutil.which("ray", path=os.environ.get("SCHEDULERS", ""))
+    if found is None:
+        pytest.skip("ray is not installed")
+    return str(Path(found).parent / "python")
+
+
+@pytest.fixture(scope="module")
+def cluster(python: str, s3: S3Stub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a head with three raylets, which know the store."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen(
+            [python, str(TESTS / "ray_cluster.py"), "3"],
+            env=_variables(folder) | s3.environment,
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        assert address, (folder / "log").read_text()
+        yield address
+        process.communicate(timeout=60)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> list[str]:
+    """Six inputs, large enough to be seen while they are encoded."""
+    names = [f"rows{number}.jsonl" for number in range(6)]
+    for number, name in enumerate(names):
+        with (tmp_path / name).open("w") as file:
+            for row in range(ROWS):
+                question = f"What is {number} times {row}? " + f"Explain {row % 7} steps. " * 12
+                answer = f"It is {number * row}. " * (1 + row % 40)
+                file.write(json.dumps({"prompt": question, "completion": answer}) + "\n")
+    return names
+
+
+def _processes(name: str) -> Iterator[tuple[int, int]]:
+    """Ids of processes whose title begins so, with their parents'."""
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            try:
+                title = (process / "cmdline").read_bytes()
+                parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+            except OSError:  # it has ended
+                continue
+            if title.startswith(name.encode()):
+                yield int(process.name), int(parent)
+
+
+def _wait(done: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
+    """What ``done`` gives, as soon as it gives something, while a process runs."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end and process.poll() is None:
+        found = done()
+        if found:
+            return found
+        time.sleep(0.02)
+    process.kill()
+    raise AssertionError(process.communicate())
+
+
+def _build(
+    python: str, folder: Path, cluster: str, *data: str, **more: str
+) -> subprocess.Popen[str]:
+    command = [python, "-m", "pipeline", "run", "sft", "-o", "cluster", *OPTIONS, *data]
+    return subprocess.Popen(
+        [*command, "--engine", "ray", "--ray-address", cluster],
+        cwd=folder,
+        env=_variables(folder / "cache") | more,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.slow
+def test_a_lost_worker_and_a_lost_machine_change_no_byte(
+    pipeline: Run, python: str, cluster: str, data: list[str], tmp_path: Path
+) -> None:
+    """Both are a line on stderr; and with one, two and three processes it is the same build."""
+    process = _build(python, tmp_path, cluster, *data)
+    worker, _ = _wait(lambda: next(_processes("ray::encode: rows"), None), process)
+    os.kill(worker, signal.SIGKILL)
+    _, machine = _wait(
+        lambda: next((p for p in _processes("ray::encode: rows") if p[0] != worker), None), process
+    )
+    os.kill(machine, signal.SIGKILL)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert out.strip() == "cluster/manifest.json"
+    assert all(line.startswith("warning: ") and len(line) < 300 for line in err.splitlines()), err
+    assert err.count("The worker of rows") >= 2, err
+    built = files_of(tmp_path / "cluster")
+    assert len(built) > 12
+    for workers in ("1", "2", "3"):
+        cached = ("--cache-dir", str(tmp_path / f"cache{workers}"))
+        pipeline("run", "sft", *data, *OPTIONS, "-o", "one", "--workers", workers, *cached).ended()
+        assert files_of(tmp_path / "one") == built
+        shutil.rmtree(tmp_path / "one")
+
+
+@pytest.mark.slow
+def test_a_cluster_that_shares_no_folder_meets_in_a_store(
+    pipeline: Run, python: str, s3: S3Stub, cluster: str, data: list[str], tmp_path: Path
+) -> None:
+    """Workers put parts there, and the build goes there: the bytes of a local one."""
+    names = [str(tmp_path / name) for name in data[:3]]
+    cache, output = f"s3://{BUCKET}/cache", f"s3://{BUCKET}/out"
+    places = ("--cache-dir", cache, "-o", output)
+    process = _build(python, tmp_path, cluster, *names, *places, **s3.environment)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    stored = {path for way, path, _ in s3.requests if way == "PUT" and "/parts/" in path}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in s3.environment.items():
+            patch.setenv(name, value)
+        store = open_store(output)
+        built = {name.partition("/")[2]: store.get(name) for name in store.list()}
+    assert len(stored) == 3 * 4
+    pipeline("run", "sft", *names, *OPTIONS, "-o", "one").ended()
+    whole = files_of(tmp_path / "one")
+    assert {name: content for name, content in built.items() if name in whole} == whole
+
+
+@pytest.mark.slow
+def test_an_interrupted_build_ends_as_everywhere(
+    python: str, cluster: str, data: list[str], tmp_path: Path
+) -> None:
+    """Status 130, no build, no task that goes on; what was made is not made again."""
+    process = _build(python, tmp_path, cluster, *data)
+    _wait(lambda: next(_processes("ray::encode: rows"), None), process)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, "interrupted; nothing was published" in err) == (130, True), err
+    assert not (tmp_path / "cluster").exists()
+    end = time.monotonic() + 30
+    while list(_processes("ray::encode: rows")) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not list(_processes("ray::encode: rows"))
+    assert not list((tmp_path / "cache").rglob(".seen-by-workers*"))
+
+
+@pytest.mark.slow
+def test_what_workers_raise_and_refuse_is_told(python: str, cluster: str, tmp_path: Path) -> None:
+    """Errors come through as themselves; what kills workers, differs or is not shared is named."""
+    code = "import sys, pathlib, ray_tasks; ray_tasks.main(sys.argv[1], pathlib.Path(sys.argv[2]))"
+    shared = tmp_path / "shared"
+    words = (python, "-c", code, cluster, shared)
+    ran = started(*words, folder=tmp_path, env=_variables(tmp_path)).ended()
+    found = json.loads(ran.out)
+    assert found["squares"] == {str(n): 1 + n * n for n in range(20)}
+    assert found["bounded"] == {str(n): 2 + n * n for n in range(5)}
+    assert found["where"] == [str(tmp_path), "false"]
+    assert found["own"] == ["DataError", 3, "row 7 is bad. Correct it."]
+    assert found["parity"] == ["ParityError", None, "a.jsonl:1: input_ids"]
+    assert found["odd"][0] == "PipelineError"
+    assert "OnlyHereError" in found["odd"][2]
+    assert found["poison"][:2] == ["SurroundingsError", 5]
+    assert found["poison"][2].startswith("2 killed its worker 3 times (")
+    assert sum("; it is made again." in line for line in found["lost"]) == 2
+    name, code_, told = found["versions"]
+    assert (name, code_) == ("UsageError", 2)
+    assert "The machine " in told
+    assert "pyarrow" in told
+    assert "instead of 1.2.3" in told
+    assert found["folders"][:2] == ["UsageError", 2]
+    assert "does not see /absent of the driver" in found["folders"][2]
+    assert found["left"] == []
+    assert found["handlers"]
+
+
+@pytest.mark.slow
+def test_a_cluster_that_is_not_there_is_said_so(python: str, tmp_path: Path) -> None:
+    """With status 5; an address for programs outside of a cluster with 2."""
+    (tmp_path / "a.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
+    for address, status, told in (
+        ("127.0.0.1:9", 5, "There is no Ray cluster at 127.0.0.1:9"),
+        ("ray://127.0.0.1:9", 2, "from outside of the cluster"),
+    ):
+        process = _build(python, tmp_path, address, "a.jsonl")
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == status, err
+        assert told in err
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="ray is installed")
+def test_without_ray_the_extra_is_named(pipeline: Run, tmp_path: Path) -> None:
+    """One sentence on what to install; an address without the engine is refused, too."""
+    (tmp_path / "a.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
+    pipeline("run", "sft", "a.jsonl", "--model", NAME, "-o", "out", "--engine", "ray").refused(
+        2, "pip install 'posttrain-pipeline[ray]'"
+    )
+    pipeline("run", "sft", "a.jsonl", "--model", NAME, "--ray-address", "auto").refused(
+        2, "is for --engine ray"
+    )
+
+
+# A build as a job array of Slurm, on two machines that are daemons here: the same bytes.
+
+SCRIPT = ROOT / "examples" / "clusters" / "slurm-array.sh"
+RECIPE = (
+    f'task = "sft"\nmodel = "{NAME}"\ndata = ["data/*.jsonl"]\noutput = "out"\n'
+    "keep = 0\nworkers = 1\nshuffle = true\n"
+)
+SETTINGS = (ROOT / "tests" / "tables" / "slurm.conf").read_text("utf-8")
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as opened:
+        sockets = [opened.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def _until(done: Callable[[], Any], why: Callable[[], str], seconds: float = 120) -> Any:
+    """What ``done`` gives, as soon as it gives something."""
+    end = time.monotonic() + seconds
+    while not (found := done()):
+        assert time.monotonic() < end, why()
+        time.sleep(0.05)
+    return found
+
+
+class Slurm:
+    """A controller and two machines, and commands for them.
+
+    Args:
+        root: where the packages are unpacked.
+    """
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.folder = folder
+        (folder / "state").mkdir()
+        (plugins,) = root.glob("usr/lib/*/slurm*/auth_none.so")
+        libraries = f"{plugins.parent.parent}:{plugins.parent}"
+        settings = SETTINGS.format(
+            host=socket.gethostname().partition(".")[0],
+            ports=_free_ports(3),
+            user=getpass.getuser(),
+            plugins=plugins.parent,
+            folder=folder,
+        )
+        (folder / "slurm.conf").write_text(settings)
+        self.variables = {
+            **os.environ,
+            "LD_LIBRARY_PATH": libraries,
+            "SLURM_CONF": str(folder / "slurm.conf"),
+            "PATH": f"{PROGRAMS}:{root}/usr/bin:{os.environ['PATH']}",
+            "HF_HUB_OFFLINE": "1",
+        }
+        self._programs = {
+            name: str(next((root / "usr" / "sbin").glob(f"{name}*")))
+            for name in ("slurmctld", "slurmd", "slurmstepd")
+        }
+        self._daemons: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> None:
+        """Start the daemons, and wait for both machines."""
+        self._daemon("slurmctld", "-D", "-c")
+        for name in ("n1", "n2"):
+            self._daemon("slurmd", "-D", "-N", name, "-d", self._programs["slurmstepd"])
+        _until(lambda: self.run("sinfo", "-h", "-t", "idle", "-o", "%D") == "2", self.log, 60)
+
+    def _daemon(self, name: str, *arguments: str) -> None:
+        command = [self._programs[name], *arguments]
+        with (self.folder / "out").open("ab") as out:
+            started = subprocess.Popen(command, env=self.variables, stdout=out, stderr=out)
+        self._daemons.append(started)
+
+    def stop(self) -> None:
+        """End the daemons and all their jobs."""
+        self.run("scancel", "--user", getpass.getuser())
+        for daemon in reversed(self._daemons):
+            daemon.terminate()
+        for daemon in self._daemons:
+            try:
+                daemon.wait(20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+
+    def log(self) -> str:
+        """What the daemons have said."""
+        return "\n".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
+
+    def run(self, *command: str, folder: Path | None = None) -> str:
+        """Run a command; what it printed, with what went wrong."""
+        done = subprocess.run(
+            command,
+            cwd=folder or self.folder,
+            env=self.variables,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        return (done.stdout + done.stderr).strip()
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Iterator[Slurm]:
+    """Two machines."""
+    sbatch = shutil.which("sbatch", path=os.environ.get("SCHEDULERS", ""))
+    if sbatch is None:
+        pytest.skip("slurm is not installed")
+    (tmp_path / "slurm").mkdir()
+    slurm = Slurm(Path(sbatch).resolve().parent.parent.parent, tmp_path / "slurm")
+    try:
+        slurm.start()
+        yield slurm
+    finally:
+        slurm.stop()
+
+
+def _rank(number: int, command: str) -> int | None:
+    """The process of a rank of the job array."""
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            try:
+                title = (process / "cmdline").read_bytes()
+                variables = (process / "environ").read_bytes()
+            except OSError:  # it has ended
+                continue
+            runs = b"python" in title.partition(b"\0")[0] and f"\0{command}\0".encode() in title
+            if runs and f"SLURM_ARRAY_TASK_ID={number}\0".encode() in variables:
+                return int(process.name)
+    return None
+
+
+def _submit(slurm: Slurm, folder: Path) -> None:
+    jobs = slurm.run("bash", str(SCRIPT), "recipe.toml", "3", folder=folder)
+    assert len(jobs.split()) == 3, jobs
+
+
+def _kill_a_rank(slurm: Slurm, folder: Path) -> None:
+    """Submit the jobs, end one rank of the parts by force, and wait until nothing runs."""
+    _submit(slurm, folder)
+    process = _until(lambda: _rank(1, "parts"), slurm.log)
+    os.kill(process, signal.SIGKILL)
+    _until(lambda: slurm.run("squeue", "-h") == "", slurm.log)
+    assert "shards" not in _logs(folder)
+    told = slurm.run("pipeline", "commit", "recipe.toml", folder=folder)
+    assert "parts are missing: those of rank 1 of 3." in told, told
+
+
+def _logs(folder: Path) -> str:
+    return "\n".join(f"{path.name}: {path.read_text()}" for path in folder.glob("*.log"))
+
+
+def _work(folder: Path, output: str) -> None:
+    """A recipe with its data, in a new folder."""
+    (folder / "data").mkdir(parents=True)
+    (folder / "recipe.toml").write_text(RECIPE.replace('"out"', f'"{output}"'))
+    for name in ("chat", "turn_weights", "word_problems", "zh_dialogues"):
+        shutil.copyfile(SAMPLES / "sft" / f"{name}.jsonl", folder / "data" / f"{name}.jsonl")
+
+
+def _built_by_one(slurm: Slurm, folder: Path) -> dict[str, bytes]:
+    """The same recipe in one process with an empty cache, into a folder."""
+    slurm.variables["XDG_CACHE_HOME"] = str(folder / "another")
+    told = slurm.run("pipeline", "build", "recipe.toml", "-o", "one", "--quiet", folder=folder)
+    assert (folder / "one" / "manifest.json").exists(), told
+    return files_of(folder / "one")
+
+
+@pytest.mark.slow
+def test_a_job_array_whose_rank_is_killed_makes_the_same_build(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    """The jobs after it do not begin; commit names the rank; the script goes on where it was."""
+    folder = tmp_path / "work"
+    _work(folder, "out")
+    slurm.variables["XDG_CACHE_HOME"] = str(folder / "cache")
+    _kill_a_rank(slurm, folder)
+    assert not (folder / "out").exists()
+    _submit(slurm, folder)
+    _until(lambda: slurm.run("squeue", "-h") == "", slurm.log)
+    assert (folder / "out" / "manifest.json").exists(), _logs(folder)
+    assert _built_by_one(slurm, folder) == files_of(folder / "out")
+
+
+@pytest.mark.slow
+def test_a_job_array_puts_its_build_into_a_store(slurm: Slurm, tmp_path: Path) -> None:
+    """With a rank that is killed as well: nothing is in the store until the build is whole."""
+    folder = tmp_path / "work"
+    with serve_s3(tmp_path) as s3:
+        slurm.variables.update(s3.environment)
+        _work(folder, f"s3://{BUCKET}/out")
+        slurm.variables["XDG_CACHE_HOME"] = str(folder / "cache")
+        _kill_a_rank(slurm, folder)
+        assert not [path for way, path, _ in s3.requests if way == "PUT" and ".arrow" in path]
+        _submit(slurm, folder)
+        _until(lambda: slurm.run("squeue", "-h") == "", slurm.log)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in s3.environment.items():
+                patch.setenv(name, value)
+            store = open_store(f"s3://{BUCKET}/out")
+            current = store.get("current")
+            assert current is not None, _logs(folder)
+            version = json.loads(current)["build_id"]
+            names = [name for name in store.list(version) if not name.endswith("run.json")]
+            built = {name.partition("/")[2]: store.get(name) for name in names}
+        assert built == _built_by_one(slurm, folder)

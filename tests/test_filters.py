@@ -1,17 +1,28 @@
 """``--filter`` and ``--dedup-keep`` in builds: what is left, counted, and made again."""
 
-from collections.abc import Mapping
+import math
+import operator as o
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from datasets import load_from_disk
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Run, read_manifest, table, write_rows
 
-from pipeline.shards import doubles
+from pipeline.options.build_options import PlanOptions, SourceOptions
+from pipeline.options.config import Config, carried
+from pipeline.shards import doubles, values
+from pipeline.shards.choose import choose
+from pipeline.shards.examples import Fate, PlannedExamples, rows_left_out
+from pipeline.shards.filters import SourceFilters
+from stages import columns, contract, errors
+from stages.rows import carried as carrying
+from stages.rows.expressions import FIGURES, FUNCTIONS, parse
 
 Rows = list[dict[str, Any]]
 LANGUAGES = ("en", "de", None)
@@ -170,8 +181,8 @@ def test_an_absent_column_may_be_expected(pipeline: Run, data: Path) -> None:
 @pytest.mark.slow
 def test_a_column_of_several_types_names_rows_of_the_file(pipeline: Run, tmp_path: Path) -> None:
     """Also where each file by itself has one type."""
-    for name, values in (("a", [1, 2]), ("b", [3, "4"]), ("c", ["5", "6"])):
-        rows = [{"prompt": f"{name}{x}?", "completion": "It.", "rank": x} for x in values]
+    for name, ranks in (("a", [1, 2]), ("b", [3, "4"]), ("c", ["5", "6"])):
+        rows = [{"prompt": f"{name}{x}?", "completion": "It.", "rank": x} for x in ranks]
         write_rows(tmp_path / f"{name}.jsonl", rows)
     for files, said in (
         (("b",), "a number in b.jsonl:1 and a text in b.jsonl:2"),
@@ -298,3 +309,378 @@ def test_what_stays_is_the_best_of_its_equals(pairs: list[tuple[int, int | None]
         best = max(equal, key=worth.__getitem__)
         assert (at in again) == (at != best)
         assert dict(zip(again.tolist(), stays.tolist(), strict=True)).get(at, best) == best
+
+
+# The language of ``--filter``: what it says of a row is what a naive reading of it says.
+
+Row = dict[str, Any]
+Said = tuple[str, Callable[[Row], Any]]  # an expression, and what it means
+WHOLE = st.integers(-50, 50)
+FLOATS = st.floats(-1e6, 1e6, allow_nan=False).map(lambda x: round(x, 2))
+TEXTS = st.text(st.sampled_from("aB c'é"), max_size=4)
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {"n_tokens": st.integers(1, 60), "n_trained": st.integers(0, 60)},
+        optional={
+            "a": st.none() | WHOLE,
+            "f": st.none() | WHOLE | FLOATS,
+            "t": st.none() | TEXTS,
+            "b": st.none() | st.booleans(),
+            "meta": st.none() | st.fixed_dictionaries({}, optional={"q": FLOATS}),
+        },
+    ),
+    max_size=12,
+)
+
+
+COMPUTE: dict[str, Callable[[float, float], float]] = dict(
+    zip("+-*/%", (o.add, o.sub, o.mul, o.truediv, o.mod), strict=True)
+)
+
+
+def _get(row: Row, path: str) -> Any:
+    here: Any = row
+    for key in path.split("."):
+        here = here.get(key) if isinstance(here, dict) else None
+    return here
+
+
+def _column(path: str) -> Said:
+    return path, lambda row: _get(row, path)
+
+
+def _literal(value: Any) -> Said:
+    text = "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
+    return text, lambda row: value
+
+
+def _lifted(text: str, function: Callable[..., Any], *parts: Said) -> Said:
+    """Null where a part is null."""
+
+    def value(row: Row) -> Any:
+        values = [part[1](row) for part in parts]
+        return None if None in values else function(*values)
+
+    return text.format(*(part[0] for part in parts)), value
+
+
+def _computed(sign: str, left: Said, right: Said) -> Said:
+    def compute(x: float, y: float) -> float | None:
+        if sign in "/%" and y == 0:
+            return None
+        found = COMPUTE[sign](float(x), float(y))
+        return None if math.isnan(found) else found
+
+    return _lifted("({} " + sign + " {})", compute, left, right)
+
+
+def _first(*parts: Said) -> Said:
+    def value(row: Row) -> Any:
+        return next((x for part in parts if (x := part[1](row)) is not None), None)
+
+    return f"coalesce({', '.join(part[0] for part in parts)})", value
+
+
+NUMBERS = st.recursive(
+    st.sampled_from(["a", "f", "meta.q", "n_tokens", "n_trained"]).map(_column)
+    | (WHOLE | FLOATS).filter(lambda x: x >= 0).map(_literal),
+    lambda inner: st.one_of(
+        st.builds(_computed, st.sampled_from("+-*/%"), inner, inner),
+        inner.map(lambda one: _lifted("(-{})", lambda x: -float(x), one)),
+        inner.map(lambda one: _lifted("abs({})", lambda x: abs(float(x)), one)),
+        st.builds(_first, inner, inner),
+        st.just(_lifted("length({})", len, _column("t"))),
+    ),
+    max_leaves=3,
+)
+WORDS = st.one_of(
+    st.just(_column("t")),
+    TEXTS.map(_literal),
+    st.just(_lifted("lower({})", str.lower, _column("t"))),
+    st.just(_lifted("upper({})", str.upper, _column("t"))),
+    TEXTS.map(lambda text: _first(_column("t"), _literal(text))),
+)
+_ORDERS = (o.eq, o.eq, o.ne, o.ne, o.lt, o.le, o.gt, o.ge)
+COMPARE = dict(zip(("=", "==", "!=", "<>", "<", "<=", ">", ">="), _ORDERS, strict=True))
+FIND: dict[str, Callable[[str, str], bool]] = {
+    "contains": lambda text, part: part in text,
+    "starts_with": str.startswith,
+    "ends_with": str.endswith,
+}
+
+
+def _and(left: Said, right: Said) -> Said:
+    def value(row: Row) -> Any:
+        both = (left[1](row), right[1](row))
+        return False if False in both else None if None in both else True
+
+    return f"({left[0]} and {right[0]})", value
+
+
+def _or(left: Said, right: Said) -> Said:
+    def value(row: Row) -> Any:
+        both = (left[1](row), right[1](row))
+        return True if True in both else None if None in both else False
+
+    return f"({left[0]} OR {right[0]})", value
+
+
+def _is_null(one: Said, turned: bool) -> Said:
+    words = "is not null" if turned else "IS NULL"
+    return f"{one[0]} {words}", lambda row: (one[1](row) is None) != turned
+
+
+def _among(one: Said, values: list[Any], turned: bool) -> Said:
+    words = f"{{}} {'not ' * turned}in ({', '.join(_literal(x)[0] for x in values)})"
+    return _lifted(words, lambda x: (x in values) != turned, one)
+
+
+CONDITIONS = st.recursive(
+    st.one_of(
+        st.sampled_from(sorted(COMPARE)).flatmap(
+            lambda sign: st.one_of(
+                st.builds(lambda x, y: _lifted(f"{{}} {sign} {{}}", COMPARE[sign], x, y), N, N)
+                for N in (NUMBERS, WORDS)
+            )
+        ),
+        st.just(_column("b")),
+        st.sampled_from(["= true", "!= FALSE"]).map(
+            lambda words: _lifted(f"{{}} {words}", bool, _column("b"))
+        ),
+        st.builds(
+            lambda name, x, y: _lifted(f"{name}({{}}, {{}})", FIND[name], x, y),
+            st.sampled_from(sorted(FIND)),
+            WORDS,
+            WORDS,
+        ),
+        st.builds(
+            lambda x, low, high: _lifted(
+                "{} between {} and {}", lambda x, low, high: low <= x <= high, x, low, high
+            ),
+            st.just(_column("a")),
+            WHOLE.map(_literal),
+            WHOLE.map(_literal),
+        ),
+        st.builds(_is_null, NUMBERS | WORDS, st.booleans()),
+        st.builds(_among, st.just(_column("a")), st.lists(WHOLE, min_size=1), st.booleans()),
+        st.builds(_among, WORDS, st.lists(TEXTS, min_size=1), st.booleans()),
+    ),
+    lambda inner: st.one_of(
+        st.builds(_and, inner, inner),
+        st.builds(_or, inner, inner),
+        inner.map(lambda one: _lifted("not ({})", lambda x: not x, one)),
+    ),
+    max_leaves=4,
+)
+
+
+def _options(*filters: str) -> SourceOptions:
+    return SourceOptions(("x.jsonl",), filter=filters)
+
+
+def _batch(rows: list[Row], asked: carrying.Carried) -> pa.RecordBatch:
+    """What parts have of rows."""
+    data = [{k: x for k, x in row.items() if not k.startswith("n_")} for row in rows]
+    records = [contract.Record(line, None, b"", one) for line, one in enumerate(data)]
+    columns = {
+        "line": pa.array(range(len(rows)), pa.int64()),
+        "length": pa.array([row["n_tokens"] for row in rows], pa.int32()),
+        "trained": pa.array([row["n_trained"] for row in rows], pa.int32()),
+    }
+    return carrying.put(pa.RecordBatch.from_pydict(columns), asked, (), False, records)
+
+
+def applied(rows: list[Row], *filters: str) -> tuple[list[int], list[bool]]:
+    """The number of the filter that drops each row, and whether that one is null."""
+    asked = carried(_options(*filters), PlanOptions())
+    batch = _batch(rows, asked)
+    seen = values.Seen(asked.paths)
+    if asked.paths:
+        seen.add(batch, lambda at: f"x.jsonl:{at + 1}")
+    machine = SourceFilters(tuple(map(parse, filters)), asked.paths, seen)
+    by, null = machine.apply(batch)
+    return by.tolist(), null.tolist()
+
+
+@settings(max_examples=150)
+@given(CONDITIONS, ROWS)
+def test_a_filter_says_what_a_naive_reading_says(said: Said, rows: list[Row]) -> None:
+    text, meaning = said
+    try:
+        parse(text)
+    except errors.UsageError as error:
+        assert "reads no column" in error.what  # noqa: PT017  # literals alone
+        return
+    by, null = applied(rows, text)
+    wanted = [meaning(row) for row in rows]
+    assert by == [int(value is not True) for value in wanted], text
+    assert null == [value is None for value in wanted], text
+
+
+@given(CONDITIONS, CONDITIONS, ROWS, st.randoms())
+def test_the_order_of_rows_and_pieces_changes_nothing(
+    one: Said, other: Said, rows: list[Row], random: Any
+) -> None:
+    """A row counts for the first filter that is not true for it."""
+    texts = []
+    for text, _ in (one, other):
+        try:
+            parse(text)
+        except errors.UsageError:
+            return
+        texts.append(text)
+    by, null = applied(rows, *texts)
+    alone = [applied(rows, text)[0] for text in texts]
+    assert by == [1 if first else 2 if second else 0 for first, second in zip(*alone, strict=True)]
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    again = applied([rows[at] for at in order], *texts)
+    assert again == ([by[at] for at in order], [null[at] for at in order])
+
+
+@pytest.mark.parametrize(("text", "at", "why"), table("filters.toml")["no_expressions"])
+def test_what_is_no_expression_is_refused_with_its_place(text: str, at: str, why: str) -> None:
+    with pytest.raises(errors.UsageError) as raised:
+        parse(text)
+    assert at in raised.value.what
+    assert why in f"{raised.value.what} {raised.value.remedy}"
+
+
+@pytest.mark.parametrize(("text", "why"), table("filters.toml")["types"])
+def test_types_that_do_not_go_together_are_refused(text: str, why: str) -> None:
+    rows: list[Row] = [{"n_tokens": 1, "n_trained": 1, "a": 1, "t": "x", "b": True}]
+    with pytest.raises(errors.UsageError) as raised:
+        applied(rows, text)
+    assert why in raised.value.what
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([1, "x"], "a number in x.jsonl:1 and a text in x.jsonl:2"),
+        ([None, True, 3.5], "a number in x.jsonl:3 and true or false in x.jsonl:2"),
+        ([1, [2]], "a list or an object in x.jsonl:2"),
+        ([{"b": 1}], "a list or an object in x.jsonl:1"),
+    ],
+)
+def test_a_column_of_several_types_is_refused_with_rows(values: list[Any], said: str) -> None:
+    rows = [{"n_tokens": 1, "n_trained": 1, "a": value} for value in values]
+    with pytest.raises(errors.DataError, match=said):
+        applied(rows, "a = 1")
+
+
+def test_whole_numbers_are_compared_as_they_are() -> None:
+    """2**53 + 1 is no double."""
+    rows = [{"n_tokens": 1, "n_trained": 1, "a": 2**53 + n} for n in range(3)]
+    assert applied(rows, f"a = {2**53 + 1}")[0] == [1, 0, 1]
+    assert applied(rows, "a < 99999999999999999999")[0] == [0, 0, 0]
+    assert applied(rows, "a > -99999999999999999999")[0] == [0, 0, 0]
+
+
+def test_long_expressions_take_no_longer_for_each_part() -> None:
+    rows = [{"n_tokens": 1, "n_trained": 1, "a": value} for value in (1, 2)]
+    assert applied(rows, f"{' + '.join(['a'] * 40)} = 40")[0] == [0, 1]
+    assert applied(rows, f"a in ({', '.join(map(str, range(2, 999)))})")[0] == [1, 0]
+
+
+def test_a_name_in_double_quotes_is_a_column() -> None:
+    rows = [{"n_tokens": 5, "n_trained": 1, "and": 3, "x y": 4}]
+    assert applied(rows, '"and" = 3 and "x y" = 4')[0] == [0]
+    named = parse('"n_tokens" > n_trained and "a ""b""" = 1')
+    assert (named.columns, named.figures) == (("n_tokens", 'a "b"'), ("n_trained",))
+
+
+def test_a_nan_is_no_value() -> None:
+    rows = [{"n_tokens": 1, "n_trained": 1, "a": value} for value in (float("nan"), 2.0)]
+    assert applied(rows, "a > 1") == ([1, 0], [True, False])
+
+
+def test_every_function_and_figure_is_documented() -> None:
+    text = (Path(__file__).parent.parent / "docs" / "choosing.md").read_text("utf-8")
+    assert all(f"`{name}" in text for name in (*FUNCTIONS, *FIGURES))
+
+
+def test_counts_of_turns_and_characters() -> None:
+    said = [("system", "Hi"), ("user", "é?"), ("assistant", None), ("user", "ab")]
+    turns = [
+        {"role": role, "content": text, "fields": None, "trained": False} for role, text in said
+    ]
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "line": pa.array([0, 1], pa.int64()),
+            "one": pa.array([turns, turns[1:2]], columns.MESSAGES),
+            "other": pa.array([turns[:1], turns], columns.MESSAGES),
+        }
+    )
+    asked = carrying.Carried(counts=carrying.COUNTS)
+    alone = carrying.put(batch, asked, ("one",), False, [])
+    assert alone.column("n_turns").to_pylist() == [3, 1]
+    assert alone.column("n_characters").to_pylist() == [6, 2]
+    pair = carrying.put(batch, asked, ("one", "other"), True, [])
+    assert pair.column("n_turns").to_pylist() == [3, 3]
+    assert pair.column("n_characters").to_pylist() == [6, 6]
+    assert np.all(carrying.put(batch, asked, (), False, []).column("n_turns").is_null())
+
+
+def test_a_value_of_another_row_is_noticed() -> None:
+    """Rows are looked up again by code of its own; any damage to a value shows."""
+    rows: list[Row] = [
+        {"n_tokens": 1, "n_trained": 1, "a": n, "t": str(n), "b": n % 2 == 0, "meta": {"q": n / 2}}
+        for n in range(5)
+    ]
+    rows[3] |= {"a": None, "t": None, "b": None, "meta": []}
+    asked = carrying.Carried(("a", "b", "meta.q", "t"))
+    batch = _batch(rows, asked)
+    records = {n: contract.Record(n, None, b"", row) for n, row in enumerate(rows)}
+    values.check_values(batch, asked.paths, records, "row {}".format)
+    for first, other in ((0, 1), (2, 3), (3, 4)):
+        moved = list(range(5))
+        moved[first], moved[other] = other, first
+        shifted = batch.column("carried").take(pa.array(moved))
+        damaged = batch.set_column(batch.schema.get_field_index("carried"), "carried", shifted)
+        with pytest.raises(errors.ReadingError, match=f"row {first}: the value at"):
+            values.check_values(damaged, asked.paths, records, "row {}".format)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4), st.integers(0, 2), st.none() | st.integers(0, 3)), max_size=15
+    ),
+    st.booleans(),
+    st.integers(1, 3),
+)
+def test_every_example_has_one_fate(
+    said: list[tuple[int, int, int | None]], dedup: bool, fan_out: int
+) -> None:
+    """Used, filtered or a double; a double of what is filtered stays; the counts of rows add up."""
+    digests = np.zeros(len(said), doubles.DIGEST)
+    digests["a"] = [content for content, _, _ in said]
+    ones = np.ones(len(said), np.int32)
+    examples = PlannedExamples(
+        starts=np.array([0, len(said)]),
+        row=np.arange(len(said)) // fan_out,
+        length=ones,
+        trained=ones,
+        digest=digests,
+        source=np.zeros(len(said), np.int16),
+        filtered=np.array([by for _, by, _ in said], np.uint16),
+        score=np.array([np.nan if x is None else x for _, _, x in said], np.float64),
+    )
+    config = Config.of("sft", ("x.jsonl",), "qwen2-1.5b", Path("out"), dedup=dedup)
+    choice = choose(config, examples)
+    fates = choice.fate.tolist()
+    assert [fate == Fate.FILTERED for fate in fates] == [by > 0 for _, by, _ in said]
+    left = [at for at, (_, by, _) in enumerate(said) if not by]
+    if dedup:
+        kept = [at for at in left if fates[at] == Fate.USED]
+        assert sorted({said[at][0] for at in left}) == sorted(said[at][0] for at in kept)
+        for at in kept:
+            equals = [one for one in left if said[one][0] == said[at][0]]
+            worth = [(-1 if said[one][2] is None else said[one][2], -one) for one in equals]
+            assert max(zip(worth, equals, strict=True))[1] == at
+    else:
+        assert set(fates) <= {Fate.USED, Fate.FILTERED}
+    rows = rows_left_out(examples, choice.fate)
+    assert sum(rows.values()) + examples.rows(choice.used) == examples.rows()
+    whole = [all(by for _, by, _ in said[at : at + fan_out]) for at in range(0, len(said), fan_out)]
+    assert rows["filtered"] == sum(whole)

@@ -1,5 +1,6 @@
 """What has not changed is not read again; whatever may have changed is."""
 
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -7,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES, read_manifest, silent
+from support import SAMPLES, few, files_of, flip, own_cache, read_manifest, silent, write_rows
 
-from pipeline.inputs import equal_build
+import pipeline.shards.plan
+from pipeline.builder import assembly
+from pipeline.inputs import equal_build, scan
 from pipeline.options.config import Config
 from pipeline.run_build import build
+from pipeline.shards import gather, part, reused_shards
 from stages.files import file_hash
 from stages.files.file_hash import KnownHashes
 from stages.files.file_version import FileVersion
+from stages.readers import jsonl
 
 LATER = file_hash.COARSE + 1
 
@@ -141,3 +146,292 @@ def test_a_cache_that_takes_no_record_stops_nothing(tmp_path: Path, later: None)
     path.write_bytes(b"one")
     (tmp_path / "hashes").write_text("a file, not a folder")
     assert _twice(tmp_path / "hashes" / "kept.json", path) == file_hash.sha256(path)
+
+
+# Shards that a build takes over from the one it replaces: the same bytes as made anew, always.
+
+NAME = "qwen2-1.5b"
+ROWS = [{"question": f"q{i} " * (i % 5 + 1), "answer": f"a{i} " * (i % 7 + 1)} for i in range(90)]
+PAIRS = [{"prompt": f"q{i}", "chosen": f"c{i} " * (i % 5 + 1), "rejected": "r"} for i in range(60)]
+OTHERS = [{"question": f"other {i}", "answer": "x"} for i in range(30)]
+Rows = list[dict[str, Any]]
+
+
+class Workshop:
+    """Builds the same inputs twice: over the build before, and in an empty folder and cache."""
+
+    def __init__(self, folder: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self._cache_dir = cache_dir
+        self._numbers = itertools.count()
+        self.made: list[str] = []
+        self.parts: list[str] = []
+        monkeypatch.setattr(jsonl, "SPLIT_BYTES", 1000)
+        monkeypatch.setattr(pipeline.shards.plan, "SHARD_TOKENS", 512)
+        make, write = gather.make_shard, part._write
+
+        def made(shared: Any, shard: Any) -> Any:
+            self.made.append(shard.path)
+            return make(shared, shard)
+
+        def written(work: Any, *rest: Any, **named: Any) -> Any:
+            self.parts.append(work.key)
+            return write(work, *rest, **named)
+
+        monkeypatch.setattr(gather, "make_shard", made)
+        monkeypatch.setattr(part, "_write", written)
+
+    def write(self, name: str, rows: Rows) -> str:
+        """An input."""
+        return str(write_rows(self.folder / name, rows))
+
+    def _cache(self, name: str) -> Path:
+        return own_cache(self.folder / name, self._cache_dir)
+
+    def build(self, task: str, data: list[str], output: str, cache: str, **options: Any) -> Path:
+        self.made.clear()
+        self.parts.clear()
+        own = {"cache_dir": self._cache(cache), "workers": 1, "max_reject": 1.0, **options}
+        build(Config.of(task, tuple(data), NAME, self.folder / output, **own), silent)
+        return self.folder / output
+
+    def again(self, task: str, data: list[str], **options: Any) -> int:
+        """Build over the build before; require the bytes of a build from scratch.
+
+        Returns:
+            How many shards were made; ``self.parts`` has the parts that were.
+        """
+        new = self.build(task, data, "out", "cache", **options)
+        made, parts = len(self.made), list(self.parts)
+        number = next(self._numbers)
+        scratch = self.build(task, data, f"scratch{number}", f"cache{number}", **options)
+        assert files_of(new) == files_of(scratch)
+        self.parts = parts
+        return made
+
+
+def shards(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.arrow"))
+
+
+@pytest.fixture
+def shards_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of this process is ahead of the file system's, as if files had been left alone."""
+    now = time.time_ns
+    monkeypatch.setattr(file_hash.time, "time_ns", lambda: now() + file_hash.COARSE + 1)
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+    return Workshop(tmp_path, cache_dir, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "rows", "options"),
+    [
+        ("sft", ROWS, {"layout": "padded"}),
+        ("sft", ROWS, {"max_length": 64, "pack_within": "part"}),
+        ("rm", PAIRS, {"tolerance": {"shortcuts.fail": 1.0}}),
+    ],
+    ids=["padded", "packed", "pairs"],
+)
+def test_appended_rows_make_the_last_shards_alone(
+    workshop: Workshop, task: str, rows: Rows, options: dict[str, Any]
+) -> None:
+    """Parts and shards before the new rows stay; all bytes are those of a build from scratch."""
+    data = [workshop.write("data.jsonl", rows)]
+    before = len(shards(workshop.build(task, data, "out", "cache", **options)))
+    workshop.write("data.jsonl", [*rows, *rows[:3]])
+    assert workshop.again(task, data, **options) <= 2 < before
+    assert len(workshop.parts) <= 2
+    assert len(shards(workshop.folder / "out")) >= before
+
+
+@pytest.mark.parametrize("small", few([True, False], 1))
+def test_what_nobody_has_written_to_is_not_read_again(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, shards_later: None, small: bool
+) -> None:
+    """But for the input, whose new rows are in it; ``--verify`` reads parts and shards again. The
+    pieces of a large input are hashed one by one, while their parts are looked for."""
+    if not small:
+        monkeypatch.setattr(scan, "SMALL", 0)
+    data = [workshop.write("data.jsonl", ROWS)]
+    folder = workshop.build("sft", data, "out", "cache", layout="ragged")
+    old = {path.read_bytes() for path in [*shards(folder), *shards(workshop.folder / "cache")]}
+    read: list[bytes] = []
+    sha256 = file_hash.sha256
+
+    def hashed(path: Path) -> str:
+        read.append(Path(path).read_bytes())
+        return sha256(path)
+
+    monkeypatch.setattr(file_hash, "sha256", hashed)
+    for verify in (False, True):
+        read.clear()
+        workshop.write("data.jsonl", [*ROWS, *OTHERS[: 1 + verify]])
+        workshop.build("sft", data, "out", "cache", layout="ragged", verify=verify)
+        again = old.intersection(read)
+        assert len(again) > len(old) // 2 if verify else not again
+
+
+@pytest.mark.parametrize("what", few(["input", "part"], 1))
+def test_what_is_written_to_during_a_build_is_read_again(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, shards_later: None, what: str
+) -> None:
+    """Even where the writer sets its times as they were: the build's hash is of other bytes."""
+    data = [workshop.write("data.jsonl", ROWS)]
+    written: Any = vars(assembly)["write_dataset"]
+
+    def changing(*arguments: Any) -> None:
+        written(*arguments)
+        path = workshop.folder / "data.jsonl"
+        _flip_in_place(shards(workshop.folder / "cache")[0] if what == "part" else path)
+
+    monkeypatch.setattr(assembly, "write_dataset", changing)
+    workshop.build("sft", data, "out", "cache", layout="ragged")
+    monkeypatch.setattr(assembly, "write_dataset", written)
+    options = {"shuffle": True} if what == "part" else {}  # or no part would be asked for
+    workshop.again("sft", data, layout="ragged", **options)
+    assert len(workshop.parts) == 1
+
+
+LONG = {"question": "q", "answer": "long " * 60}
+ALL = -1
+RAGGED, PADDED = {"layout": "ragged"}, {"layout": "padded"}
+# What is built after ROWS as data.jsonl: files, options; shards made at most, and parts made.
+SHARDS_LATER: dict[str, tuple[dict[str, str], dict[str, Rows], dict[str, Any], int, int | None]] = {
+    "a longer example makes all padded rows anew": (
+        PADDED, {"data.jsonl": [*ROWS, LONG]}, {}, ALL, None,
+    ),
+    "an input before them moves where shards begin, and leaves the parts": (
+        RAGGED, {"more.jsonl": ROWS[:2], "data.jsonl": ROWS}, {}, ALL, 1,
+    ),
+    "an input after them leaves parts and shards": (
+        RAGGED, {"data.jsonl": ROWS, "more.jsonl": OTHERS}, {}, 3, 2,
+    ),
+    "renamed rows are written anew, since row ids have the name, of the same parts": (
+        RAGGED, {"other.jsonl": ROWS}, {}, ALL, 0,
+    ),
+    "another recipe of the same shards takes them over": (
+        RAGGED, {"data.jsonl": ROWS}, {"dedup": True}, 0, None,
+    ),
+    **{
+        f"another recipe takes nothing over: {options}": (
+            RAGGED, {"data.jsonl": ROWS}, options, ALL, None,
+        )
+        for options in (
+            {"shuffle": True}, {"test_size": 0.2}, {"system": "Answer."}, {"max_length": 48},
+        )
+    },
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", SHARDS_LATER)
+def test_what_a_later_build_makes(workshop: Workshop, law: str) -> None:
+    layout, files, options, made, parts = SHARDS_LATER[law]
+    workshop.build("sft", [workshop.write("data.jsonl", ROWS)], "out", "cache", **layout)
+    data = [workshop.write(name, rows) for name, rows in files.items()]
+    found = workshop.again("sft", data, **layout, **options)
+    whole = len(shards(workshop.folder / "out"))
+    assert found == whole if made == ALL else found <= made < whole
+    assert parts is None or len(workshop.parts) == parts
+
+
+def _flip_in_place(path: Path) -> None:
+    """As a tool does that keeps the times of what it overwrites."""
+    times = path.stat()
+    time.sleep(0.02)  # longer than a tick of the file system's clock
+    with path.open("r+b") as file:
+        file.seek(times.st_size // 2)
+        byte = file.read(1)[0]
+        file.seek(times.st_size // 2)
+        file.write(bytes([byte ^ 1]))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+# What befalls a shard, or what is remembered of it.
+DAMAGES: list[Callable[[Path, Path], object]] = [
+    lambda shard, known: flip(shard),
+    lambda shard, known: _flip_in_place(shard),
+    lambda shard, known: shard.unlink(),
+    lambda shard, known: flip(known),
+    lambda shard, known: flip(known.with_suffix(".names")),
+    lambda shard, known: known.with_suffix(".names").unlink(),
+]
+
+
+def test_what_is_not_as_it_was_written_is_made_again(
+    workshop: Workshop, shards_later: None
+) -> None:
+    """Each shard that something befell, and the last ones, which have new rows: no other shard, and
+    no part before these rows."""
+    rows = ROWS * 2
+    data = [workshop.write("data.jsonl", rows)]
+    folder = workshop.build("sft", data, "out", "cache", layout="ragged")
+    every = shards(folder)
+    for damage, shard in zip(DAMAGES, every[1:], strict=False):
+        sha256 = file_hash.sha256(shard)
+        known = workshop.folder / "cache" / reused_shards.FOLDER / sha256[:2] / f"{sha256}.json"
+        damage(shard, known)
+    workshop.write("data.jsonl", [*rows, ROWS[0]])
+    made = workshop.again("sft", data, layout="ragged")
+    assert len(DAMAGES) < made <= len(DAMAGES) + 2 < len(every)
+    assert len(workshop.parts) <= 2
+
+
+@pytest.mark.slow
+def test_a_shard_behind_a_symbolic_link_is_not_taken_over(workshop: Workshop) -> None:
+    """A build holds its own bytes, or what becomes of the other file becomes of the build."""
+    data = [workshop.write("data.jsonl", ROWS)]
+    folder = workshop.build("sft", data, "out", "cache", layout="ragged")
+    shard = shards(folder)[1]
+    shard.rename(workshop.folder / "elsewhere.arrow")
+    shard.symlink_to(workshop.folder / "elsewhere.arrow")
+    workshop.write("data.jsonl", [*ROWS, ROWS[0]])
+    workshop.again("sft", data, layout="ragged")
+    assert not any(path.is_symlink() for path in shards(folder))
+
+
+def test_the_build_in_place_is_never_written_to(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shard that is linked first and made after all is made in a file of its own."""
+    data = [workshop.write("data.jsonl", ROWS)]
+    folder = workshop.build("sft", data, "out", "cache", layout="ragged")
+    for shard in shards(folder):
+        os.link(shard, workshop.folder / f"{shard.name}.witness")
+    witnesses = sorted(workshop.folder.glob("*.witness"))
+    before = [(path.stat().st_mtime_ns, path.read_bytes()) for path in witnesses]
+    touch = Path.touch
+
+    def denied(path: Path, *rest: Any, **named: Any) -> None:
+        if reused_shards.FOLDER in path.parts:  # the last step of taking over
+            raise PermissionError(path)
+        touch(path, *rest, **named)
+
+    monkeypatch.setattr(Path, "touch", denied)
+    workshop.write("data.jsonl", [*ROWS, ROWS[0]])
+    workshop.build("sft", data, "out", "cache", layout="ragged")
+    assert len(workshop.made) == len(shards(folder))
+    assert [(path.stat().st_mtime_ns, path.read_bytes()) for path in witnesses] == before
+
+
+@pytest.mark.slow
+def test_who_touches_the_old_build_meanwhile_does_not_fail_the_new_one(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link shares its inode with the build in place: its times change with the other name."""
+    data = [workshop.write("data.jsonl", ROWS)]
+    workshop.build("sft", data, "out", "cache", layout="ragged")
+    reused = reused_shards._reused
+
+    def touched(keeping: Any, shard: Any, key: str, there: Any) -> Any:
+        report = reused(keeping, shard, key, there)
+        os.chmod(there.path, 0o640)
+        return report
+
+    monkeypatch.setattr(reused_shards, "_reused", touched)
+    workshop.write("data.jsonl", [*ROWS, ROWS[0]])
+    assert workshop.again("sft", data, layout="ragged") < len(shards(workshop.folder / "out"))

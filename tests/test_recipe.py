@@ -1,9 +1,12 @@
 """The language of recipes: every key, every mistake with its line, and the schema for editors."""
 
 import json
+import os
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -11,20 +14,48 @@ from typing import Any
 import click
 import jsonschema
 import pytest
+from conftest import NAME
+from datasets import load_from_disk
 from hypothesis import given
 from hypothesis import strategies as st
-from support import ROOT, SAMPLES, Run, table
+from support import (
+    ROOT,
+    SAMPLES,
+    Run,
+    few,
+    own_cache,
+    read_manifest,
+    read_rows,
+    stored_rows,
+    table,
+    write_rows,
+)
 
 from pipeline import tasks
-from pipeline.options import command_line, many_values
+from pipeline.builder import plan_page, population
+from pipeline.builder.forecast import forecast
+from pipeline.inputs import equal_build
+from pipeline.inputs.recipe import Recipe, resolve_recipe
+from pipeline.inputs.scan import scan
+from pipeline.manifest.json_records import as_json as of_record
+from pipeline.options import (
+    build_options,
+    command_line,
+    many_values,
+    overlaps,
+    recipe,
+    recipe_model,
+)
 from pipeline.options import recipe_model as declared
 from pipeline.options.build_options import OPTIONS
-from pipeline.options.config import PHASE_OF, Config
-from pipeline.options.many_values import Option
+from pipeline.options.config import PHASE_OF, PHASES, Config, from_record
+from pipeline.options.many_values import UNLESS_DEFAULT, Option
 from pipeline.options.paths import Data, ModelName, Place, TextFile, TextFiles
 from pipeline.options.recipe import builds_of
 from pipeline.options.values import Amount, Number, OneOf, Switch, Value, Whole, Width
+from posttrain_pipeline.api import config_of
 from stages import catalog, errors
+from stages.errors import UsageError
 from stages.files import toml_file
 from stages.tokenizers.profiles import all_profiles
 
@@ -423,3 +454,580 @@ def test_each_value_is_at_its_line(text: str) -> None:
 def test_a_key_is_at_its_line(text: str, place: toml_file.Place, line: int) -> None:
     """Some that are easily missed."""
     assert toml_file.lines_of(text)[place] == line
+
+
+# A mixture of three real sources with everything that chooses examples, built twice.
+
+FATES = "used rejected duplicates filtered contaminated near_duplicates left_out".split()
+PLANTED = 20  # exact copies, and as many that differ in case, digits and spaces
+FULL_WIDTH = {ord(str(n)): chr(0xFF10 + n) for n in range(10)}
+RECIPE = (ROOT / "tests" / "tables" / "mixture.toml").read_text("utf-8")
+
+
+def _evaluation(path: Path, cases: Path) -> list[int]:
+    """Questions of math rows, half of them in other words' clothes; the lines of these rows."""
+    rows = read_rows(cases / "sft" / "gsm8k_train" / "train.jsonl")
+    lines = list(range(100, 100 + 7 * 2 * PLANTED, 7))
+    questions = [rows[line]["question"] for line in lines]
+    for number in range(PLANTED, 2 * PLANTED):
+        dressed = questions[number].upper().translate(FULL_WIDTH)
+        questions[number] = dressed.replace(" ", "  ")
+    write_rows(path, [{"question": question} for question in questions])
+    return [line + 1 for line in lines]
+
+
+def _bytes(folder: Path) -> dict[str, bytes]:
+    """All that the manifest vouches for, and the manifest."""
+    files = ["manifest.json", *read_manifest(folder)["files"]]
+    return {name: (folder / name).read_bytes() for name in files}
+
+
+@pytest.mark.slow
+@pytest.mark.cases
+def test_a_mixture_of_real_sources(
+    pipeline: Run, tmp_path: Path, cases: Path, cache_dir: Path
+) -> None:
+    held = tmp_path / "held.jsonl"
+    planted = _evaluation(held, cases)
+    recipe = tmp_path / "mix.toml"
+    recipe.write_text(RECIPE.format(held=held, cases=cases))
+    for name, workers in (("one", "1"), ("two", "2")):
+        cache = own_cache(tmp_path / f"cache-{name}", cache_dir)
+        options = ("-o", tmp_path / name, "--workers", workers, "--cache-dir", cache)
+        pipeline("build", recipe, *options).ended()
+    assert _bytes(tmp_path / "one") == _bytes(tmp_path / "two")
+
+    manifest = read_manifest(tmp_path / "one")
+    math, alpaca, dolly = manifest["sources"]
+    assert 200_000 * 0.99 < math["splits"]["train"]["trained"] <= 200_000
+    for source, share in ((alpaca, 0.2), (dolly, 0.3)):
+        assert source["short"] or abs(source["share"] - share) < 0.01
+    rows = manifest["rows"]
+    assert rows["in"] == sum(rows[fate] for fate in FATES)
+    assert min(rows["filtered"], rows["duplicates"], rows["left_out"]) > 0
+
+    # Every planted question is found, and only questions that are alike.
+    found = {row["id"] for row in read_rows(tmp_path / "one" / "contaminated.jsonl")}
+    assert {f"train.jsonl:{line}" for line in planted} <= found
+    assert rows["contaminated"] == len(found) < len(planted) + 5
+
+    stored = load_from_disk(str(tmp_path / "one"))
+    names = {
+        side: Counter(name for pack in stored[side]["row_ids"] for name in pack)
+        for side in ("train", "test")
+    }
+    assert not names["train"].keys() & names["test"].keys()
+    assert not found & (names["train"].keys() | names["test"].keys())
+    assert pipeline("check", tmp_path / "one").status == 0
+
+    # A tenth more of one budget encodes nothing, and keeps what was in.
+    parts = sorted(os.listdir(tmp_path / "cache-one" / "parts"))
+    pipeline(
+        *("build", recipe, "-o", tmp_path / "more", "--cache-dir", tmp_path / "cache-one"),
+        *("--set", "source.math.trained-tokens=220k"),
+    ).ended()
+    assert sorted(os.listdir(tmp_path / "cache-one" / "parts")) == parts
+    more = load_from_disk(str(tmp_path / "more"))
+    for side, before in names.items():
+        after = Counter(name for pack in more[side]["row_ids"] for name in pack)
+        assert not {one for one in before if one.startswith("train.jsonl")} - after.keys()
+
+
+# A recipe with several sources or several builds: what each is, and what they share.
+
+WORDS = SAMPLES / "sft" / "word_problems.jsonl"
+CHAT = SAMPLES / "sft" / "chat.jsonl"
+TOP = 'task = "sft"\nmodel = "qwen2-1.5b"\nkeep = 0\n'
+
+
+def _source(name: str, data: object, **keys: str) -> str:
+    """A table of a recipe; values as TOML has them."""
+    lines = [f"{key.replace('_', '-')} = {value}" for key, value in keys.items()]
+    data = json.dumps(str(data))
+    return "\n".join(["[[source]]", f'name = "{name}"', f"data = {data}", *lines, ""])
+
+
+MATH = _source("math", WORDS, system='"Think."', map='{ question = "question" }')
+TALK = _source("talk", CHAT, train_on='"last"')
+
+
+def _recipe(folder: Path, text: str, name: str = "mix.toml") -> Path:
+    (folder / name).write_text(text, "utf-8")
+    return folder / name
+
+
+@pytest.mark.slow
+def test_two_sources_are_two_runs_in_one(pipeline: Run, tmp_path: Path, cache: Path) -> None:
+    """The rows of each are those of ``run`` on it alone, in the order of the sources, each with the
+    name of its source."""
+    common = ("--model", "qwen2-1.5b", "--layout", "ragged", "--cache-dir", cache)
+    alone = {
+        "math": (WORDS, "--system", "Think.", "--map", "question=question"),
+        "talk": (CHAT, "--train-on", "last"),
+    }
+    for name, words in alone.items():
+        pipeline("run", "sft", *words, *common, "-o", name).ended()
+    recipe = _recipe(tmp_path, f'{TOP}output = "mix"\nlayout = "ragged"\n{MATH}{TALK}')
+    pipeline("build", recipe, "--cache-dir", cache, "--workers", "2").ended()
+    expected = [row | {"source": name} for name in alone for row in stored_rows(tmp_path / name)]
+    assert stored_rows(tmp_path / "mix") == expected
+    manifest = read_manifest(tmp_path / "mix")
+    assert [one["source"] for one in manifest["inputs"]] == ["math", "talk"]
+    assert [one["name"] for one in manifest["options"]["sources"]] == ["math", "talk"]
+    assert manifest["options"]["sources"][1]["train_on"] == "last"
+    assert "train_on" not in manifest["options"]
+
+
+def test_a_mixture_is_checked(pipeline: Run, tmp_path: Path) -> None:
+    """Nothing to do is noticed; ``check`` makes a sample of every source again with its own
+    options."""
+    recipe = _recipe(tmp_path, f'{TOP}output = "one"\n{MATH}{TALK}')
+    pipeline("build", recipe).ended()
+    assert "already up to date" in pipeline("build", recipe).err
+    said = pipeline("check", "one", "--json").ended().told
+    assert said["rows_made_again"] == read_manifest(tmp_path / "one")["examples"]["kept"], said
+
+
+def test_the_id_says_which_source_an_input_is_of(tmp_path: Path) -> None:
+    """The same files, cut into sources elsewhere, are another build."""
+    for name in "abc":
+        (tmp_path / f"{name}.jsonl").write_text("{}\n")
+    found = set()
+    for cut in (("ab", "c"), ("a", "bc"), ("abc",)):
+        tables = "".join(
+            f'[[source]]\nname = "{names}"\ndata = {[f"{name}.jsonl" for name in names]}\n'
+            for names in cut
+        )
+        (config,) = builds_of(_recipe(tmp_path, TOP + tables))
+        found.add(equal_build.id_of("recipe", scan(config)))
+    assert len(found) == 3
+
+
+def test_a_source_is_held_to_its_own_limit(pipeline: Run, tmp_path: Path) -> None:
+    """One without a limit counts with the others, towards the limit at the top."""
+    good = json.loads(CHAT.read_text().splitlines()[0])
+    refused = {"messages": [{"role": "user", "content": "no answer"}]}
+    rows = [{**good, "id": f"bad{at}"} if at % 2 else refused for at in range(60)]
+    bad = write_rows(tmp_path / "bad.jsonl", rows)
+    for keys, status in (({}, 3), ({"max_reject": "0.6"}, 0), ({"max_reject": "0.3"}, 3)):
+        text = TOP + TALK + _source("bad", bad, ignore='["id"]', **keys)
+        pipeline("plan", _recipe(tmp_path, text)).ended(status)
+    ran = pipeline("build", tmp_path / "mix.toml", "-o", "out")
+    ran.refused(3, "rows of source bad were refused", "at most 30.0% by max-reject of source bad")
+
+
+def test_budgets_are_read_and_checked(tmp_path: Path) -> None:
+    head = TOP + TALK
+    for key, right, wrong in (
+        ("share", "1.0", "1.5"),
+        ("rows", '"20k"', "0"),
+        ("tokens", '"1.5M"', '"1.5"'),
+        ("trained-tokens", "3_000", "-3"),
+        ("epochs", "2.5", "0"),
+        ("weight", "3", "-1"),
+    ):
+        path = _recipe(tmp_path, f"{head}{key} = {right}\n")
+        (build,) = builds_of(path)
+        (source,) = build.sources
+        assert list(source.budget.given) == [key.replace("-", "_")]
+        assert VALIDATOR.is_valid(_json(path.read_text()))
+        with pytest.raises(UsageError, match=f"{key} must be"):
+            builds_of(_recipe(tmp_path, f"{head}{key} = {wrong}\n"))
+        with pytest.raises(UsageError, match=rf"'{key}' is a key of \[\[source\]\]"):
+            builds_of(_recipe(tmp_path, f"{TOP}{key} = {right}\n{TALK}"))
+
+
+@pytest.mark.parametrize(("text", "says"), table("refusals.toml")["recipes"])
+def test_what_is_wrong_with_tables(text: str, says: str, tmp_path: Path) -> None:
+    """Named with line and table."""
+    for name, known in (("TOP", TOP), ("MATH", MATH), ("TALK", TALK)):
+        text = text.replace(f"{name}\n", known)
+    with pytest.raises(UsageError) as raised:
+        builds_of(_recipe(tmp_path, text))
+    assert says in raised.value.what
+
+
+def test_what_may_differ_comes_from_the_top(tmp_path: Path) -> None:
+    """A source's own key wins over a build's, and this over the top's; a flag wins over all."""
+    text = (
+        f'{TOP}system = "top"\nsource = [{{ name = "a", data = "x" }}, '
+        '{ name = "b", data = "y", system = "own" }]\n'
+        '[[build]]\noutput = "1"\n[[build]]\noutput = "2"\nsystem = "build"\n'
+    )
+    path = _recipe(tmp_path, text)
+
+    def systems(**flags: object) -> list[list[str | None]]:
+        builds = builds_of(path, flags=flags)
+        return [[one.options.system for one in config.sources] for config in builds]
+
+    assert systems() == [["top", "own"], ["build", "own"]]
+    assert systems(system="flag") == [["flag", "flag"]] * 2
+    (one, two) = builds_of(path, ["source.b.system=set", "build.2.max-length=64"])
+    assert (one.sources[1].options.system, two.plan.max_length) == ("set", 64)
+    with pytest.raises(UsageError, match=r"there is no \[\[source\]\] 'c'"):
+        builds_of(path, ["source.c.system=set"])
+
+
+def test_an_option_that_an_error_names_is_of_one_source(pipeline: Run, tmp_path: Path) -> None:
+    """As a flag it would be for all of them."""
+    rows = [{"question": f"q {at}?", "answer": "a", "label": at % 2 == 0} for at in range(40)]
+    rated = write_rows(tmp_path / "rated.jsonl", rows)
+    path = _recipe(tmp_path, TOP + TALK + _source("rated", rated))
+    for command in ("build", "plan"):
+        ran = pipeline(command, path)
+        ran.refused(3, "--where label=true", "keys of the [[source]] rated")
+    path.write_text(path.read_text() + 'where = "label=true"\n')
+    pipeline("plan", path).ended()
+
+
+@pytest.mark.slow
+def test_several_builds_share_their_parts(pipeline: Run, tmp_path: Path, cache: Path) -> None:
+    """One call, one object with the result of each; the rows of two layouts are encoded once."""
+    text = (
+        f"{TOP}{MATH}{TALK}"
+        '[[build]]\noutput = "ragged"\nlayout = "ragged"\n'
+        '[[build]]\noutput = "no"\nfor = "megatron"\nlayout = "ragged"\n'
+        '[[build]]\noutput = "packed"\nlayout = "packed"\n'
+    )
+    ran = pipeline("build", _recipe(tmp_path, text), "--json", "--cache-dir", cache).ended(2)
+    told = json.loads(ran.out)
+    assert (told["status"], told["code"], told["manifest"]) == ("failed", 2, None)
+    assert told["message"].startswith("2 of 3 builds made, 1 failed; ")
+    layouts = [(one["manifest"] or {}).get("layout") for one in told["builds"]]
+    assert layouts == ["ragged", None, "packed"]
+    assert [one["status"] for one in told["builds"]] == ["built", "failed", "built"]
+    assert f"Error: {tmp_path / 'no'}: " in ran.err
+    assert len({path.name for path in cache.glob("parts/*/*.arrow")}) == 2
+    assert not (tmp_path / "no").exists()
+
+
+def test_plan_reads_a_recipe(pipeline: Run, tmp_path: Path) -> None:
+    """The page is that of the same options; of several sources it has the rows of all."""
+    path = _recipe(tmp_path, f'{TOP}output = "o"\ndata = "{WORDS}"\nmax-length = 512\n')
+    asked = ("--task", "sft", "--model", "qwen2-1.5b", "-o", tmp_path / "o")
+    plain = pipeline("plan", WORDS, *asked, "--max-length", "64")
+    ran = pipeline("plan", path, "--max-length", "64")
+    assert (ran.status, ran.out) == (plain.status, plain.out), ran.err
+    ran = pipeline("plan", _recipe(tmp_path, TOP + MATH + TALK), "--json").ended()
+    said = json.loads(ran.out)
+    assert [Path(one["path"]).name for one in said["inputs"]] == [WORDS.name, CHAT.name]
+    assert said["rows"] == sum(len(data.read_bytes().splitlines()) for data in (WORDS, CHAT))
+    pipeline("plan", WORDS).ended(2)
+
+
+def test_plan_says_what_sources_would_give(
+    pipeline: Run, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the arithmetic of the build; a few examples may stand for all of them."""
+    text = f"{TOP}{_source('math', WORDS, rows='4')}{_source('talk', CHAT, epochs='2')}"
+    path = _recipe(tmp_path, f"max-reject = 1\n{text}")
+    pipeline("build", path, "-o", "out", "--quiet", "--cache-dir", cache).ended()
+    manifest = read_manifest(tmp_path / "out")
+    _, given = manifest["sources"]
+    (config,) = builds_of(path, flags={"cache_dir": cache})
+    estimate = forecast(config)
+    (words, talk) = (of_record(one) for one in population.sources(estimate))
+    assert words["splits"]["train"]["examples"] == 4
+    assert (talk["splits"], talk["has"]) == (given["splits"], given["has"])
+    table = {one["max_length"]: one["packs"] for one in population.packing_table(estimate)}
+    assert table[4096] == manifest["packing"]["packs"]
+    assert "math: about 4 examples from 10" in plan_page.as_text(estimate)
+    monkeypatch.setattr(population, "MOST", 12)
+    (words, talk) = (of_record(one) for one in population.sources(estimate))
+    assert abs(words["splits"]["train"]["examples"] - 4) <= 2
+    assert abs(talk["splits"]["train"]["examples"] - given["splits"]["train"]["examples"]) <= 4
+
+
+def test_a_large_input_counts_for_more(tmp_path: Path, cache: Path) -> None:
+    """As many rows of each are sampled, and the build has all of them."""
+    for name, rows, words in (("many", 9000, 3), ("few", 90, 300)):
+        row = {"question": "q", "answer": "a " * words}
+        lines = (json.dumps({**row, "id": n}) + "\n" for n in range(rows))
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
+    text = "".join(_source(n, tmp_path / f"{n}.jsonl", ignore='"id"') for n in ("many", "few"))
+    (config,) = builds_of(_recipe(tmp_path, TOP + text), flags={"cache_dir": cache})
+    many, few = population.sources(forecast(config))
+    assert abs(many.has.examples - 9000) <= 90
+    assert few.has.examples == 90
+    assert 0.4 < many.share < 0.7
+
+
+@pytest.mark.slow
+def test_lengths_are_known_or_not_said(pipeline: Run, tmp_path: Path, cache: Path) -> None:
+    """Where one source trains every turn and another its answers alone, a shard does not show which
+    turns are answers; the figure is left out rather than guessed."""
+
+    def longest(*words: object) -> Any:
+        ran = pipeline(*words, "--json", "--quiet", "--cache-dir", cache).ended()
+        return json.loads(ran.out)["manifest"]["max_new_tokens"]
+
+    def mixed(keys: str) -> Any:
+        text = f"{TOP}{_source('math', WORDS)}{_source('talk', CHAT)}{keys}"
+        return longest("build", _recipe(tmp_path, text), "-o", "mix")
+
+    alone = [
+        longest("run", "sft", data, "--model", "qwen2-1.5b", "-o", data.stem)["max"]
+        for data in (WORDS, CHAT)
+    ]
+    assert mixed("")["max"] == max(alone)
+    assert mixed('train-on = "all"\n') is None
+
+
+# Options by phase: each is one field of one phase, and enters the hashes that its phase feeds.
+
+OF_ANOTHER_MODEL = "thinking"  # whose tokenizer takes seconds to make
+# Another value of what every recipe has.
+OTHER = {"task": '"prm"', "data": '["elsewhere.jsonl"]', "model": '"elsewhere"'}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of all recipes, so that those which are alike are equal."""
+    return tmp_path_factory.mktemp("recipes")
+
+
+def _given(key: str, folder: Path, cache_dir: Path) -> tuple[Config, Config]:
+    """The build of a recipe without a key, and with it."""
+    texts = [recipe_with(key, RIGHT[key] if key in OTHER else None)]
+    texts += [recipe_with(key, OTHER.get(key, RIGHT[key]))]
+    if key == OF_ANOTHER_MODEL:
+        texts = [text.replace(NAME, "qwen3-8b") for text in texts]
+    flags = {} if key == "cache-dir" else {"cache_dir": cache_dir}
+    (without,), (given,) = (
+        recipe.builds_of(write_recipe(folder, text), flags=flags, trust=True) for text in texts
+    )
+    return without, given
+
+
+def _config(tmp_path: Path, cache_dir: Path, **options: Any) -> Config:
+    given = {"task": "sft", "model": NAME, "output": tmp_path / "out", **options}
+    return Config.of(data=("data.jsonl",), cache_dir=cache_dir, **given)
+
+
+def _bound(one: Config, other: Config) -> bool:
+    """Whether what is searched for, compared or encoded in rows differs by more than its option."""
+    return any(
+        of(one) != of(other)
+        for of in (
+            lambda config: config.plan.longest_example,
+            lambda config: config.groups,  # rows are split, or no longer
+            lambda config: config.carried,  # parts have what is compared
+            lambda config: (overlaps.search_of(config.plan), overlaps.likeness_of(config.plan)),
+        )
+    )
+
+
+RECIPES: dict[str, Recipe] = {}
+
+
+def _resolved(config: Config) -> Recipe:
+    """The recipe of one of the few configurations that all others are compared with."""
+    key = str(config.for_build) + config.parts.model
+    if key not in RECIPES:
+        RECIPES[key] = resolve_recipe(config, [])
+    return RECIPES[key]
+
+
+def test_each_option_is_one_field() -> None:
+    """The command line, a recipe and a call have each field of each phase once."""
+
+    @command_line.with_options(command_line.BUILD)
+    def command(**given: Any) -> None:
+        """Takes the options of every build."""
+
+    options = [option.name for option in click.command()(command).params]
+    reached = Counter([*options, "task", "data"])
+    assert reached == Counter(one.name for phase in PHASES.values() for one in fields(phase))
+    assert set(reached.values()) == {1}
+    with pytest.raises(TypeError, match="no option 'layuot'"):
+        Config.of("sft", ("x.jsonl",), NAME, Path("out"), layuot="ragged")
+
+
+# Data and model count as what they name, another task is another set of options, and another end
+# of turn or cache needs another template or tokenizer.
+UNRESOLVED = ("task", "data", "model", "eos", "cache-dir")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        pytest.param(key, marks=[pytest.mark.slow] if key == OF_ANOTHER_MODEL else [])
+        for key in RIGHT
+    ],
+)
+def test_an_option_changes_the_hashes_of_its_phase(key: str, folder: Path, cache_dir: Path) -> None:
+    """One changed option changes what is recorded for parts, for the build, for both or neither;
+    and the same of a recipe's two hashes, which have the model's profile in them."""
+    base, changed = _given(key, folder, cache_dir)
+    phase = PHASE_OF[recipe_model.keys(build_options.OPTIONS)[key].name]
+    assert changed != base
+    spelled = key in ("data", "model")  # recorded as the hash of what they name
+    assert (changed.for_build != base.for_build) == (phase != "run" and not spelled)
+    if key == "test":  # whose files are a source of their own
+        return
+    feeds_parts = phase in ("source", "parts") and not spelled
+    bound = phase == "plan" and _bound(base, changed)
+    assert (changed.for_parts != base.for_parts) == (feeds_parts or bound)
+    if key not in UNRESOLVED:
+        one, two = _resolved(base), resolve_recipe(changed, [])
+        assert (one.fingerprint != two.fingerprint) == (phase != "run")
+        parts = [recipe.part_fingerprint(recipe.config.source.format) for recipe in (one, two)]
+        assert (parts[0] != parts[1]) == (feeds_parts or _bound(one.config, two.config))
+
+
+def test_a_manifest_keeps_the_order_of_its_options(tmp_path: Path) -> None:
+    """Files that were written have the options in this order, and equal builds are equal bytes."""
+    names = list(_config(tmp_path, tmp_path).for_build)
+    assert names[:8] == "task format map ignore where null_fields layout trainer".split()
+    first = names.index("expectations") + 1
+    assert names[first - 6 : first] == "tolerance dedup test_size shuffle seed expectations".split()
+    later = "group_by pack_within total empty title license origin"
+    assert names[first:] == later.split()
+    every = [one for phase in PHASES.values() for one in fields(phase)]
+    where_given = {one.name for one in every if one.metadata.get(UNLESS_DEFAULT)}
+    others = {n for n in PHASE_OF if PHASE_OF[n] != "run"} - {"data", "model", "test"}
+    assert set(names) == others - where_given
+
+
+def test_recorded_options_are_read_back(tmp_path: Path) -> None:
+    """What a manifest holds gives the same options, whatever a newer version wrote beside."""
+    given = {"map": {"prompt": "q"}, "where": ["a=1", "b=2"], "dedup": True, "stop": ["x"]}
+    config = config_of("sft", "data.jsonl", {"model": NAME, "output": str(tmp_path), **given}, "t")
+    recorded = {**config.for_build, "task": "sft", "of_a_newer_version": 1}
+    again = Config.of(data=("data.jsonl",), model=NAME, output=tmp_path, **from_record(recorded))
+    assert again.for_build == config.for_build
+    assert (again.source, again.parts, again.plan, again.judge) == (
+        config.source,
+        config.parts,
+        config.plan,
+        config.judge,
+    )
+
+
+@pytest.mark.parametrize(("task", "options", "says"), table("refusals.toml")["options"])
+def test_what_does_not_go(task: str, options: dict[str, Any], says: str, tmp_path: Path) -> None:
+    """Each phase checks its own options, and the whole what two phases must agree on."""
+    with pytest.raises(UsageError, match=says):
+        _config(tmp_path, tmp_path, task=task, **options)
+
+
+# ``pipeline init``: the recipe that it writes is one, and builds as it is.
+
+MODEL = ("--model", "qwen2-1.5b")
+FILES = {
+    "sft": SAMPLES / "sft" / "word_problems.jsonl",
+    "rm": SAMPLES / "rm" / "pairs.jsonl",
+    "prm": SAMPLES / "prm" / "math_shepherd.jsonl",
+}
+
+
+def _uncommented(text: str) -> str:
+    """With every offered line, each alone in front of its comment."""
+    lines = text.splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("# More options"))
+    offered = [line.removeprefix("# ") if " = " in line else line for line in lines[start:]]
+    return "\n".join([*lines[:start], *offered, ""])
+
+
+@pytest.mark.parametrize("task", few(FILES, 1))
+def test_what_it_writes_builds(pipeline: Run, tmp_path: Path, task: str) -> None:
+    """The task is found, and the build is that of ``run``; what it offers is right too."""
+    assert pipeline("init", FILES[task], *MODEL).ended().out == "recipe.toml\n"
+    path = tmp_path / "recipe.toml"
+    VALIDATOR.validate(_json(path.read_text()))
+    assert tomllib.loads(path.read_text())["task"] == task
+    pipeline("build", "recipe.toml", "-o", "one", "--quiet").ended()
+    pipeline("run", task, FILES[task], *MODEL, "-o", "two", "--quiet").ended()
+    one, two = (tmp_path / name / "manifest.json" for name in ("one/current", "two"))
+    assert one.read_bytes() == two.read_bytes()
+    every = tmp_path / "every.toml"
+    every.write_text(_uncommented(path.read_text()))
+    VALIDATOR.validate(_json(every.read_text()))
+    (config,) = builds_of(every)
+    assert config.plan.trainer == "trl"
+    pipeline("init", FILES[task], *MODEL).refused(2, "is there already")
+
+
+def test_data_that_is_read_in_two_ways_becomes_two_sources(pipeline: Run, tmp_path: Path) -> None:
+    """One for each format; paths count from the recipe, and a dollar sign is one."""
+    folder = tmp_path / "a $b [c]"
+    folder.mkdir()
+    chat = folder / "chat.jsonl"
+    chat.write_bytes((SAMPLES / "sft" / "chat.jsonl").read_bytes())
+    words = os.path.relpath(FILES["sft"], tmp_path)
+    pipeline("init", words, "a $b [c]/chat.jsonl", *MODEL, "-o", "sub/mix.toml").ended()
+    path = tmp_path / "sub" / "mix.toml"
+    table = _json(path.read_text())
+    VALIDATOR.validate(table)
+    assert table["source"][1]["data"] == ["../a $$b [c]/chat.jsonl"]
+    (config,) = builds_of(path)
+    assert [one.name for one in config.sources] == ["word_problems", "chat"]
+
+
+def test_a_question_about_the_data_is_asked(pipeline: Run, tmp_path: Path) -> None:
+    """As by a build; the option that answers it is then in the recipe."""
+    rows = [{"question": f"q {at}?", "answer": "a", "label": at % 2 == 0} for at in range(40)]
+    write_rows(tmp_path / "rated.jsonl", rows)
+    asked = ("init", "rated.jsonl", *MODEL, "--task", "sft")
+    pipeline(*asked).refused(3, "--where label=true")
+    assert not (tmp_path / "recipe.toml").exists()
+    pipeline(*asked, "--where", "label=true").ended()
+    (config,) = builds_of(tmp_path / "recipe.toml")
+    assert config.source.where == ("label=true",)
+
+
+def _chats(path: Path, words: int) -> None:
+    """Forty rows, a tenth of which have answers of so many words."""
+    answers = ("yes " * (words if at % 10 == 0 else 3) for at in range(400))
+    write_rows(path, [{"question": f"q {at}", "answer": text} for at, text in enumerate(answers)])
+
+
+def test_a_length_that_rows_fit_in_is_chosen(pipeline: Run, tmp_path: Path) -> None:
+    """Where the default would refuse too many of them."""
+    _chats(tmp_path / "chats.jsonl", 5000)
+    pipeline("init", "chats.jsonl", *MODEL).ended()
+    (config,) = builds_of(tmp_path / "recipe.toml")
+    assert config.plan.max_length == 8192
+    assert "# max-length" not in (tmp_path / "recipe.toml").read_text()
+
+
+@pytest.mark.slow
+def test_what_a_build_would_refuse_is_said_in_the_recipe(pipeline: Run, tmp_path: Path) -> None:
+    """The recipe is there to be changed, and the status is that of a build of it."""
+    _chats(tmp_path / "chats.jsonl", 40_000)
+    ran = pipeline("init", "chats.jsonl", *MODEL)
+    ran.refused(3, "recipe.toml is written, but a build of it is refused")
+    assert ran.out == "recipe.toml\n"
+    text = (tmp_path / "recipe.toml").read_text()
+    why = r"# As it stands, a build of it is refused:\n#   \d+ examples longer than 4,096 tokens\n"
+    assert re.search(why, text), text
+    pipeline("build", "recipe.toml", "--quiet").ended(3)
+
+
+def test_test_files_are_not_trained_on(pipeline: Run, tmp_path: Path) -> None:
+    """Where other files are named too; alone, a file of that name is data."""
+    for name, first in (("train", 0), ("test", 900), ("testimony", 700)):
+        rows = [{"question": f"q {n}?", "answer": "a"} for n in range(first, first + 20)]
+        write_rows(tmp_path / f"{name}.jsonl", rows)
+    pipeline("init", "train.jsonl", "test.jsonl", "testimony.jsonl", *MODEL).ended()
+    table = _json((tmp_path / "recipe.toml").read_text())
+    VALIDATOR.validate(table)
+    assert (table["data"], table["test"]) == (["train.jsonl", "testimony.jsonl"], ["test.jsonl"])
+    pipeline("init", "test.jsonl", *MODEL, "-o", "alone.toml").ended()
+    assert _json((tmp_path / "alone.toml").read_text())["data"] == ["test.jsonl"]
+
+
+def test_only_the_task_that_could_read_the_rows_asks(pipeline: Run, tmp_path: Path) -> None:
+    """What other tasks say is that they cannot."""
+    row = {"prompt": "### Instruction:\nsay it\n\n### Response:\n", "response": "it"}
+    (tmp_path / "rows.jsonl").write_text(f"{json.dumps(row)}\n" * 9)
+    ran = pipeline("init", "rows.jsonl", *MODEL)
+    assert (ran.status, "--already-templated" in ran.err, "[rm]" in ran.err) == (3, True, False)
+    pipeline("init", "rows.jsonl", *MODEL, "--already-templated").ended()
+    assert "already-templated = true" in (tmp_path / "recipe.toml").read_text()
+
+
+def test_it_prints_the_schema(pipeline: Run) -> None:
+    """That of this installation; the shipped one where no other package adds anything."""
+    assert json.loads(pipeline("init", "--schema").out) == VALIDATOR.schema
+    pipeline("init").ended(2)

@@ -3,9 +3,12 @@
 import json
 import re
 import unicodedata
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +18,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Make, Run, read_manifest, read_rows, write_rows
 
+from pipeline.options.build_options import Budget, require_mixture
 from pipeline.options.config import Config
+from pipeline.options.recipe import builds_of
 from pipeline.publish.check import check
-from pipeline.shards import doubles, train_test
+from pipeline.run_build import build
+from pipeline.shards import collect, doubles, train_test
+from pipeline.shards.budgets import Portions, portions
 from pipeline.shards.choose import choose
 from pipeline.shards.examples import PlannedExamples
 from pipeline.tasks import kind_of
 from stages import columns, formats
 from stages.contract import FormatOptions, Record
-from stages.errors import PipelineError, UsageError
+from stages.errors import ExpectationError, PipelineError, UsageError
 from stages.normalize.stage import Normalize
 from stages.rows import groups
 
@@ -283,3 +290,273 @@ def test_texts_are_compared_by_letters_and_digits(text: str) -> None:
     alone = re.sub(r"\W+", "", unicodedata.normalize("NFKD", text).casefold())
     assert slow == alone + "ss"
     assert groups.comparable(text) == (alone or unicodedata.normalize("NFKD", text))
+
+
+# Budgets of sources: what is chosen follows from content and seed; more contains less.
+
+Own: TypeAlias = list[tuple[int, int, int]]
+UNITS = ("rows", "tokens", "trained_tokens")
+
+# An example: what it asks, tokens, how many of these are trained.
+EXAMPLES = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(1, 30), st.integers(0, 20)), min_size=1, max_size=40
+)
+
+
+def examples(of: Sequence[Own]) -> PlannedExamples:
+    """Examples of several sources; those of one source have a digest each that stays with them."""
+    rows = [(source, at, *one) for source, own in enumerate(of) for at, one in enumerate(own)]
+    source, at, group, extra, trained = np.array(rows, np.int64).reshape(-1, 5).T
+    digest = np.zeros(len(rows), doubles.DIGEST)
+    digest["a"] = source * 1000 + at
+    digest["b"] = extra
+    return PlannedExamples(
+        starts=np.array([0, len(rows)]),
+        row=np.arange(len(rows)),
+        length=(trained + extra).astype(np.int32),
+        trained=trained.astype(np.int32),
+        digest=digest,
+        group=group.astype(np.uint64) + 1,
+        source=source.astype(np.int16),
+    )
+
+
+def turned(made: PlannedExamples, order: Sequence[int]) -> PlannedExamples:
+    """The same examples in another order."""
+    names = ("length", "trained", "digest", "group", "source")
+    return replace(made, **{name: getattr(made, name)[np.array(order)] for name in names})
+
+
+def chosen(
+    made: PlannedExamples,
+    budgets: Sequence[Budget],
+    seed: int = 0,
+    total: int | None = None,
+    test: Any = None,
+) -> Portions:
+    in_test = np.zeros(len(made), bool) if test is None else test
+    return portions(made, ~in_test, in_test, budgets, seed=seed, total=total)
+
+
+@given(EXAMPLES, st.sampled_from(UNITS), st.integers(1, 900), SEEDS, st.sampled_from([1, 2.5, 9]))
+def test_an_amount_is_met_within_one_example(
+    own: Own, unit: str, amount: int, seed: int, epochs: float
+) -> None:
+    made = examples([own])
+    units = {"rows": np.ones(len(made)), "tokens": made.length, "trained_tokens": made.trained}
+    size = units[unit].astype(np.int64)
+    found = chosen(made, [Budget(**{unit: amount}, epochs=epochs)], seed)  # type: ignore[arg-type]
+    given_ = int((found.times * size).sum())
+    assert given_ <= amount
+    (asked,) = found.asked
+    assert (asked.unit, asked.amount, asked.given) == (unit, amount, given_)
+    most = int(found.times.max())
+    assert most - int(found.times.min()) <= 1  # whole passes, and one more of some
+    assert most <= int(np.ceil(epochs))
+    if asked.short:
+        assert len(own) * epochs - 1 < found.times.sum() <= len(own) * epochs
+    elif size.sum():
+        assert amount - given_ < max(int(size.max()), 1)
+
+
+@given(EXAMPLES, st.sampled_from(UNITS), st.lists(st.integers(1, 900), min_size=2, max_size=4))
+def test_a_larger_budget_has_all_that_a_smaller_one_has(
+    own: Own, unit: str, amounts: list[int]
+) -> None:
+    made = examples([own])
+    before = np.zeros(len(own), np.int64)
+    for amount in sorted(amounts):
+        times = chosen(made, [Budget(**{unit: amount}, epochs=5)]).times  # type: ignore[arg-type]
+        assert (times >= before).all()
+        before = times.astype(np.int64)
+
+
+@given(EXAMPLES, EXAMPLES, SEEDS, st.randoms(use_true_random=False))
+def test_no_order_of_rows_or_files_changes_what_is_chosen(
+    one: Own, other: Own, seed: int, random: Any
+) -> None:
+    made = examples([one, other])
+    test = np.array(made.group) % 2 == 0
+    order = list(range(len(made)))
+    random.shuffle(order)
+    budgets = [Budget(share=0.3, epochs=2), Budget(share=0.7)]
+    first = chosen(made, budgets, seed, test=test)
+    second = chosen(turned(made, order), budgets, seed, test=test[order])
+    assert (first.times[order] == second.times).all()
+    assert first.asked == second.asked
+
+
+@given(EXAMPLES, EXAMPLES, SEEDS, st.floats(0.1, 2.0))
+def test_the_test_side_is_thinned_and_never_repeated(
+    one: Own, other: Own, seed: int, epochs: float
+) -> None:
+    made = examples([one, other])
+    test = np.array(made.group) % 2 == 0
+    found = chosen(made, [Budget(epochs=epochs), Budget(epochs=epochs)], seed, test=test)
+    assert found.times[test].max(initial=0) <= 1
+    for number in range(2):
+        own = np.array(made.source) == number
+        if epochs >= 1 and (own & ~test).any():
+            assert (found.times[own & test] == 1).all()
+
+
+@given(
+    st.lists(st.integers(200, 400), min_size=2, max_size=4),
+    st.data(),
+    st.sampled_from(["share", "weight"]),
+    st.none() | st.integers(2_000, 60_000),
+)
+def test_shares_are_met_or_the_shortfall_is_told(
+    counts: list[int], data: st.DataObject, rate: str, total: int | None
+) -> None:
+    draw = np.random.default_rng(sum(counts))
+    made = examples(
+        [[(int(g), 3, int(t)) for g, t in draw.integers(1, 40, (n, 2))] for n in counts]
+    )
+    parts = [data.draw(st.integers(1, 9)) for _ in counts]
+    rates = [part / sum(parts) if rate == "share" else float(part) for part in parts]
+    budgets = [Budget(**{rate: one}, epochs=3) for one in rates]  # type: ignore[arg-type]
+    found = chosen(made, budgets, total=total)
+    given_ = [int((found.times * made.trained)[made.source == n].sum()) for n in range(len(counts))]
+    if any(asked.short for asked in found.asked):
+        assert total is not None  # or the total follows from what is there
+        return
+    if total is not None:
+        assert total - 40 * len(counts) <= sum(given_) <= total + len(counts)
+    for one, part in zip(given_, parts, strict=True):
+        assert abs(one - sum(given_) * part / sum(parts)) <= 40 * len(counts)
+    if total is None:  # as much as the scarcest allows
+        room = [3 * int(made.trained[made.source == n].sum()) for n in range(len(counts))]
+        assert any(have - one <= 1 for have, one in zip(room, given_, strict=True))
+
+
+_EACH = [Budget(), Budget(share=0.25), Budget(weight=2), Budget(weight=1)]
+
+
+@pytest.mark.parametrize(
+    ("has", "budgets", "total", "wanted"),
+    [
+        # Whatever the last bit of a product says: 0.29 * 100 is a little less than 29.
+        ([100], [Budget(epochs=0.29)], None, [29]),
+        ([100], [Budget(epochs=2.5)], None, [250]),
+        # A source without a budget is used whole; weights divide what shares leave.
+        ([100, 400], [Budget(), Budget(share=0.6)], None, [100, 150]),
+        ([300] * 4, _EACH, None, [300, 250, 300, 150]),
+        ([300] * 4, _EACH, 6000, [300, 150, 100, 50]),
+        # A total alone takes the same part of every source, which may be too little.
+        ([300, 100], [Budget(), Budget()], 2000, [150, 50]),
+        ([300, 100], [Budget(), Budget()], 9000, [300, 100]),
+    ],
+)
+def test_how_many_examples_of_ten_tokens_are_used(
+    has: list[int], budgets: list[Budget], total: int | None, wanted: list[int]
+) -> None:
+    made = examples([[(n, 1, 10) for n in range(count)] for count in has])
+    found = chosen(made, budgets, total=total)
+    assert np.bincount(np.array(made.source), found.times).tolist() == wanted
+    assert any(asked.short for asked in found.asked) == (total == 9000)
+
+
+def test_mixtures_that_cannot_be_met() -> None:
+    for one, other, total, says in (
+        (Budget(share=0.7), Budget(share=0.7), None, "add up to 1.4"),
+        (Budget(share=0.5), Budget(share=0.4), None, "add up to 0.9, and 0.1 is of no source"),
+        (Budget(share=0.5), Budget(), 10, "add up to 0.5, and 'b' has none"),
+        (Budget(share=1), Budget(), None, "leaves nothing for 'b'"),
+        (Budget(share=1), Budget(weight=1), None, "leaves nothing for 'b'"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            require_mixture({"a": one, "b": other}, total)
+
+
+def _write(path: Path, name: str, count: int, start: int = 0) -> Path:
+    rows = [
+        {"prompt": f"{name}: what is {n}?", "completion": f"{name} says {'so ' * (n % 7)}{n}."}
+        for n in range(start, start + count)
+    ]
+    return write_rows(path, rows)
+
+
+def _recipe(folder: Path, top: str, *sources: str) -> Path:
+    """A recipe that builds into ``out``; the data of each source is ``<name>.jsonl``."""
+    head = f'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\nkeep = 0\n{top}'
+    tables = (
+        f'[[source]]\nname = "{name}"\ndata = ["{name}.jsonl"]\n{rest}\n'
+        for name, _, rest in (source.partition(" ") for source in sources)
+    )
+    (folder / "mix.toml").write_text(head + "".join(tables))
+    return folder / "mix.toml"
+
+
+def _stored(folder: Path) -> dict[str, Counter[tuple[str, str]]]:
+    """How often each row of each source is stored, by split."""
+    found = {}
+    for name, side in load_from_disk(str(folder)).items():
+        pairs = zip(side["sources"], side["row_ids"], strict=True)
+        found[name] = Counter(p for s, r in pairs for p in zip(s, r, strict=True))
+    return found
+
+
+@pytest.mark.slow
+def test_a_mixture_from_recipe_to_shards(pipeline: Run, tmp_path: Path, cache_dir: Path) -> None:
+    """Stored as asked, judged, told; a raised budget makes no part and keeps every example."""
+    _write(tmp_path / "math.jsonl", "math", 400)
+    _write(tmp_path / "chat.jsonl", "chat", 60)
+    top = f'test-size = 0.1\ndedup = true\ncache-dir = "{cache_dir}"\n'
+    budgets = ("math trained-tokens = 1000", "chat share = 0.5\nepochs = 3")
+    recipe = _recipe(tmp_path, top, *budgets)
+    pipeline("build", recipe).ended()
+    parts = set((cache_dir / "parts").rglob("*.arrow"))
+    manifest = read_manifest(tmp_path / "out")
+    math, chat = manifest["sources"]
+    assert math["asked"] == {"trained-tokens": 1000}
+    assert 1000 - 20 < math["given"] <= 1000
+    assert not math["short"]
+    assert abs(chat["share"] - 0.5) < 0.01
+    made = manifest["examples"]
+    assert made["made"] == 460 == made["kept"] + made["left_out"]
+    stored = _stored(tmp_path / "out")
+    assert max(stored["train"].values()) in (2, 3)
+    assert max(stored["test"].values()) == 1
+    assert stored["train"].total() + stored["test"].total() == made["kept"] + made["copies"]
+    assert not stored["train"].keys() & stored["test"].keys()
+    assert all(row.startswith(f"{source}.jsonl:") for source, row in stored["train"])
+    pipeline("check", tmp_path / "out").ended()
+
+    pipeline("build", recipe, "--set", "source.math.trained-tokens=1100").ended()
+    assert set((cache_dir / "parts").rglob("*.arrow")) == parts
+    more = _stored(tmp_path / "out")
+    for side, before in stored.items():
+        assert not before - more[side]
+    assert more["train"].total() > stored["train"].total()
+
+
+def test_a_budget_that_cannot_be_met_is_told(pipeline: Run, tmp_path: Path) -> None:
+    _write(tmp_path / "math.jsonl", "math", 30)
+    recipe = _recipe(tmp_path, "", "math rows = 50")
+    ran = pipeline("plan", recipe)
+    assert "warning   math gives 30 of the 50 rows asked for" in ran.out + ran.err
+    ran = pipeline("build", recipe).ended()
+    assert "warning   math gives 30 of the 50 rows asked for: add data, or" in ran.err + ran.out
+    assert read_manifest(tmp_path / "out")["sources"][0]["short"]
+    assert "30 of 50 rows: it has no more" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_wrong_source_closes_the_gate(
+    tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names are read back, and compared with the inputs that the row ids name."""
+    _write(tmp_path / "math.jsonl", "math", 5)
+    _write(tmp_path / "chat.jsonl", "chat", 5)
+    recipe = _recipe(tmp_path, f'workers = 1\ncache-dir = "{cache_dir}"\n', "math", "chat")
+    named = collect.Collector.source_names
+
+    def wrong(self: collect.Collector, picked: collect.Picks) -> Callable[[int, int], pa.Array]:
+        names = named(self, picked)
+        return lambda first, last: names(first, last)[::-1]
+
+    monkeypatch.setattr(collect.Collector, "source_names", wrong)
+    (config,) = builds_of(recipe)
+    with pytest.raises(ExpectationError, match="sources_named: 10 of 10"):
+        build(config, lambda *_: None)
+    assert not list((tmp_path / "out").rglob("manifest.json"))

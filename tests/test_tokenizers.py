@@ -1,19 +1,51 @@
 """Tokenizers: byte for byte the vendor's where that can be, wherever the bytes come from."""
 
+import functools
 import hashlib
 import importlib.machinery
 import importlib.util
+import itertools
+import json
+import os
 import socket
+import struct
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import hard_texts
+import numpy as np
 import pytest
+from datasets import load_from_disk
 from encoding import vocabulary_of
-from small_tokenizers import byte_level
-from support import few
+from hypothesis import given
+from hypothesis import strategies as st
+from peers import packages
+from rows import turns
+from small_tokenizers import SMALL, byte_level, model_folder, small
+from support import Make, Ran, Run, few, read_manifest, read_row, rows_to, say, started
+from test_overlay import model_dir
 from tokenizers import Tokenizer
+from transformers import AutoTokenizer
 
+from pipeline.builder import planning
+from pipeline.builds.build import Build
+from pipeline.builds.summary import said
+from pipeline.inputs.recipe import resolve_recipe
+from pipeline.options.config import Config
+from pipeline.publish.check import check
+from pipeline.serving import serving
+from pipeline.serving.overlay import overlay
+from pipeline.shards.part import PartReport
+from stages import encoders, errors, probes
 from stages.errors import ModelError
-from stages.tokenizers import builders, builtin, hub, profiles, resolve
+from stages.profile import declare
+from stages.tokenizers import builders, builtin, hub, profiles, resolve, sentencepiece
+from stages.tokenizers.profiles import all_profiles
+from stages.tokenizers.survival import loss
 
 VENDORS = [
     "qwen2-1.5b",
@@ -180,3 +212,427 @@ def test_offline_does_not_wait(
     monkeypatch.setattr(builtin, "tokenizer_json", lambda profile, layout, cache, fetch: there)
     found = resolve.resolve("Qwen/Qwen2-1.5B", tmp_path, resolve.Overrides(), fetch=fetch)
     assert (found.source, found.profile.name) == ("built-in", "qwen2-1.5b")
+
+
+# A text that the user makes a token: one id everywhere, in the emitted tokenizer and the model.
+
+SAID = ("user", "Who? You may <search>."), ("assistant", "Wait.<search>Oslo<search> So: Ana.")
+ROWS = [{"messages": turns(*SAID)}, {"messages": turns(("user", "hi"), ("assistant", "hello"))}]
+TOKEN = 151646
+
+
+@pytest.fixture(scope="module")
+def folder(built: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build with the token."""
+    data = rows_to(tmp_path_factory.mktemp("added") / "d.jsonl", *ROWS)
+    tokens = ("--stop", "<search>", "--add-token", "<search>")
+    return built("sft", data, "--layout", "ragged", *tokens)
+
+
+@pytest.mark.slow
+def test_one_id_wherever_it_stands(folder: Path, pipeline: Callable[..., Ran]) -> None:
+    """In context and in what is trained; parity with the whole text holds, and so does check."""
+    row = load_from_disk(str(folder))["train"][0]
+    places = [i for i, token in enumerate(row["input_ids"]) if token == TOKEN]
+    assert [row["labels"][i] for i in places] == [-100, TOKEN, TOKEN]
+    tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    text = tokenizer.apply_chat_template(ROWS[0]["messages"], tokenize=False)
+    assert tokenizer(text, add_special_tokens=False)["input_ids"] == row["input_ids"]
+    assert "<search>" in tokenizer.decode(row["input_ids"], skip_special_tokens=True)
+    manifest = read_manifest(folder)
+    assert manifest["model"]["added_tokens"] == {"<search>": TOKEN}
+    parity = manifest["encoder"]["parity"]
+    assert (parity["sampled"], parity["mismatches"]) == (2, 0)
+    assert manifest["options"]["add_token"] == ["<search>"]
+    again = pipeline("check", folder).ended()
+    assert "2 examples rebuilt" in again.out
+
+
+@pytest.mark.slow
+def test_the_contract_says_which_servers_need_the_tokenizer(folder: Path) -> None:
+    """A stock tokenizer decodes the id to nothing, so its string alone stops nobody there."""
+    told = said("inference", Build.open(folder).manifest)
+    assert any("'<search>' is registered as 151646" in line for line in told)
+    found = json.loads((folder / "serving.json").read_bytes())
+    assert found["added_tokens"] == {"<search>": TOKEN}
+    assert TOKEN in found["stop_token_ids"]
+    assert set(found["needs_this_tokenizer"]) >= {"vllm", "trl_grpo", "transformers", "sglang"}
+    (marker,) = found["markers"]
+    assert (marker["ids"], marker["use"]) == ([TOKEN], serving.REGISTERED)
+    assert marker["stock_tokenizer_sees_it"] is False
+    generation = json.loads((folder / "tokenizer" / "generation_config.json").read_bytes())
+    assert generation["eos_token_id"] == [151645, 151643]
+
+
+def test_the_overlay_gives_its_row_a_meaning(
+    folder: Path, tokenizer_json: bytes, tmp_path: Path
+) -> None:
+    """The mean of the rows of what the text was before."""
+    original = model_dir(tmp_path / "model", "F32", tied=False)
+    notes = overlay(original, folder, tmp_path / "out")
+    before = encoders.parsed(tokenizer_json).encode("<search>", add_special_tokens=False).ids
+    assert len(before) > 1
+    path = original / "model.safetensors"
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        wanted = np.mean([read_row(path, name, index) for index in before], axis=0)
+        made = read_row(tmp_path / "out" / "model.safetensors", name, TOKEN)
+        assert np.allclose(made, wanted)
+    assert any("this directory's tokenizer" in note and "<search>" in note for note in notes)
+
+
+def test_step_tokens_keep_their_ids(tokenizer_json: bytes) -> None:
+    """Tokens of one's own come behind those that process reward models use."""
+    profile = resolve.register_added(all_profiles()["qwen2-1.5b"], tokenizer_json, ("<search>",))
+    model = probes.bind(profile, tokenizer_json, with_steps=True)
+    assert (model.step_id, model.good_id, model.bad_id) == (151646, 151647, 151648)
+    assert model.added_ids == {"<search>": 151649}
+    assert "<search>" not in model.controls
+
+
+def test_what_cannot_be_a_token_is_refused(tokenizer_json: bytes) -> None:
+    """With the text and the reason."""
+    for text, words in (
+        ("", "is empty"),
+        (" <search>", "whitespace"),
+        ("<|im_end|>", "is a control token"),
+        ("a<|im_end|>", "holds the control token"),
+        ("search", r"is one token of qwen2-1\.5b already"),
+    ):
+        with pytest.raises(errors.UsageError, match=words):
+            resolve.register_added(all_profiles()["qwen2-1.5b"], tokenizer_json, (text,))
+
+
+def test_a_token_without_a_row_needs_a_resize(tokenizer_json: bytes) -> None:
+    """No id may lie outside the model's embedding."""
+    profile: Any = replace(all_profiles()["qwen2-1.5b"], embedding_size=151646)
+    profile = resolve.register_added(profile, tokenizer_json, ("<search>",))
+    with pytest.raises(errors.ModelError, match="resize_token_embeddings"):
+        probes.bind(profile, tokenizer_json, with_steps=False)
+
+
+@pytest.mark.slow
+def test_the_fingerprint_knows_the_token(cache_dir: Path, tmp_path: Path) -> None:
+    """Another token is another recipe, and another part."""
+    recipes = [
+        resolve_recipe(
+            Config.of("sft", (), "qwen2-1.5b", tmp_path, cache_dir=cache_dir, add_token=tokens), []
+        )
+        for tokens in ((), ("<search>",), ("<find>",))
+    ]
+    assert len({recipe.fingerprint for recipe in recipes}) == 3
+    assert len({recipe.part_fingerprint("openai") for recipe in recipes}) == 3
+
+
+# A tokenizer that loses text is refused: a row comes back from its ids, or no build is made.
+
+Change = Callable[[dict[str, Any]], object]
+NAME = "all_text_survives"
+DELETES = {"type": "Replace", "pattern": {"Regex": "."}, "content": ""}
+NO_HAN = {"type": "Replace", "pattern": {"Regex": r"\p{Han}"}, "content": ""}
+LOWER = {"type": "Lowercase"}
+WRITERS = sorted(name for name in SMALL if "bert" not in name)
+
+
+@functools.cache
+def _model(name: str, change: Change = lambda content: None) -> Any:
+    """The model of a small tokenizer, after its file was changed."""
+    profile, content = small(name)
+    document = json.loads(content)
+    change(document)
+    return declare(profile, json.dumps(document).encode(), with_steps=False)
+
+
+def _without_newline(content: dict[str, Any]) -> None:
+    model = content["model"]
+    model["vocab"] = {token: at for token, at in model["vocab"].items() if "Ċ" not in token}
+    model["merges"] = [merge for merge in model["merges"] if "Ċ" not in "".join(merge)]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@given(text=st.text(max_size=60))
+def test_any_text_survives_the_families_that_write(name: str, text: str) -> None:
+    assert loss(_model(name), text) is None
+
+
+def test_an_encoder_may_declare_case_accents_and_spaces() -> None:
+    model = _model("bert-base-uncased")
+    assert loss(model, "What IS  the\nánswer?  It is 42 ") is None
+    assert loss(model, "+ ( )") is None  # no token has these, and they are no letters
+    assert loss(model, "Жуть") is not None
+    lowered = _model("smollm2-1.7b", lambda content: content.update(normalizer=LOWER))
+    assert loss(lowered, "What") == "'What' is read as 'what'"
+
+
+def test_the_probe_finds_what_is_wrong_with_a_tokenizer() -> None:
+    changes: dict[str, Change] = {
+        "is read as ''": lambda content: content.update(normalizer=DELETES),
+        "is read as 'the": lambda content: content.update(normalizer=LOWER),
+        "dropout = 0.1": lambda content: content["model"].update(dropout=0.1),
+        " is read as ''": lambda content: content["model"].update(vocab={}, merges=[]),
+        "Ġ": lambda content: content.update(decoder=None),
+    }
+    for seen, change in changes.items():
+        model = _model("smollm2-1.7b", change)
+        subject = probes.ProbeSubject(model, model.tokenizer_json)
+        verdict = probes.examine(subject, [probes.TOKENS])[NAME]
+        assert verdict.passed is False
+        assert seen in verdict.detail
+        assert "tokenizer.json" in verdict.remedy
+
+
+def test_what_no_token_has_is_lost() -> None:
+    model = _model("smollm2-1.7b", _without_newline)
+    assert loss(model, "one\ntwo") == r"'one\ntwo' is read as 'onetwo'"
+    model = _model("gemma-2-2b-it", lambda content: content["model"].update(byte_fallback=False))
+    assert loss(model, "क") is not None
+
+
+def _folder(path: Path, built: Path, **changed: Any) -> Path:
+    """The tokenizer of a build as a model's folder, with some keys changed."""
+    path.mkdir()
+    for file in (built / "tokenizer").iterdir():
+        (path / file.name).write_bytes(file.read_bytes())
+    said = {"model_type": "qwen2", "vocab_size": 151936, "max_position_embeddings": 32768}
+    (path / "config.json").write_text(json.dumps(said))
+    # A class of its own would bring the normalizer of its family along.
+    config = json.loads((path / "tokenizer_config.json").read_bytes())
+    config["tokenizer_class"] = "PreTrainedTokenizerFast"
+    (path / "tokenizer_config.json").write_text(json.dumps(config))
+    content = json.loads((path / "tokenizer.json").read_bytes()) | changed
+    (path / "tokenizer.json").write_text(json.dumps(content))
+    return path
+
+
+def _reports(*lost: str) -> list[PartReport]:
+    """Two rows that were read twice for each text, and one of them lost where it is not empty."""
+    return [PartReport(sampled=2, lost=bool(text), loss=text) for text in lost]
+
+
+def test_one_odd_row_is_allowed_and_so_is_a_small_share() -> None:
+    config = Config.of("sft", ("rows.jsonl",), "acme", Path("out"))
+    for lost in ([""], ["x", "", ""], ["x", "y", *[""] * 40]):
+        planning.require_text_kept(config, _reports(*lost))
+    lost = _reports("x", "y", "")
+    with pytest.raises(errors.ModelError, match="loses text in 2 of 6 sampled rows: x"):
+        planning.require_text_kept(config, lost)
+    planning.require_text_kept(config.but(tolerance={"lost_text.fail": 0.4}), lost)
+
+
+@pytest.mark.slow
+def test_rows_that_are_lost_are_refused_or_reported(pipeline: Run, tmp_path: Path) -> None:
+    """And ``check`` asks the tokenizer of a build again."""
+    data, out = tmp_path / "rows.jsonl", tmp_path / "out"
+    told = ["什么是水?", *(f"What is {n}?" for n in range(20))]
+
+    def run(rows: list[str], model: object, to: Path) -> Ran:
+        lines = [{"prompt": text, "completion": "It is so."} for text in rows]
+        rows_to(data, *lines)
+        return pipeline("run", "sft", data, "--model", model, "-o", to)
+
+    assert run(told, "qwen2-1.5b", out).status == 0
+    assert read_manifest(out)["audits"]["lost_text"]["status"] == "pass"
+    model = _folder(tmp_path / "lossy", out, normalizer=NO_HAN)
+    assert run(told, model, tmp_path / "warned").status == 0
+    line = read_manifest(tmp_path / "warned")["audits"]["lost_text"]
+    assert line["status"] == "warn"
+    assert r"1 of 21 sampled rows, for example '什么是水?\nIt is so.' is read as" in line["detail"]
+    ran = run(told[:1], model, tmp_path / "refused")
+    assert ran.status == 2
+    assert r"loses text in 1 of 1 sampled row: '什么是水?\nIt is so.' is read as '?" in ran.err
+    assert not check(out, tmp_path / "cache").faults
+    file = out / "tokenizer" / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_bytes()) | {"normalizer": LOWER}))
+    faults = check(out, tmp_path / "cache").faults
+    assert "is read as 'the answer" in " ".join(fault.detail for fault in faults)
+
+
+def test_an_encoder_that_reads_little_is_refused(pipeline: Run, tmp_path: Path) -> None:
+    model = model_folder(tmp_path / "bert", "bert-base-uncased")
+    rows = [{"prompt": f"What {n}?", "chosen": "да yes", "rejected": "нет no"} for n in range(5)]
+    rows_to(tmp_path / "rows.jsonl", *rows)
+    options = ("--model", model, "-o", "out", "--max-length", 256)
+    pipeline("run", "rm", "rows.jsonl", *options).refused(2, "[UNK]")
+
+
+# Converted tokenizers give the ids of the vendors' own libraries.
+
+NAMES = (
+    "qwen2-1.5b",
+    "llama-3.1-8b",
+    "llama-4-scout",
+    "gpt-oss-20b",
+    "mistral-7b-v0.1",
+    "mistral-7b-v0.3",
+    "ministral-8b-instruct-2410",
+)
+SHARES = 5  # of all characters
+VENDOR = Path(__file__).parent / "vendor_ids.py"
+
+
+class Subject:
+    """One converted tokenizer, and the vocabulary that it was converted from."""
+
+    def __init__(self, name: str, cache: Path) -> None:
+        self.json = vocabulary_of(profiles.all_profiles()[name], cache)
+        layout = profiles.all_profiles()[name].ranks
+        assert layout is not None
+        self.layout = layout
+        table = builtin.at_hand(builtin.CARRIERS[layout.carrier], cache)
+        assert table is not None
+        self.table = table
+        self.pieces = layout.builder == "sentencepiece"
+
+    def words(self) -> list[str]:
+        """The vocabulary's own words."""
+        if self.pieces:
+            found = sentencepiece.pieces(self.table)
+            return [p.text.replace("▁", " ") for p in found if p.kind == sentencepiece.NORMAL]
+        tokenizer = encoders.parsed(self.json)
+        size = tokenizer.get_vocab_size(with_added_tokens=False)
+        return [text for i in range(size) if "\ufffd" not in (text := tokenizer.decode([i]))]
+
+    def doubled(self) -> list[str]:
+        """The characters of which the vocabulary has runs."""
+        return sorted({w[0] for w in self.words() if len(w) > 1 and len(set(w)) == 1})
+
+    def vendor(self, folder: Path, texts: list[str]) -> list[list[int]]:
+        """Ids by sentencepiece or tiktoken; SentencePiece puts the first space itself."""
+        pattern = ""
+        if self.pieces:
+            texts = [text.removeprefix(" ") for text in texts]
+        elif self.layout.builder == "tekken":
+            pattern = json.loads(self.table)["config"]["pattern"]
+        else:
+            name = {"harmony": "o200k"}.get(self.layout.builder, self.layout.builder)
+            pattern = getattr(builders, f"{name.upper()}_WORDS")
+        if self.layout.builder == "qwen":
+            texts = [unicodedata.normalize("NFC", text) for text in texts]
+        path = folder / self.layout.carrier
+        path.write_bytes(self.table)
+        words = (VENDOR, "sentencepiece" if self.pieces else "tiktoken", path, pattern)
+        env = {**os.environ, "PYTHONPATH": str(packages("sentencepiece", "tiktoken"))}
+        given = "".join(json.dumps(text) + "\n" for text in texts)
+        done = started(sys.executable, *words, env=env, given=given).ended()
+        return [json.loads(line) for line in done.out.splitlines()]
+
+    def led(self, texts: Iterable[str]) -> list[str]:
+        """As texts stand in a row: SentencePiece's with the space that is put before them."""
+        return [f" {text}" if self.pieces and text else text for text in texts]
+
+
+def ids(encoder: encoders.Encoder, texts: list[str]) -> list[list[int]]:
+    """Ids of each text."""
+    flat, offsets = encoder.encode(texts)
+    return [flat[a:b].tolist() for a, b in itertools.pairwise(offsets.tolist())]
+
+
+def _hard(subject: Subject) -> Iterator[str]:
+    """Runs, pairs, code and vocabulary words."""
+    yield from hard_texts.runs(hard_texts.CHARS)
+    yield from hard_texts.runs(subject.doubled(), range(1, 201))
+    yield from hard_texts.pairs()
+    yield from hard_texts.indented(2000)
+    yield from hard_texts.drawn(subject.words(), 5000)
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        inside = value.values() if isinstance(value, dict) else value
+        yield from itertools.chain.from_iterable(map(_strings, inside))
+
+
+def _real(cases: Path) -> list[str]:
+    """Every text of every real input file, GSM8K among them."""
+    found: set[str] = set()
+    for path in sorted(cases.rglob("*.json*")):
+        lines = path.read_bytes().splitlines() if path.suffix == ".jsonl" else [path.read_bytes()]
+        for line in filter(None, lines):
+            found.update(_strings(json.loads(line)))
+    assert len(found) > 20_000
+    return sorted(text for text in found if text.isprintable() or text.isascii())
+
+
+def _same_as_the_vendors(subject: Subject, texts: Iterable[str], folder: Path) -> None:
+    """Both encoders of a build give the vendor's ids; with ``-s`` it prints of how many texts."""
+    texts = subject.led(texts)
+    wanted = subject.vendor(folder, texts)
+    for backend in encoders.BACKENDS:
+        ours = ids(encoders.load(backend, subject.json), texts)
+        assert [t for t, a, b in zip(texts, ours, wanted, strict=True) if a != b] == []
+    say(f"{len(texts)} texts")
+
+
+@pytest.mark.parametrize("name", few(["qwen2-1.5b", "mistral-7b-v0.3"], 1))
+def test_some_ids_are_those_of_the_vendors_library(
+    name: str, cache_dir: Path, tmp_path: Path
+) -> None:
+    """Of a small share of the hard texts."""
+    some = (
+        hard_texts.runs(hard_texts.CHARS, (1, 2, 3, 15, 16, 17, 18, 33, 64)),
+        hard_texts.runs(" ", range(1, 201)),
+        hard_texts.pairs(hard_texts.CHARS[:9], lengths=(1, 18)),
+        hard_texts.indented(50),
+    )
+    texts = itertools.chain.from_iterable(some)
+    _same_as_the_vendors(Subject(name, cache_dir), texts, tmp_path)
+
+
+@pytest.mark.sweep(1)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_ids_are_those_of_the_vendors_library(name: str, cache_dir: Path, tmp_path: Path) -> None:
+    """Of sentencepiece or tiktoken, over texts that are hard."""
+    subject = Subject(name, cache_dir)
+    _same_as_the_vendors(subject, _hard(subject), tmp_path)
+
+
+@pytest.mark.sweep(1)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "first"), [*itertools.product(NAMES, range(SHARES))])
+def test_every_character_has_the_ids_of_the_vendors_library(
+    name: str, first: int, cache_dir: Path, tmp_path: Path
+) -> None:
+    """Every code point, in several contexts; a commit asks for a share of them."""
+    texts = hard_texts.every_character(first, SHARES)
+    _same_as_the_vendors(Subject(name, cache_dir), texts, tmp_path)
+
+
+@pytest.mark.sweep(2)
+@pytest.mark.slow
+@pytest.mark.cases
+@pytest.mark.parametrize("name", NAMES)
+def test_real_texts_have_the_ids_of_the_vendors_library(
+    name: str, cases: Path, cache_dir: Path, tmp_path: Path
+) -> None:
+    """GSM8K among them."""
+    _same_as_the_vendors(Subject(name, cache_dir), _real(cases), tmp_path)
+
+
+def _vendor_model(*pieces: tuple[str, float, int]) -> bytes:
+    """A SentencePiece model of these pieces: text, score, kind."""
+    found = b""
+    for text, score, kind in pieces:
+        data = text.encode()
+        inner = b"\x0a" + bytes([len(data)]) + data + b"\x15" + struct.pack("<f", score)
+        inner += b"\x18" + bytes([kind])
+        found += b"\x0a" + bytes([len(inner)]) + inner
+    return found
+
+
+def test_a_model_that_ranked_merges_cannot_follow_is_refused() -> None:
+    """The conversion refuses what it could not convert exactly."""
+    singles = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), *((c, -9.0, 1) for c in "ab▁")]
+    layout = profiles.all_profiles()["mistral-7b-v0.1"].ranks
+    assert layout is not None
+    assert builders.BUILDERS["sentencepiece"](_vendor_model(*singles, ("ab", -1.0, 1)), layout)
+    for words, *pieces in (
+        ("tie", ("ab", -1.0, 1), ("ba", -1.0, 1)),
+        ("users defined", ("ab", -1.0, 4)),
+        ("joined last", ("▁▁", -1.0, 1), ("ab", -2.0, 1)),
+        ("tie", ("▁▁a", -1.0, 1)),
+        ("not a piece", ("az", -1.0, 1)),
+    ):
+        with pytest.raises(ValueError, match=words):
+            builders.BUILDERS["sentencepiece"](_vendor_model(*singles, *pieces), layout)
