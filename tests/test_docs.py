@@ -89,7 +89,8 @@ def name(block: Block) -> str:
 def _lines(page: Path, kind: str) -> list[str]:
     """The lines of a page's blocks of one kind, without comments."""
     texts = [block.text for block in of(kind) if block.page == page]
-    return [line for text in texts for line in text.splitlines() if line and line[0] != "#"]
+    whole = [line for text in texts for line in text.replace("\\\n", " ").splitlines()]
+    return [line for line in whole if line and line[0] != "#"]
 
 
 def test_every_block_says_what_it_is() -> None:
