@@ -69,7 +69,7 @@ $(VENDORS)/.ready:
 	rm -f $(VENDORS)/*.tar.gz
 	touch $@
 
-test-slow: $(READY) $(VENDORS)/.ready  ## Run the laws over wider samples; WIDE=1 runs all of each.
+test-slow: $(READY) $(VENDORS)/.ready  ## Run the same over wider samples; WIDE=1 runs all of each.
 	$(BIN)/python -m pytest -n 2 -m slow --durations=20
 
 # Each scheduler in an environment of its own: they ask for different versions of the same packages.

@@ -108,7 +108,7 @@ def functions(task: str, sizes: tuple[int, int], repeats: int) -> Cell:
 
 BUILD = "the whole build"
 _EXPORTED = ("--for", "llamafactory")  # whose rows are packs in columns of its own
-_JUDGED = "laws on the shards, judged by Great Expectations"  # in another process, the only one
+_JUDGED = "invariants on the shards, judged by Great Expectations"  # in a process of its own
 
 
 def nets(sizes: tuple[int, int], repeats: int) -> Cell:

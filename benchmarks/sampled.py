@@ -26,7 +26,7 @@ OURS = tuple(
 IMPORTS, NOBODY = "imports", "the interpreter"
 # Where each net begins, by the name that docs/reliability.md gives it.
 NETS = {
-    "laws while parts are made": ("expectations/gate.py:Validate.__call__",),
+    "invariants while parts are made": ("expectations/gate.py:Validate.__call__",),
     "the witness": ("pipeline/builder/witnessed.py:hear",),
     "texts by the reference": (
         "stages/tokenizers/survival.py:Sample.__call__",
@@ -36,7 +36,7 @@ NETS = {
         "pipeline/inputs/declared.py:made_with",
         "pipeline/shards/storage.py:_require_made_with",
     ),
-    "laws on the shards, judged by Great Expectations": (
+    "invariants on the shards, judged by Great Expectations": (
         "pipeline/shards/measured.py:measure",
         "pipeline/shards/pack_index.py:measure",
         "pipeline/builder/judge.py:Judge.ask",

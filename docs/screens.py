@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/looking.md: the report of builds of sample_data, in a browser.
+"""Takes the pictures of docs/output.md: the report of builds of sample_data, in a browser.
 
 Wide and narrow, light and dark. Needs Chromium or Chrome (``chromium``, ``google-chrome`` or
 ``--browser``); without one, nothing is written and the exit status is 2. ``--page FILE`` takes

@@ -235,4 +235,4 @@ def kept(error: DataError, config: Config, staged: Path | None = None) -> DataEr
     some = "rejects" in paths and Path(paths["rejects"]).stat().st_size
     rejects = f"Every refused row is in {paths['rejects']}; why" if some else "Why"
     where = f"{rejects} the build was refused is in {paths['report']}."
-    return type(error)(error.what, f"{error.remedy} {where}".lstrip(), error.figures)
+    return type(error)(error.what, f"{error.remedy}\n{where}".lstrip(), error.figures)
