@@ -599,3 +599,9 @@ def test_tokens_are_quoted_for_the_language() -> None:
         for name in ("openrlhf", "openrlhf-text"):
             text = exports.load(name).launch(ExportFacts("prm", "ragged", 512, model))
             assert shlex.split(text, comments=True).count(token) == 3
+
+
+def test_the_program_for_steps_is_the_example() -> None:
+    """Character by character, whatever the build."""
+    (text,) = exports.load("transformers").files(facts("prm", "padded")).values()
+    assert text == (ROOT / "examples" / "train_prm.py").read_text("utf-8")
