@@ -273,7 +273,7 @@ def test_rows_that_were_piped_in_are_to_be_piped_in_again(pipeline: Run, tmp_pat
 
     command = "pipeline run sft - --model qwen2-1.5b -o out --cache-dir cache < rows"
     ran = in_shell(command, tmp_path)
-    assert ran.ended(3).err.startswith("Error: stdin: no format of conversations fits")
+    ran.refused(3, "Error: stdin: no format of conversations fits")
     (command,) = re.findall(r"^Run, with the same rows piped in:\n  (.*)$", ran.err, re.M)
     assert command == "pipeline run rm - --model qwen2-1.5b -o out --cache-dir cache"
     in_shell(f"{command} < rows", tmp_path).ended()

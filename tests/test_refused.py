@@ -299,7 +299,7 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("shape", CONVERSATIONS)
+@pytest.mark.parametrize("shape", few(CONVERSATIONS, 1))
 def test_examples_that_are_refused_fail_a_build(pipeline: Run, tmp_path: Path, shape: str) -> None:
     """One example per turn: every row is used, and half or more of the examples are not."""
     turns = CONVERSATIONS[shape]
