@@ -4,18 +4,23 @@ import copy
 import json
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import polars
 import pytest
 from conversations import Speech, conversations
 
 import pipeline.run_build
-from expectations.witness import attest, raw, stored
+from expectations.witness import attest, choices, raw, stored
 from expectations.witness.attest import Statement
 from expectations.witness.tokens import Published
 from pipeline.builder import judge, witnessed
 from pipeline.options.config import Config
+from pipeline.shards.filter_expressions import evaluate
+from pipeline.shards.values import NUMBER, TEXT, TRUTH
+from stages.rows.expressions import key_of, parse
 
 Case: TypeAlias = dict[str, Any]
 Row: TypeAlias = dict[str, Any]
@@ -271,10 +276,102 @@ def test_a_condition_is_met_by_what_is_stored_and_by_nothing_else(
         own = [one for one in stored.examples(told, stored.drawn(told)) if one[0].startswith(name)]
         patch.setattr(stored, "examples", lambda *_: iter(own))
         assert attest.attest(told).found == []  # what is not there is not judged
-    assert attest._meets({"n": 3}, {"where": ["n>=3"]})
-    assert not attest._meets({"n": 2}, {"where": ["n>=3"]})
-    assert not attest._meets({"a": {"ok": False}}, {"where": ["a.ok=true"]})
-    assert attest._meets({"a": [1]}, {"where": ["a[most]=1"]}, unknown=True)
+
+    def meets(row: Row, condition: str) -> bool:
+        return choices.meets(row, {"where": [condition], "filter": []})
+
+    assert meets({"n": 3}, "n>=3")
+    assert not meets({"n": 2}, "n>=3")
+    assert not meets({"a": {"ok": False}}, "a.ok=true")
+    assert meets({"a": [1]}, "a[most]=1")  # it is not known
+
+
+NAMES = {NUMBER: ("n", "a.m"), TEXT: ("t", '"odd name"'), TRUTH: ("b",)}
+WORDS = {NUMBER: ("0", "1.5", "-2", "1e2"), TEXT: ("'x'", "'É it''s'", "''"), TRUTH: ("true",)}
+
+
+def _expression(rng: random.Random, kind: str, deep: int) -> str:
+    """Any expression of a type, that neither divides nor reads figures."""
+    numbers, texts, truths = (partial(_expression, rng, one, deep - 1) for one in NAMES)
+    made: dict[str, list[Callable[[], str]]] = {
+        NUMBER: [
+            *(lambda: f"({numbers()} {rng.choice('+-*')} {numbers()})", lambda: f"-({numbers()})"),
+            *(lambda: f"abs({numbers()})", lambda: f"length({texts()})"),
+            lambda: f"coalesce({numbers()}, {numbers()})",
+        ],
+        TEXT: [lambda: f"lower({texts()})", lambda: f"upper({texts()})"],
+        TRUTH: [
+            lambda: f"{numbers()} {rng.choice(('<', '<=', '=', '!=', '<>', '>='))} {numbers()}",
+            lambda: f"{texts()} {rng.choice(('<', '==', '>'))} {texts()}",
+            lambda: f"({truths()} {rng.choice(('and', 'OR'))} not {truths()})",
+            lambda: f"{numbers()} between {numbers()} and {numbers()}",
+            lambda: f"{texts()} in ({', '.join(rng.sample(WORDS[TEXT], 2))})",
+            lambda: f"({texts()} is not null)",
+            lambda: f"{rng.choice(('contains', 'starts_with', 'ends_with'))}({texts()}, {texts()})",
+        ],
+    }
+    if deep <= 0 or rng.random() < 0.3:
+        return rng.choice((*NAMES[kind], *WORDS[kind]))
+    return rng.choice(made[kind])()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_filter_is_evaluated_alike(seed: int) -> None:
+    """By polars over columns, and by SQLite row by row."""
+    rng = random.Random(seed)
+    values: dict[str, tuple[str, list[Any]]] = {
+        "n": (NUMBER, [None, -2, 0, 1.5, 100]),
+        "a.m": (NUMBER, [None, 0.0, 7]),
+        "t": (TEXT, [None, "", "x", "É IT'S", "xX"]),
+        "odd name": (TEXT, [None, "é it's", "x"]),
+        "b": (TRUTH, [None, True, False]),
+    }
+    rows = [{name: rng.choice(some) for name, (_, some) in values.items()} for _ in range(40)]
+    columns = {key_of("column", name): [row[name] for row in rows] for name in values}
+    frame = polars.DataFrame(columns, strict=False)
+    types = {key_of("column", name): kind for name, (kind, _) in values.items()}
+    met = 0
+    for _ in range(60):
+        text = f"({_expression(rng, TRUTH, 3)}) or n > 1e9"  # which reads a column
+        theirs = evaluate(parse(text), frame, types).fill_null(False).to_list()
+        told = {"where": [], "filter": [text]}
+        ours = [
+            choices.meets({**row, "a": {"m": row["a.m"]}}, told, unknown=not wanted)
+            for row, wanted in zip(rows, theirs, strict=True)
+        ]
+        assert ours == theirs, text
+        met += sum(ours)
+    assert 0 < met < 60 * 40
+
+
+@pytest.mark.parametrize(
+    "asked", ["n_tokens > 3", "n > --2", "n / 2 > 1", "n % 2 = 1", "m > 1", "l = 1"]
+)
+def test_a_filter_that_sqlite_takes_otherwise_is_not_read(asked: str) -> None:
+    """Nothing is said of it, neither of a row that is stored nor of one that is left out."""
+    row, told = {"n": 1, "m": {"o": 1}, "l": [1]}, {"where": [], "filter": [asked]}
+    assert choices.meets(row, told, unknown=True)
+    assert not choices.meets(row, told, unknown=False)
+
+
+@pytest.mark.parametrize("keep", ["first", "highest:n", "lowest:n"])
+def test_of_equal_rows_the_one_stays_that_was_asked_for(
+    keep: str, tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The witness agrees with the build, and with no other choice."""
+    monkeypatch.setattr(attest, "Published", Published)
+    rng = random.Random(keep)
+    rows = [
+        {"question": f"q{rng.randrange(6)}", "answer": "a", "n": rng.choice((1, 2, 2.5, None))}
+        for _ in range(40)
+    ]
+    monkeypatch.setitem(ROWS, "sft", lambda _: {"rows": rows})
+    given = {"dedup": True, "dedup_keep": keep, "layout": "ragged", "system": None}
+    given |= {"filter": ("n is null or n > 1",)} if keep == "first" else {}
+    case, statement = built("sft", tmp_path, cache_dir, monkeypatch, **given)
+    assert (statement.found, statement.read) == ([], len(rows))
+    others = {"first": "highest:n", "highest:n": "lowest:n", "lowest:n": "highest:n"}
+    assert attest.attest({**case, "keep": others[keep]}).found
 
 
 def test_a_tokenizer_of_another_kind_is_noticed(

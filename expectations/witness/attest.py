@@ -1,8 +1,7 @@
 """What was drawn, beside what the shards have: every difference is named by its row and its law."""
 
+import hashlib
 import json
-import operator
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from expectations.witness import raw, said, stored
+from expectations.witness import choices, raw, said, stored
 from expectations.witness.pairs import PAIRS
 from expectations.witness.printed import BrokenError
 from expectations.witness.raw import Row, UnreadError
@@ -19,18 +18,10 @@ from expectations.witness.steps import STEPS
 from expectations.witness.talks import TALKS
 from expectations.witness.tokens import IGNORED, Published
 
+MULTIPLE = 8  # of which a padded width is one
 _FORMATS = {"sft": TALKS, "rm": PAIRS, "prm": STEPS}
 # What rows of a shape that is not known make of a reader.
 _STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
-_CONDITION = re.compile(r"\s*([\w.\-]+)\s*(!=|>=|<=|=|>|<)\s*(.*?)\s*")
-_COMPARED = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-}
 
 
 @dataclass
@@ -39,12 +30,14 @@ class Statement:
 
     Attributes:
         rows: drawn and stored, or left out and looked at; ``read``: of these, compared.
+        marked: rows whose texts have markers of a template.
         unread: how many rows were not, by the reason.
         found: differences: the id of the row, and a sentence.
     """
 
     rows: int = 0
     read: int = 0
+    marked: int = 0
     unread: Counter[str] = field(default_factory=Counter)
     found: list[tuple[str, str]] = field(default_factory=list)
 
@@ -55,17 +48,22 @@ def attest(case: dict[str, Any]) -> Statement:
     Args:
         case: ``folder``, ``task``, ``shards``, ``inputs`` (``name``, ``path``, ``format``,
             ``words``, ``parts``), ``model`` (words), ``merged_cuts`` that were counted, ``every``,
-            ``whole``: every row is stored, refused, or does not meet a condition.
+            ``noted``: how many rows have the note of a template's markers,
+            ``whole``: every row is stored, refused, or does not meet a condition,
+            ``fitted``: rows are padded to the longest of them,
+            ``keep``: or equals another one, of which this is known to stay; empty elsewhere.
     """
     lines = stored.drawn(case)
     examples: dict[str, dict[int, list[tuple[str, Any]]]] = {name: {} for name in lines}
+    pads = []
     for name, columns in stored.examples(case, lines):
         source, line, _ = stored.place_of(name)
+        pads.append(columns.get("pads", 0))
         examples[source].setdefault(line, []).append((name, columns))
     published = Published(str(Path(case["folder"]) / "tokenizer"), case["model"])
-    statement = Statement()
+    statement, equal = Statement(), choices.Equal(case["keep"])
     refused = _refused(case)
-    for one in case["inputs"]:
+    for number, one in enumerate(case["inputs"]):
         own = examples[one["name"]]
         words = {**one["words"], "printed": published.printed}
         try:
@@ -77,15 +75,37 @@ def attest(case: dict[str, Any]) -> Statement:
             continue
         reading = _Reading(case["task"], one["format"], words, published)
         for line in sorted(own):
-            _hear(statement, reading, f"{one['name']}:{line}", rows.get(line), own[line])
-        for line in sorted({*lines[one["name"]]} - {*own}) if case["whole"] else ():
+            name, row = f"{one['name']}:{line}", rows.get(line)
+            for made in _hear(statement, reading, name, row, own[line]):
+                equal.add(_digest(made), row or {}, (number, line), name, True)
+        left_out = {*lines[one["name"]]} - {*own} if case["whole"] or case["keep"] else ()
+        for line in sorted(left_out):
             if line in rows and (one["name"], line) not in refused:
-                statement.rows += 1
-                _miss(statement, f"{one['name']}:{line}", rows[line], words)
+                name, row = f"{one['name']}:{line}", rows[line]
+                for made in _miss(statement, reading, name, row, case["keep"]):
+                    equal.add(_digest(made), row, (number, line), name, False)
+    statement.found += [*equal.found(), *_of_build(published, case)]
+    if statement.marked > case["noted"]:
+        text = f"{case['noted']} rows are noted for markers of a template, and more have them"
+        statement.found.append(("manifest.json", text))
+    if case["fitted"] and min(pads, default=0) >= MULTIPLE:
+        statement.found.append(("padding", f"{min(pads)} or more tokens in every row"))
+    return statement
+
+
+def _digest(made: dict[str, Any]) -> bytes:
+    return hashlib.sha256(repr(sorted(made.items())).encode()).digest()
+
+
+def _of_build(published: Published, case: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is not said of the build as a whole, or otherwise."""
     if published.merged > case["merged_cuts"]:
         text = f"merged_cuts is {case['merged_cuts']}, and rows that were drawn have more"
-        statement.found.append(("manifest.json", text))
-    return statement
+        yield "manifest.json", text
+    positions = published.tokenizer.model_max_length
+    if positions != case["model"]["positions"]:
+        text = f"model_max_length is {positions}, and the model has {case['model']['positions']}"
+        yield "tokenizer/tokenizer_config.json", text
 
 
 def _refused(case: dict[str, Any]) -> set[tuple[str, int]]:
@@ -131,25 +151,19 @@ class _Reading:
 
 def _hear(
     statement: Statement, reading: _Reading, name: str, row: Row | None, own: list[tuple[str, Any]]
-) -> None:
-    """Compare the examples of a row."""
+) -> list[dict[str, Any]]:
+    """Compare the examples of a row; returns the only one where it has no other."""
     statement.rows += 1
     if row is None:
         statement.found.append((name, "the shards have it, and its file has no such row"))
-        return
-    if not _meets(row, reading.words):
+        return []
+    if not choices.meets(row, reading.words):
         statement.found.append((name, "where: it is stored, and does not meet the condition"))
     published, merged = reading.published, reading.published.merged
-    try:
-        expected = reading.expected(row)
-    except UnreadError as error:
+    expected = _expected(statement, reading, row)
+    if expected is None:
         published.merged = merged
-        statement.unread[str(error)] += 1
-        return
-    except _STRANGE as error:
-        published.merged = merged
-        statement.unread[f"a shape that is not known ({type(error).__name__})"] += 1
-        return
+        return []
     statement.read += 1
     if len(expected) != len(own) or published.trims:  # cuts of what is not stored do not count
         published.merged = merged
@@ -163,6 +177,50 @@ def _hear(
         else:
             others = f"examples: it is stored, and the row says {len(expected)} others"
             statement.found.append((one, str(wanted or others)))
+    return [one for one in expected if isinstance(one, dict)] if len(expected) == 1 else []
+
+
+def _expected(
+    statement: Statement, reading: _Reading, row: Row
+) -> list[dict[str, Any] | BrokenError | None] | None:
+    """The columns of all examples of a row; None where it is not read, which is counted."""
+    reading.published.marked = False
+    try:
+        return reading.expected(row)
+    except UnreadError as error:
+        statement.unread[str(error)] += 1
+    except _STRANGE as error:
+        statement.unread[f"a shape that is not known ({type(error).__name__})"] += 1
+    finally:  # the text of an option is no row's
+        statement.marked += reading.published.marked and not reading.words["system"]
+    return None
+
+
+def _miss(
+    statement: Statement, reading: _Reading, name: str, row: Row, keep: str
+) -> list[dict[str, Any]]:
+    """A row that is neither stored nor refused: it does not meet a condition, or equals another.
+
+    Returns:
+        Its only example, where another one must be stored.
+    """
+    statement.rows += 1
+    words, published = reading.words, reading.published
+    met = choices.meets(row, words, unknown=False)
+    if not keep or not met:
+        statement.read += 1
+        if met:
+            told = "where: it meets the condition, and is not stored"
+            asked = words["where"] or words["filter"]
+            told = told if asked else "rows: it is neither stored nor refused"
+            statement.found.append((name, told))
+        return []
+    merged = published.merged
+    expected = _expected(statement, reading, row)
+    published.merged = merged
+    statement.read += expected is not None
+    alone = expected is not None and len(expected) == 1
+    return [one for one in expected or () if isinstance(one, dict)] if alone else []
 
 
 def _differences(expected: dict[str, Any], columns: dict[str, Any]) -> Iterator[str]:
@@ -188,39 +246,3 @@ def _differences(expected: dict[str, Any], columns: dict[str, Any]) -> Iterator[
             yield f"{law} has {len(there)} values, and the row says {len(wanted)}"
         else:
             yield f"{law}[{at}] is {there[at]}, and the row says {wanted[at]}"
-
-
-# Rows that are not stored.
-
-
-def _miss(statement: Statement, name: str, row: Row, words: dict[str, Any]) -> None:
-    """A row that is neither stored nor refused must not meet a condition."""
-    statement.read += 1
-    if words["where"] and _meets(row, words, unknown=False):
-        statement.found.append((name, "where: it meets the condition, and is not stored"))
-    elif not words["where"]:
-        statement.found.append((name, "rows: it is neither stored nor refused"))
-
-
-def _meets(row: Row, words: dict[str, Any], unknown: bool = True) -> bool:
-    """Whether a row meets all conditions; ``unknown``: what is said of one that is not read."""
-    for condition in words["where"]:
-        match = _CONDITION.fullmatch(condition)
-        if match is None:
-            return unknown
-        path, sign, told = match.groups()
-        value: Any = row
-        for key in path.split(".") if path not in row else [path]:
-            value = value.get(key) if isinstance(value, dict) else None
-        try:
-            wanted = json.loads(told)
-        except ValueError:
-            wanted = told
-        if isinstance(wanted, bool) or isinstance(value, bool) or value is None:
-            if sign not in ("=", "!=") or value is None or type(value) is not type(wanted):
-                return unknown
-        elif isinstance(value, str) != isinstance(wanted, str):
-            return unknown
-        if not _COMPARED[sign](value, wanted):
-            return False
-    return True

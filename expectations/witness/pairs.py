@@ -118,10 +118,10 @@ def _dialogues(view: View) -> list[Said]:
 
 
 def _candidates(view: View) -> tuple[Any, Any]:
-    """Two answers in columns that differ in a number or a letter."""
+    """Two answers: a list, or columns that differ in a number or a letter."""
     names = sorted(name for name in view.row if _ANSWERS.fullmatch(name.lower()))
-    answers = [view.get(name) for name in names]
-    if len(names) != 2 or None in answers:
+    answers = [view.get(name) for name in names] or view.get(*_LISTS[5:-1])
+    if not isinstance(answers, list) or len(answers) != 2 or None in answers:
         raise UnreadError("two answers under other names")
     return answers[0], answers[1]
 

@@ -30,10 +30,8 @@ FLAGS = ("weight", "loss_weight", "train", "training", "trainable", "loss", "los
 _PASSED = ("tool_call_id", "name")
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 _NAMING = ("role", "from", "content", "value")
-# Texts that carry a template or a stop are asked about; what was answered is not read here.
-_STOPS = re.compile(
-    r"(<\|[a-z_]+\|>|</s>|<end_of_turn>|<\uff5cend\u2581of\u2581sentence\uff5c>)\s*$"
-)
+_ENDING = re.compile(r"<[^<>\s]+>\s*$")
+_STOPS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "</s>")
 _SIGNS = re.compile(r"\[[^\[\]]+\]")  # any ending, but not "[]"
 
 
@@ -226,10 +224,10 @@ def turns(value: Any, words: dict[str, Any]) -> tuple[list[Turn], list[float | N
             turn["tool_calls"] = calls
         turn |= {key: one[key] for key in _PASSED if one.get(key) is not None}
         reasoning = [one[key] for key in _REASONING if one.get(key)]
-        if reasoning and (len(reasoning) > 1 or words["reasoning_in"] == "think"):
-            raise UnreadError("reasoning in a field")
+        if len(reasoning) > 1:
+            raise UnreadError("reasoning in several fields")
         if reasoning:
-            turn["reasoning"] = reasoning[0]
+            turn = thinking(turn, reasoning[0], words)
         known = {*_NAMING, *FLAGS, *_PASSED, *_REASONING, "tool_calls"}
         other = {key for key in one.keys() - known if one[key] not in (None, "", [], {})}
         if other & words["printed"]:
@@ -237,6 +235,15 @@ def turns(value: Any, words: dict[str, Any]) -> tuple[list[Turn], list[float | N
         found.append(turn)
         weights.append(_weight(one))
     return found, weights
+
+
+def thinking(turn: Turn, reasoning: Any, words: dict[str, Any]) -> Turn:
+    """A turn with its reasoning, in a field or in front of its text, as it was asked for."""
+    if words["reasoning_in"] != "think":
+        return {**turn, "reasoning": reasoning}
+    thought = str(text(reasoning, "reasoning")).strip("\n")
+    said = (turn["content"] or "").lstrip("\n")
+    return {**turn, "content": f"<think>\n{thought}\n</think>\n\n{said}"}
 
 
 def _weight(turn: Turn) -> float | None:
@@ -283,13 +290,28 @@ def tools(view: View) -> list[Any] | None:
     raise UnreadError("tools of another shape")
 
 
-def require_plain(said: Iterable[Turn], words: dict[str, Any]) -> None:
-    """Raise ``UnreadError`` for texts that an option changes."""
+def plain(said: Iterable[Turn], words: dict[str, Any]) -> list[Turn]:
+    """Turns without the text of stops behind answers, where it was asked to remove it.
+
+    Raises:
+        UnreadError: reasoning is removed, too.
+    """
+    found = []
     for turn in said:
         content = turn.get("content") or ""
-        if turn["role"] != "assistant":
+        if turn["role"] not in ("assistant", "text"):
+            found.append(turn)
             continue
-        if words["stop_text"] == "strip" and _STOPS.search(content):
-            raise UnreadError("a stop as text that is removed")
         if words["reasoning"] == "strip" and ("reasoning" in turn or "<think>" in content):
             raise UnreadError("reasoning that is removed")
+        found.append({**turn, "content": unstopped(content, words)} if content else turn)
+    return found
+
+
+def unstopped(content: str, words: dict[str, Any]) -> str:
+    """A text without the stops at its end; raises ``UnreadError`` where one may be another text."""
+    while words["stop_text"] == "strip" and (end := _ENDING.search(content)):
+        if end.group().rstrip() not in _STOPS or "<s>" in content:
+            raise UnreadError("a stop as text that is removed")
+        content = content[: end.start()]
+    return content

@@ -92,11 +92,12 @@ def _example(batch: pa.RecordBatch, row: int, lengths: list[int] | None) -> dict
 
 
 def _unpadded(found: dict[str, Any]) -> dict[str, Any]:
-    """The same without the padding that the attention mask marks."""
+    """The same without the padding that the mask marks, of which ``pads`` is the least."""
     for prefix, names in (("", _FLAT), ("chosen_", _SIDES[:1]), ("rejected_", _SIDES[1:])):
         mask = found.get(f"{prefix}attention_mask")
         if mask is None:
             continue
+        found["pads"] = min(found.get("pads", len(mask)), mask.count(0))
         for name in names:
             if name in found:
                 found[name] = [one for one, real in zip(found[name], mask, strict=True) if real]

@@ -16,6 +16,7 @@ from expectations.witness.said import (
     assistant,
     opened,
     text,
+    thinking,
     tools,
     turns,
     user,
@@ -87,10 +88,8 @@ def _bare(view: View) -> list[Said]:
 
 def _thought(view: View) -> list[Said]:
     one = _exchange(view, view.text(*QUESTIONS), view.text("message_content"))
-    reasoning = view.text("message_thinking")
-    if view.words["reasoning_in"] == "think":
-        raise UnreadError("reasoning in a field")
-    last = one.turns[-1] | ({"reasoning": reasoning} if reasoning else {})
+    reasoning, last = view.text("message_thinking"), one.turns[-1]
+    last = thinking(last, reasoning, view.words) if reasoning else last
     return [Talk((*one.turns[:-1], last), one.weights, one.tools)]
 
 

@@ -17,11 +17,12 @@ from typing import Any
 
 from expectations.witness.printed import BrokenError, Printer, calls
 from expectations.witness.raw import UnreadError
-from expectations.witness.said import Sides, Steps, Talk, Turn, require_plain
+from expectations.witness.said import Sides, Steps, Talk, Turn, plain, unstopped
 from expectations.witness.talks import each
 
 IGNORED = -100
 ANSWERS = 64  # of a row, each of which is a rendering
+_MARKS = ("<|im_start|>", "<|start_header_id|>", "<start_of_turn>", "[INST]")
 _FREE = range(0xF0000, 0xFFFFE)  # private-use characters
 
 
@@ -46,6 +47,7 @@ class Published(Printer):
     Attributes:
         ends: the ids that end a turn of text, and one of calls.
         merged: texts that the tokenizer would have merged where an answer begins.
+        marked: whether a text of the row that is read has a marker of a template.
     """
 
     def __init__(self, folder: str, words: dict[str, Any]) -> None:
@@ -55,7 +57,7 @@ class Published(Printer):
         plain = [name for name in self.controls if name not in self._swallow]
         self._anchor = max(plain, key=len, default="")
         self.ends = [self.id_of(token) for token in words["ends"]]
-        self.merged = 0
+        self.merged, self.marked = 0, False
         self.trims = words["too_long"] != "reject"
 
     def id_of(self, token: str) -> int:
@@ -101,6 +103,7 @@ class Published(Printer):
     def _hide(self, texts: Iterable[str]) -> dict[str, str]:
         """A character for each control token that texts spell."""
         every = "".join(texts)
+        self.marked = self.marked or any(mark in every for mark in _MARKS)
         spelled = list(dict.fromkeys(self.spelled.findall(every)))
         if spelled and (self._swallow or self._encoded("a") != self._piece("a", " ")):
             raise UnreadError("control tokens as text, with a tokenizer that looks around them")
@@ -208,8 +211,7 @@ class Published(Printer):
             return error
 
     def _of_talk(self, said: Talk, words: dict[str, Any]) -> dict[str, Any]:
-        turns, weights = list(said.turns), [weight or 0.0 for weight in said.weights]
-        require_plain(turns, words)
+        turns, weights = plain(said.turns, words), [weight or 0.0 for weight in said.weights]
         if self.words["appended"]:
             raise UnreadError("a history that is appended")
         if turns[0]["role"] == "text":
@@ -260,8 +262,8 @@ class Published(Printer):
     def _of_sides(self, said: Sides, words: dict[str, Any]) -> dict[str, Any]:
         made: dict[str, Any] = {"margin": said.margin}
         starts = []
-        for name, own in (("chosen_ids", said.chosen), ("rejected_ids", said.rejected)):
-            require_plain(own, words)
+        for name, side in (("chosen_ids", said.chosen), ("rejected_ids", said.rejected)):
+            own = plain(side, words)
             turns = _with_system(own, words)
             shared = said.shared + len(turns) - len(own)
             trained = [i >= shared and turn["role"] == "assistant" for i, turn in enumerate(turns)]
@@ -275,6 +277,8 @@ class Published(Printer):
 
     def _of_steps(self, said: Steps, words: dict[str, Any]) -> dict[str, Any]:
         steps, limit = list(said.steps), self.words["limit"]
+        if steps and unstopped(steps[-1], words) != steps[-1]:
+            raise UnreadError("a stop as text that is removed")
         ids = self._marked(said, len(steps), words)
         while len(ids) > limit and self.words["too_long"] == "trim-steps" and len(steps) > 1:
             steps.pop()

@@ -49,6 +49,7 @@ from stages.columns import Ints, offsets_of
 from stages.errors import DataError
 from stages.files import content, file_hash
 from stages.findings import AuditResult, Audits, Validation
+from stages.rows import carried
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +123,10 @@ def _case(
     lines = prepared.of_inputs([report.lines or report.rows for report in planned.reports])
     shards = [shard.path for shard in outcome.shards]
     how = prepared.config.judge.witness
-    merged = description.merged_cuts_of(outcome)
-    return witnessed.case_of(prepared.recipe, prepared.inputs, lines, folder, shards, how, merged)
+    notes = [report.counts.get("note", {}) for report in planned.reports]
+    marked = sum(one.get(carried.MARKED, 0) for one in notes)
+    counts = description.merged_cuts_of(outcome), marked
+    return witnessed.case_of(prepared.recipe, prepared.inputs, lines, folder, shards, how, counts)
 
 
 def _unwritten(folder: Path, shards: Sequence[ShardReport]) -> dict[str, file_hash.FileState]:
@@ -231,7 +234,7 @@ def _completed(
     card.write(Build(folder, described))
     known = {shard.path: shard.sha256 for shard in outcome.shards}
     build = Build(folder, replace(described, files=hash_files(folder, known)))
-    lines = {x.name: Path(x.path) for x in outcome.inputs if _are_lines(x.path)}
+    lines = {x.name: x for x in outcome.inputs if _are_lines(x.path)}
     measured = [shard.measured for shard in outcome.shards]
     side_files.require(side_files.Evidence(build, measured, verdict.dataset, lines))
     return build

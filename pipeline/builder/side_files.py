@@ -10,9 +10,11 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,17 +25,20 @@ from pipeline import tasks
 from pipeline.builder.export_gate import policies
 from pipeline.builds import stored
 from pipeline.builds.build import Build
+from pipeline.inputs.scan import Input
 from pipeline.manifest import counts
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.records import REJECTS, REPORT, SERVING, TOKENIZER
 from pipeline.shards.measured import OURS, Measured
 from stages.errors import OwnLawError, counted
+from stages.files import content
 
 Problem: TypeAlias = tuple[str, str]  # the file, and what differs
 SHOWN = 3  # differences that an error names
 _FIRST = 1 << 26  # bytes of an input in which refused rows are looked up; of a file hashed again
 _MANIFEST = "manifest.json"
 _CHANCE, _MANY = 8, 5  # deviations that no split by chance reaches, where so many are expected
+_NEIGHBOURS = 64  # of which an order can be told from one by chance
 _SHARE = 0.001  # by which the share of a source may differ from the one that was asked for
 
 
@@ -44,13 +49,13 @@ class Evidence:
     Attributes:
         build: its folder and its manifest, which need not be written yet.
         shards: as they were measured; ``dataset``: what was counted of all of them.
-        inputs: where files of JSON lines are, by the names that row ids have.
+        inputs: those that are files of JSON lines, by the names that row ids have.
     """
 
     build: Build
     shards: Sequence[Measured]
     dataset: Mapping[str, int]
-    inputs: Mapping[str, Path] = field(default_factory=dict)
+    inputs: Mapping[str, Input] = field(default_factory=dict)
 
     @property
     def manifest(self) -> Manifest:
@@ -133,6 +138,8 @@ def _tokenizer(evidence: Evidence) -> Iterator[Problem]:
     wanted = {"tokenizer_sha256": hashlib.sha256(data).hexdigest()}
     wanted["chat_template_sha256"] = model.chat_template_sha256
     yield from _unequal(f"{TOKENIZER}/", said, wanted)
+    date = evidence.manifest.options.get("date") or model.date_string
+    yield from _unequal(_MANIFEST, {"date": date}, {"date": model.date_string})
     names = ("eos_token", "pad_token", "padding_side")
     yield from _unequal(
         f"{TOKENIZER}/tokenizer_config.json", config, {n: getattr(model, n) for n in names}
@@ -185,43 +192,15 @@ def _serving(evidence: Evidence) -> Iterator[Problem]:
 def _figures(evidence: Evidence) -> Iterator[str]:
     """Numbers of the manifest that are not the sum of what the shards have."""
     manifest = evidence.manifest
-    for what, said, found in (*sums(manifest), *_of_shards(evidence)):
+    for what, said, found in (*counts.sums(manifest), *_of_shards(evidence)):
         if said != found:
             yield f"{what}: the manifest says {said}, and the sum is {found}"
+    for one in manifest.inputs:
+        if max((column.share for column in one.unread), default=0) > 1:
+            yield f"{one.path}: a column is unread in more rows than were read"
     yield from _of_sources(manifest)
     yield from _of_sides(manifest)
-
-
-def sums(manifest: Manifest) -> Iterator[tuple[str, int, int]]:
-    """Each total of the manifest: its name, the number given, and the sum of its parts."""
-    rows, examples, tokens = manifest.rows, manifest.examples, manifest.tokens
-    sides = manifest.splits.values()
-    kept = examples.kept + examples.copies
-    if manifest.packs:  # stored once, those included that only another budget would use
-        kept = examples.kept + examples.left_out
-    yield "rows", rows.in_, sum(getattr(rows, fate) for fate in counts.FATES)
-    yield "rows of inputs", rows.in_, sum(source.rows for source in manifest.inputs)
-    yield "refused rows by code", rows.rejected, sum(rows.rejected_by_code.values())
-    yield "examples", examples.made, examples.accounted
-    yield "refused examples by code", examples.rejected, sum(examples.rejected_by_code.values())
-    yield "kept examples", kept, sum(side.examples for side in sides)
-    yield "tokens", tokens.total, sum(side.tokens for side in sides)
-    if manifest.filters:
-        left_out = sum(one.examples for one in manifest.filters)
-        yield "filtered examples", examples.filtered, left_out
-    if manifest.doubles:
-        left_out = sum(one.examples for one in manifest.doubles)
-        yield "duplicates of sources", examples.duplicates, left_out
-    if manifest.packs:
-        used = sum(one.examples for one in manifest.packs.values())
-        yield "examples in packs", examples.kept + examples.copies, used
-    for name, side in manifest.splits.items() if manifest.sources else ():
-        parts = [one.splits[name] for one in manifest.sources if name in one.splits]
-        packed = manifest.packs[name].examples if manifest.packs else side.examples
-        yield f"examples of sources in {name}", packed, sum(part.examples for part in parts)
-    for name, side in manifest.splits.items():
-        yield f"rows of {name}", side.rows, sum(shard.rows for shard in side.shards)
-        yield f"tokens of {name}", side.tokens, sum(shard.tokens for shard in side.shards)
+    yield from _of_order(evidence)
 
 
 def _of_shards(evidence: Evidence) -> Iterator[tuple[str, object, object]]:
@@ -280,6 +259,22 @@ def _of_sides(manifest: Manifest) -> Iterator[str]:
         yield f"sides: {told.groups_in_test} of {told.groups} groups are in test, not {wanted:.0f}"
 
 
+def _of_order(evidence: Evidence) -> Iterator[str]:
+    """Examples stand in the order of the inputs, or as chance puts them where they are shuffled.
+
+    Packs go by lengths, too, and what is stored several times by passes.
+    """
+    manifest = evidence.manifest
+    if manifest.export is not None or manifest.packing is not None or manifest.examples.copies:
+        return
+    many, found = evidence.counted("n_neighbours"), evidence.counted("n_ascents")
+    if not manifest.options["shuffle"]:
+        if found != many:
+            yield f"shuffle: {counted(many - found, 'example')} stand before what was read earlier"
+    elif many >= _NEIGHBOURS and abs(found - many / 2) > _CHANCE * (many / 12) ** 0.5:
+        yield f"shuffle: {found} of {many} examples stand behind what was read earlier"
+
+
 def _of_sources(manifest: Manifest) -> Iterator[str]:
     """A budget is not exceeded, what it gave is stored, and a share is that of the recipe."""
     given = {"rows": "examples", "tokens": "tokens", "trained_tokens": "trained"}
@@ -327,19 +322,29 @@ def _rejects(evidence: Evidence) -> Iterator[Problem]:
 
 
 def _lines(evidence: Evidence, entries: list[tuple[str, int, int, str]]) -> Iterator[Problem]:
-    """Refused rows whose text is not at their place, or whose line is another."""
-    at: dict[str, tuple[int, int]] = {}  # of each file, how far its lines were counted
-    for source, offset, line, raw in sorted(entries):
-        path = evidence.inputs[source]
-        if offset > _FIRST or not path.is_file():
+    """Refused rows that are not at their place, of files that are still those that were read."""
+    for source, every in groupby(sorted(entries), itemgetter(0)):
+        one = evidence.inputs[source]
+        try:
+            found = [*_displaced(Path(one.path), every)]
+        except OSError:  # it is gone
             continue
-        here, before = at.get(source, (0, 0))
-        with path.open("rb") as file:
+        if found and all(map(content.is_there, one.splits)):
+            yield from found
+
+
+def _displaced(path: Path, entries: Iterable[tuple[str, int, int, str]]) -> Iterator[Problem]:
+    """The same of one file."""
+    here = before = 0
+    with path.open("rb") as file:
+        for source, offset, line, raw in entries:
+            if offset > _FIRST:
+                return
             file.seek(here)
             before += file.read(offset - here).count(b"\n")
             text = file.read(len(raw.encode()) + 4)
-        at[source] = offset, before
-        if before + 1 != line:
-            yield REJECTS, f"{source}:{line} is line {before + 1} of its file"
-        elif raw.encode() not in text and text.isascii():
-            yield REJECTS, f"{source}:{line} has another text in its file"
+            here = offset
+            if before + 1 != line:
+                yield REJECTS, f"{source}:{line} is line {before + 1} of its file"
+            elif raw.encode() not in text and text.isascii():
+                yield REJECTS, f"{source}:{line} has another text in its file"

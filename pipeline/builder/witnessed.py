@@ -19,7 +19,7 @@ EVERY = "all"
 _TOLD = (
     *("map", "ignore", "role", "where", "system", "train_on", "neutral", "prompt_separator"),
     *("step_tag", "already_templated", "stop_text", "reasoning_in", "reasoning", "delimiter"),
-    *("quoting", "cells", "null_fields"),
+    *("quoting", "cells", "null_fields", "filter"),
 )
 
 
@@ -30,14 +30,15 @@ def case_of(
     folder: Path,
     shards: Sequence[str],
     how: str,
-    merged_cuts: int,
+    counts: tuple[int, int],
 ) -> dict[str, Any] | None:
     """What the witness is asked.
 
     Args:
         lines: of each split of each input, or of each input as a whole.
         folder: of the build, staged or published; ``shards``: paths in it.
-        how: ``sample`` or ``all`` rows; ``merged_cuts``: as they were counted.
+        how: ``sample`` or ``all`` rows.
+        counts: how many cuts were merged, and how many rows have the markers of a template.
 
     Returns:
         None where it reads nothing: of encoders, which have no chat template.
@@ -55,10 +56,11 @@ def case_of(
         "bad": profile.step_tokens.bad,
         "separator": profile.step_tokens.separator,
         "limit": config.plan.longest_example,
+        "positions": profile.context_length,
         "too_long": config.parts.too_long,
         "raw": config.parts.prm_template == "raw",
     }
-    named = zip(inputs, recipe.formats, lines, strict=True)
+    named, by_rows = zip(inputs, recipe.formats, lines, strict=True), _chooses_by_rows(config)
     return {
         "folder": str(folder),
         "task": config.task,
@@ -66,8 +68,10 @@ def case_of(
         "inputs": [_input(recipe, *one) for one in named],
         "model": model,
         "every": how == EVERY,
-        "merged_cuts": merged_cuts,
-        "whole": _leaves_nothing_out(config),
+        **dict(zip(("merged_cuts", "noted"), counts, strict=True)),
+        "fitted": by_rows and config.plan.pad_to == "longest" and not config.source.filter,
+        "whole": by_rows and not config.plan.dedup,
+        "keep": config.plan.dedup_keep if by_rows and config.plan.dedup else "",
     }
 
 
@@ -88,12 +92,11 @@ def _input(recipe: Recipe, source: Input, reading: str, lines: Sequence[int]) ->
     }
 
 
-def _leaves_nothing_out(config: Config) -> bool:
-    """Whether each row is stored, refused, or left out by ``--where``."""
+def _chooses_by_rows(config: Config) -> bool:
+    """Whether each row is stored, refused, left out by a condition, or equal to one that stays."""
     plan, sources = config.plan, config.sources
-    chosen = plan.dedup or plan.total or plan.test or plan.decontaminate or plan.near_dedup
-    plain = all(not (one.options.filter or one.options.salvage or one.name) for one in sources)
-    return plain and not chosen
+    chosen = plan.total or plan.test or plan.decontaminate or plan.near_dedup
+    return not chosen and not any(one.options.salvage or one.name for one in sources)
 
 
 def hear(case: Mapping[str, Any] | None) -> Statement:

@@ -1,11 +1,15 @@
 """The manifest's counts: what became of rows, examples and tokens, how rows are filled, and what
 each source of a recipe was asked for and gave."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from stages.errors import UsageError
 from stages.findings import OPTIONAL, SPARSE, JsonRecord
+
+if TYPE_CHECKING:
+    from pipeline.manifest.manifest import Manifest
 
 # What becomes of a row, one of them.
 FATES = "used rejected duplicates filtered contaminated near_duplicates left_out".split()
@@ -306,3 +310,35 @@ class WitnessCounts(JsonRecord):
     drawn: int
     read: int
     unread: Mapping[str, int]
+
+
+def sums(manifest: "Manifest") -> Iterator[tuple[str, int, int]]:
+    """Each total of the manifest: its name, the number given, and the sum of its parts."""
+    rows, examples, tokens = manifest.rows, manifest.examples, manifest.tokens
+    sides = manifest.splits.values()
+    kept = examples.kept + examples.copies
+    if manifest.packs:  # stored once, those included that only another budget would use
+        kept = examples.kept + examples.left_out
+    yield "rows", rows.in_, sum(getattr(rows, fate) for fate in FATES)
+    yield "rows of inputs", rows.in_, sum(source.rows for source in manifest.inputs)
+    yield "refused rows by code", rows.rejected, sum(rows.rejected_by_code.values())
+    yield "examples", examples.made, examples.accounted
+    yield "refused examples by code", examples.rejected, sum(examples.rejected_by_code.values())
+    yield "kept examples", kept, sum(side.examples for side in sides)
+    yield "tokens", tokens.total, sum(side.tokens for side in sides)
+    if manifest.filters:
+        left_out = sum(one.examples for one in manifest.filters)
+        yield "filtered examples", examples.filtered, left_out
+    if manifest.doubles:
+        left_out = sum(one.examples for one in manifest.doubles)
+        yield "duplicates of sources", examples.duplicates, left_out
+    if manifest.packs:
+        used = sum(one.examples for one in manifest.packs.values())
+        yield "examples in packs", examples.kept + examples.copies, used
+    for name, side in manifest.splits.items() if manifest.sources else ():
+        parts = [one.splits[name] for one in manifest.sources if name in one.splits]
+        packed = manifest.packs[name].examples if manifest.packs else side.examples
+        yield f"examples of sources in {name}", packed, sum(part.examples for part in parts)
+    for name, side in manifest.splits.items():
+        yield f"rows of {name}", side.rows, sum(shard.rows for shard in side.shards)
+        yield f"tokens of {name}", side.tokens, sum(shard.tokens for shard in side.shards)

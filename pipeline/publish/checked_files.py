@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from expectations.stored_rows import halves
 from expectations.witness.attest import Statement
-from pipeline.builder import side_files, witnessed
+from pipeline.builder import witnessed
 from pipeline.builds import stored
 from pipeline.builds.build import Build, read_manifest
 from pipeline.builds.stored_model import model_of
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import Input, scan
 from pipeline.manifest import dataset_files, json_records
+from pipeline.manifest.counts import sums
 from pipeline.manifest.manifest import MANIFEST, InputRecord, Manifest, id_of_manifest
 from pipeline.manifest.records import RUN
 from pipeline.options.config import Config
@@ -28,6 +29,7 @@ from pipeline.shards.measured import Measured, identities
 from stages import contract, findings, readers
 from stages.errors import DataError, PipelineError, SurroundingsError, UsageError, require_reading
 from stages.files import file_hash
+from stages.rows import carried
 
 
 def open_build(folder: Path, result: Checked) -> Build | None:
@@ -70,7 +72,7 @@ def check_files(build: Build, result: Checked) -> None:
 
 def check_figures(manifest: Manifest, result: Checked) -> None:
     """The manifest is consistent: its totals, the hashes of its shards, its build id."""
-    for what, recorded, counted in side_files.sums(manifest):
+    for what, recorded, counted in sums(manifest):
         if recorded != counted:
             result.add(
                 MANIFEST, "figures", f"{what}: the manifest says {recorded}, the sum is {counted}"
@@ -252,10 +254,11 @@ def _heard(recipe: Recipe, inputs: list[Input], said: Manifest) -> Statement:
     known = zip(splits, said.inputs, strict=True)
     lines = [own if all(own) else [one.rows] for own, one in known]
     shards, how = [shard.path for shard in said.shards], config.judge.witness
-    where, merged = config.run.output, said.encoder.merged_cuts
-    case = witnessed.case_of(recipe, inputs, lines, where, shards, how, merged)
+    where, marked = config.run.output, said.rows.notes.get(carried.MARKED, 0)
+    counts = said.encoder.merged_cuts, marked
+    case = witnessed.case_of(recipe, inputs, lines, where, shards, how, counts)
     if case is not None and said.rows.contaminated + said.rows.near_duplicates:
-        case["whole"] = False  # no manifest says how rows are compared
+        case |= {"whole": False, "keep": ""}  # no manifest says how rows are compared
     return witnessed.hear(case)
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from expectations import stored_rows, tallies, undo_layout
@@ -213,6 +214,7 @@ class _Kept:
         self._tallies: dict[str, list[Tally]] = {}
         self._identities: list[Ints] = []
         self._asked: list[Ints] = []
+        self.ascents = self.neighbours = 0
         self._tables: dict[str, list[pa.Table]] = {}
 
     def add(self, group: _Group) -> None:
@@ -223,7 +225,11 @@ class _Kept:
             self._tallies.setdefault(table, []).append(kept)
             if self._wanted.tables:
                 self._tables.setdefault(table, []).append(pa.table(dict(metrics)))
-        self._identities.append(np.stack([group[EXAMPLE][name] for name in stored_rows.IDENTITY]))
+        own = np.stack([group[EXAMPLE][name] for name in stored_rows.IDENTITY])
+        self._identities.append(own)
+        behind = _behind(own[:3])
+        self.neighbours += len(behind)
+        self.ascents += int(np.count_nonzero(behind))
         if APART in self._wanted.context.traits:
             self._asked.append(group[EXAMPLE][_ASKED])
 
@@ -246,6 +252,18 @@ class _Kept:
             table: tallies.joined(found, self._checks[table])
             for table, found in self._tallies.items()
         }
+
+
+def _behind(place: Ints) -> npt.NDArray[np.bool_]:
+    """Which examples but the first stand behind one that comes before them in the inputs.
+
+    Args:
+        place: source, line and sequence of each, in the order in which they are stored.
+    """
+    found: npt.NDArray[np.bool_] = np.zeros(place[0, 1:].shape, bool)
+    for before, behind in zip(place[::-1, :-1], place[::-1, 1:], strict=True):
+        found = (before < behind) | ((before == behind) & found)
+    return found
 
 
 def _write(folder: Path, shard: str, identities: Ints) -> None:
@@ -287,6 +305,7 @@ def measure(path: Path, shard: str, split: str, wanted: Wanted, plan: Plan | Non
             found, soft = kept.write(shard), _soft(table)
             # n_tokens, or chosen_n_tokens and rejected_n_tokens: both sides of a pair are counted.
             sums = found[EXAMPLE].sums if found else {}
+            counts |= {"n_neighbours": kept.neighbours, "n_ascents": kept.ascents}
             counts["n_examples"] = found[EXAMPLE].rows if found else 0
             counts["n_tokens"] = sum(n for name, n in sums.items() if name.endswith("n_tokens"))
     except _NOT_OURS:

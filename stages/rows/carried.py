@@ -195,16 +195,17 @@ def tools_text(conversation: Conversation | None) -> str | None:
 # Notes: peculiarities of rows that are kept, counted by name and described in a sentence.
 
 
+MARKED = "template_text"
 WORDS = {
     "ends_without_answer": "the conversation ends with a turn that has no answer",
     "repeated_role": "two turns of one role in a row",
-    "template_text": "a text contains the markers of a chat template, as ordinary text",
+    MARKED: "a text contains the markers of a chat template, as ordinary text",
     "stop_text_kept": "an answer ends in the text of a stop token, which is trained as text",
     "stop_text_stripped": "an answer ended in the text of a stop token, which was removed",
     "steps_rewritten": "steps lost an indent or blank lines; --prm-template raw keeps them",
     "salvaged_before_damage": "read from before the damage in a damaged input",
 }
-WARNINGS = ("template_text", "stop_text_kept")  # a model learns from these what is rarely wanted
+WARNINGS = (MARKED, "stop_text_kept")  # a model learns from these what is rarely wanted
 MARKERS = (
     *stop_text.STOPS,
     *("<|im_start|>", "<|im_sep|>", "<|start_header_id|>", "<|end_header_id|>"),
@@ -263,5 +264,5 @@ def column(
         return pa.nulls(len(lines), pa.string())
     names: list[str | None] = [None] * len(lines)
     for row in sorted({*marked, *odd_rows}):
-        names[row] = _JOINED.join((*odd_rows.get(row, ()), *["template_text"] * (row in marked)))
+        names[row] = _JOINED.join((*odd_rows.get(row, ()), *[MARKED] * (row in marked)))
     return pa.array([name or None for name in names], pa.string())
