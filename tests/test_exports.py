@@ -614,6 +614,8 @@ def test_an_export_that_fails_says_nothing_of_the_build_before_it(
     with pytest.raises(pp.UsageError, match="is the build itself"):
         export_build("openrlhf", tmp_path / "out", tmp_path / "out")
     assert failed.now() is None
+
+
 def test_the_program_for_steps_is_the_example() -> None:
     """Character by character, whatever the build."""
     (text,) = exports.load("transformers").files(facts("prm", "padded")).values()
