@@ -297,7 +297,7 @@ def test_a_column_that_may_matter_is_asked_about_and_the_answer_builds(
     command = ("run", task, path, *MODEL, "-o", tmp_path / "out")
     ran = pipeline(*command).refused(3, answer)
     planned = pipeline("plan", "--task", task, path, *MODEL).refused(3)
-    message, _, left = ran.err.rstrip().partition(" Why the build was refused is in ")
+    message, _, left = ran.err.rstrip().partition("\nWhy the build was refused is in ")
     assert planned.err.rstrip().partition("\nRun:\n")[0] == message
     assert left.startswith("out.failed/report.html")
     pipeline(*command, *shlex.split(answer)).ended()

@@ -32,6 +32,7 @@ from pipeline.manifest.records import REJECTS, REPORT, SERVING, TOKENIZER
 from pipeline.shards.measured import OURS, Measured
 from stages.errors import OwnLawError, counted
 from stages.files import content
+from stages.tokens import layouts
 
 Problem: TypeAlias = tuple[str, str]  # the file, and what differs
 SHOWN = 3  # differences that an error names
@@ -262,10 +263,13 @@ def _of_sides(manifest: Manifest) -> Iterator[str]:
 def _of_order(evidence: Evidence) -> Iterator[str]:
     """Examples stand in the order of the inputs, or as chance puts them where they are shuffled.
 
-    Packs go by lengths, too, and what is stored several times by passes.
+    Packs go by lengths, too, what is stored several times by passes, and a layout of another
+    package as it says.
     """
     manifest = evidence.manifest
     if manifest.export is not None or manifest.packing is not None or manifest.examples.copies:
+        return
+    if manifest.layout not in layouts.MEMBERS:
         return
     many, found = evidence.counted("n_neighbours"), evidence.counted("n_ascents")
     if not manifest.options["shuffle"]:

@@ -134,7 +134,7 @@ def _opener(template: Template, controls: re.Pattern[str]) -> str:
         return ""
     if asked[0] == asked[1]:
         begins = re.match(rf"(?:{controls.pattern}|\s)*", asked[0])
-        return begins[0] if begins else ""
+        return begins[0] if begins and begins[0] != asked[0] else ""
     alike = takewhile(lambda pair: pair[0] == pair[1], zip(*asked, strict=False))
     return asked[1][sum(1 for _ in alike) :]
 
