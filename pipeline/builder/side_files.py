@@ -1,9 +1,8 @@
 """Judges what lies beside the shards: the tokenizer's files, the stop contract, the counts of the
 manifest, the refused rows.
 
-Files are read back from the disk with ``json`` alone, ids are looked up in ``tokenizer.json`` as it
-will be loaded, and counts are added up again from what was measured of the shards and from
-``rejects.jsonl``. Nothing here is shared with what writes these files. A difference is a bug.
+Files are read with ``json`` alone, ids are looked up in ``tokenizer.json``, and counts are added up
+again from the shards and ``rejects.jsonl``, by code that writes none of these files.
 """
 
 import hashlib
@@ -27,7 +26,7 @@ from pipeline.builds import stored
 from pipeline.builds.build import Build
 from pipeline.inputs.scan import Input
 from pipeline.manifest import counts
-from pipeline.manifest.manifest import Manifest
+from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.manifest.records import REJECTS, REPORT, SERVING, TOKENIZER
 from pipeline.shards.measured import OURS, Measured
 from stages.errors import OwnLawError, counted
@@ -37,9 +36,8 @@ from stages.tokens import layouts
 Problem: TypeAlias = tuple[str, str]  # the file, and what differs
 SHOWN = 3  # differences that an error names
 _FIRST = 1 << 26  # bytes of an input in which refused rows are looked up; of a file hashed again
-_MANIFEST = "manifest.json"
 _CHANCE, _MANY = 8, 5  # deviations that no split by chance reaches, where so many are expected
-_NEIGHBOURS = 64  # of which an order can be told from one by chance
+_NEIGHBOURS = 64  # that tell an order from one by chance
 _SHARE = 0.001  # by which the share of a source may differ from the one that was asked for
 
 
@@ -106,7 +104,7 @@ def problems(evidence: Evidence) -> list[Problem]:
     """All differences."""
     found = [*_tokenizer(evidence), *_serving(evidence)]
     if evidence.shards:
-        found += [(_MANIFEST, what) for what in _figures(evidence)]
+        found += [(MANIFEST, what) for what in _figures(evidence)]
     if evidence.manifest.export is None:
         found += _rejects(evidence)
     return found
@@ -140,7 +138,7 @@ def _tokenizer(evidence: Evidence) -> Iterator[Problem]:
     wanted["chat_template_sha256"] = model.chat_template_sha256
     yield from _unequal(f"{TOKENIZER}/", said, wanted)
     date = evidence.manifest.options.get("date") or model.date_string
-    yield from _unequal(_MANIFEST, {"date": date}, {"date": model.date_string})
+    yield from _unequal(MANIFEST, {"date": date}, {"date": model.date_string})
     names = ("eos_token", "pad_token", "padding_side")
     yield from _unequal(
         f"{TOKENIZER}/tokenizer_config.json", config, {n: getattr(model, n) for n in names}
@@ -151,7 +149,7 @@ def _tokenizer(evidence: Evidence) -> Iterator[Problem]:
     for text, token in {**named, **model.added_tokens}.items():
         if evidence.ids.get(text) != token:
             there = evidence.ids.get(text)
-            yield _MANIFEST, f"{text!r} has id {token}, and {there} in {TOKENIZER}/tokenizer.json"
+            yield MANIFEST, f"{text!r} has id {token}, and {there} in {TOKENIZER}/tokenizer.json"
     for token, flags in config["added_tokens_decoder"].items():
         if evidence.ids.get(flags["content"]) != int(token):
             yield f"{TOKENIZER}/tokenizer_config.json", f"{flags['content']!r} has another id"
@@ -231,9 +229,8 @@ def _of_shards(evidence: Evidence) -> Iterator[tuple[str, object, object]]:
         again = dataset["duplicates_stored"] - manifest.examples.copies + left_out
         yield "duplicates_found", manifest.rows.duplicates_found, again
     # Of reasoning that is left out, and of other turns that are trained, no run is an answer.
-    plain = all(one != "all" and kept != "mask" for one, kept in policies(manifest))
     room = manifest.max_new_tokens
-    if room and plain and not export:
+    if room and not export and all(o != "all" and k != "mask" for o, k in policies(manifest)):
         longest = max(one.counts["longest_answer"] for one in evidence.shards)
         found = (longest, evidence.counted("n_answers"))
         yield "max_new_tokens", (room.max, room.turns), found
@@ -250,8 +247,8 @@ def _of_sides(manifest: Manifest) -> Iterator[str]:
     told = manifest.sides
     if told is None or told.by == "files" or manifest.packs:
         return
-    examples = {name: side.examples for name, side in manifest.splits.items()}
-    share = examples.get("test", 0) / (sum(examples.values()) - manifest.examples.copies)
+    examples = Counter({name: side.examples for name, side in manifest.splits.items()})
+    share = examples["test"] / (examples.total() - manifest.examples.copies)
     if round(share, 6) != told.share:
         yield f"sides: test has a share of {share:.6f} of the examples, and not {told.share:g}"
     wanted, rest = told.groups * told.asked, told.groups * (1 - told.asked)
@@ -263,19 +260,17 @@ def _of_sides(manifest: Manifest) -> Iterator[str]:
 def _of_order(evidence: Evidence) -> Iterator[str]:
     """Examples stand in the order of the inputs, or as chance puts them where they are shuffled.
 
-    Packs go by lengths, too, what is stored several times by passes, and a layout of another
-    package as it says.
+    Packs go by lengths, too, copies by passes, and a layout of another package as it says.
     """
     manifest = evidence.manifest
-    if manifest.export is not None or manifest.packing is not None or manifest.examples.copies:
-        return
-    if manifest.layout not in layouts.MEMBERS:
+    ordered = manifest.layout in layouts.MEMBERS and manifest.packing is None
+    if not ordered or manifest.export is not None or manifest.examples.copies:
         return
     many, found = evidence.counted("n_neighbours"), evidence.counted("n_ascents")
-    if not manifest.options["shuffle"]:
-        if found != many:
-            yield f"shuffle: {counted(many - found, 'example')} stand before what was read earlier"
-    elif many >= _NEIGHBOURS and abs(found - many / 2) > _CHANCE * (many / 12) ** 0.5:
+    if not manifest.options["shuffle"] and found != many:
+        yield f"shuffle: {counted(many - found, 'example')} stand before what was read earlier"
+    chance = _CHANCE * (many / 12) ** 0.5 if many >= _NEIGHBOURS else many
+    if manifest.options["shuffle"] and abs(found - many / 2) > chance:
         yield f"shuffle: {found} of {many} examples stand behind what was read earlier"
 
 
