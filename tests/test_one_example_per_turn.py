@@ -114,10 +114,6 @@ def test_a_directory_builds_what_its_profile_builds(
         pytest.skip(str(error))  # the package that carries its vocabulary is not installed
     asked: list[dict[str, Any]] = [{"model": name}, {"model": f"{folder}/"}]
     own = PROFILES[name]
-    if own.text_markers:  # which no file of a directory says
-        with pytest.raises(ModelError, match="is ordinary text"):
-            make(task, data, **asked[1])
-        return
     # Another one with the same tokens, and with another template.
     for other in (p for p in map(PROFILES.get, PINNED) if p and p is not own):
         if (other.ranks, other.end_of_turn) == (own.ranks, own.end_of_turn):

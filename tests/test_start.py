@@ -105,8 +105,8 @@ def test_ctrl_c_after_publication_changes_nothing(
 @pytest.mark.slow
 def test_a_judge_that_dies_is_replaced(tmp_path: Path, cache_dir: Path) -> None:
     """Killed while it judges: the build is judged where it is made."""
-    kill = "os.kill(arguments[0]._worker.process.pid, signal.SIGKILL)"
-    ran = _run("pipeline.builder.judge:Judge._verdict", kill, tmp_path, cache_dir)
+    kill = "os.kill(arguments[0].process.pid, signal.SIGKILL)"
+    ran = _run("pipeline.builder.judge:_answer", kill, tmp_path, cache_dir)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert pp.open(tmp_path / "out").validation.passed
 

@@ -57,6 +57,10 @@ def _of_batch(batch: pa.RecordBatch, wanted: pa.Array) -> Iterator[tuple[str, An
     ids = batch.column("input_ids" if "input_ids" in batch.schema.names else _SIDES[0])
     names = batch.column("row_ids").flatten() if packed else batch.column("row_id")
     sizes = batch.column("seq_lengths").flatten() if packed else pc.list_value_length(ids)
+    masks = [name for name in batch.schema.names if name.endswith("attention_mask")]
+    if masks:  # every padded row is as long; of a pair the longer side counts
+        each = [_filled(batch.column(name)) for name in masks]
+        sizes = pa.array(np.max(each, axis=0))
     rows = names
     if pc.any(pc.match_substring(names, "#")).as_py():
         rows = pc.replace_substring_regex(names, r"#\d+$", "")
@@ -70,6 +74,12 @@ def _of_batch(batch: pa.RecordBatch, wanted: pa.Array) -> Iterator[tuple[str, An
         first = int(np.searchsorted(owner, row))
         lengths = sizes.slice(first, one - first + 1).to_pylist()
         yield names[one].as_py(), _example(batch, row, lengths if packed else None)
+
+
+def _filled(masks: pa.Array) -> Any:
+    """How many tokens of each row are no padding."""
+    owner = pc.list_parent_indices(masks).to_numpy()
+    return np.bincount(owner, pc.list_flatten(masks).to_numpy(), minlength=len(masks)).astype(int)
 
 
 def _example(batch: pa.RecordBatch, row: int, lengths: list[int] | None) -> dict[str, Any]:

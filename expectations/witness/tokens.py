@@ -298,6 +298,7 @@ class Published(Printer):
         mark, between = self.words["step"], self.words["separator"]
         own = [said.problem, *said.steps[:count], *said.pieces, said.system or ""]
         hidden = self._hide(own)
+        self.marked = any(mark in one for one in own[:-1] for mark in _MARKS)  # no note of systems
         problem, *texts = (_veiled(one.strip(), hidden) for one in own[: count + 1])
         if self.words["raw"]:
             pieces = said.pieces or (*_one_text(said, between), "")

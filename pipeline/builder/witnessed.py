@@ -12,6 +12,7 @@ from pipeline.options.config import Config
 from pipeline.shards.measured import OURS
 from stages.errors import OwnLawError, counted
 from stages.files import content
+from stages.tokens import layouts
 
 SHOWN = 3  # differences that an error names
 EVERY = "all"
@@ -69,7 +70,7 @@ def case_of(
         "model": model,
         "every": how == EVERY,
         **dict(zip(("merged_cuts", "noted"), counts, strict=True)),
-        "fitted": by_rows and config.plan.pad_to == "longest" and not config.source.filter,
+        "fitted": by_rows and _fits(config),
         "whole": by_rows and not config.plan.dedup,
         "keep": config.plan.dedup_keep if by_rows and config.plan.dedup else "",
     }
@@ -97,6 +98,12 @@ def _chooses_by_rows(config: Config) -> bool:
     plan, sources = config.plan, config.sources
     chosen = plan.total or plan.test or plan.decontaminate or plan.near_dedup
     return not chosen and not any(one.options.salvage or one.name for one in sources)
+
+
+def _fits(config: Config) -> bool:
+    """Whether rows are padded no further than the longest one that is stored."""
+    ours = config.plan.layout in layouts.MEMBERS
+    return ours and config.plan.pad_to == "longest" and not config.source.filter
 
 
 def hear(case: Mapping[str, Any] | None) -> Statement:

@@ -122,6 +122,8 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     passages = all(map(shapes.is_passages, column.values))
     record_format = formats.load(reading)
     name, read, found = record_format.name, record_format.columns, record_format.renamed
+    if name == "text":  # no turns, before which anything could stand
+        return []
     ahead = column_names.is_a(path, "system") or (may_be_context and "turns" in read)
     if ahead and "system text" in read and "[]" not in path:
         return [mapped("system", path)]
@@ -132,7 +134,8 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     if column_names.is_a(path, "corrected") and text and "answer" in read and "." not in path:
         answered = next((column for column in read["answer"] if column in row), None)
         return [] if answered is None else [mapped(answered, path)]
-    if "instruction" in read and text and not signals.classes(path).keys().isdisjoint(_BEGUN):
+    begun = text and not signals.classes(path).keys().isdisjoint(_BEGUN)
+    if begun and {"instruction", "prompt"} <= read.keys():
         asked = next((found.get(n, n) for n in read["prompt"] if n in (found or row)), "COLUMN")
         return [_maps(("instruction", "input"), (asked, path))]
     if name in ("query_response", "prompt_completion") and "." not in path:

@@ -138,8 +138,9 @@ def _of_type(values: pa.StructArray, type_: str, is_whole: bool) -> pa.Array:
     """The values of a column of one type."""
     if type_ != NUMBER:
         return values.field(type_)
-    number = values.field("whole")
-    return number if is_whole else pc.coalesce(number.cast(pa.float64()), values.field("number"))
+    whole = values.field("whole")
+    rounded = whole.cast(pa.float64(), safe=False)
+    return whole if is_whole else pc.coalesce(rounded, values.field("number"))
 
 
 def _require_own(config: Config, part: Member, unread: Mapping[str, int]) -> None:

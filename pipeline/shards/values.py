@@ -149,7 +149,7 @@ def scores(config: Config, parts: Sequence[Member]) -> Scores | None:
         types.update([type_] if seen.rows else [])
         for at in mine:
             values = at_path(parts[at].source.read((VALUES,)), paths, keep.column)
-            whole = values.field("whole").cast(pa.float64())
+            whole = values.field("whole").cast(pa.float64(), safe=False)
             number_ = pc.fill_null(pc.coalesce(whole, values.field("number")), float("nan"))
             found[at] = number_.to_numpy() * (1 if keep.highest else -1)
     if types == {NOTHING}:
@@ -183,6 +183,8 @@ def _alike(stored: Mapping[str, Any], value: Any) -> bool:
     found = [one for one in stored.values() if one is not None]
     if value is None or value != value:  # NaN
         return not found
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        value = float(value)  # as it is stored
     if isinstance(value, list | dict):
         return found == [True] and stored["other"] is True
     return found == [value] and isinstance(found[0], bool) == isinstance(value, bool)

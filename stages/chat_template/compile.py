@@ -30,7 +30,7 @@ from stages.chat_template import segments as outlines
 from stages.chat_template.segments import CONTROL, TRAINED, Segment, cut
 from stages.chat_template.trained_spans import Chat
 from stages.chat_template.turn_ends import Ends
-from stages.chat_template.ways import Way, Ways
+from stages.chat_template.ways import Behind, Way, Ways
 from stages.contract import Message
 from stages.errors import RowError
 
@@ -157,7 +157,12 @@ class Compiler:
         Raises:
             RowError: the template refuses the shape, loses a text, or does not end a trained turn.
         """
-        return self._ways.first(turns, lambda way: self._compiled(way, turns, tools))
+
+        def read(way: Way) -> Program | None:
+            program = self._compiled(way, turns, tools)
+            return None if isinstance(way.template, Behind) else program
+
+        return self._ways.first(turns, read)
 
     def _compiled(
         self, way: Way, turns: Sequence[Message], tools: list[Any] | None

@@ -270,8 +270,11 @@ def _different(names: Sequence[str], rows: Sequence[contract.Row]) -> list[str]:
     some = rows[: roles.SAMPLED]
     each = {n: [roles.read_of(formats.load(n), row, options) for row in some] for n in names}
     read: dict[str, str] = {}
+    turns = {n for n in names if "turns" in formats.load(n).columns}
     for name in sorted(names, key=lambda name: -sum(map(len, each[name]))):
-        read.setdefault("\n".join(each[name]) if all(each[name]) else name, name)
+        said = "\n".join(each[name]) if all(each[name]) else name
+        if read.setdefault(said, name) not in turns and name in turns:
+            read[said] = name  # rows that were not sampled may have more turns
     return [*read.values()]
 
 

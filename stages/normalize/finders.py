@@ -1,8 +1,7 @@
 """Which columns of sampled rows may play each role of a format.
 
-A role has one function that names its columns, the likeliest first. Names suggest a role, and
-values that cannot play it take it back: a number is one for each answer, ratings are as long as the
-steps, a verdict has few values and names both sides.
+A role has one function that names its columns, the likeliest first. Names suggest a role; values
+that cannot play it take it back (ratings are as long as the steps, a verdict names both sides).
 """
 
 import itertools
@@ -62,6 +61,13 @@ def _spoken_turns(held: Columns) -> list[str]:
     lists = [p for p in held.where(_turns.are_spoken) if role_names.is_talk(p)]
     even = [p for p in lists if held.all(p, lambda value: len(value) % 2 == 0)]
     return even or role_names.numbered_turns(held.where(shapes.is_text, 0.0))
+
+
+def _is_answered(text: str) -> bool:
+    """Whether a text is a dialogue that does not wait for an answer."""
+    found = stop_text.parsed(text)
+    last = found[1].messages[-1:] if found else ()
+    return any(turn.role == "assistant" and turn.content for turn in last)
 
 
 def _weights(held: Columns) -> list[str]:
@@ -318,9 +324,7 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "reasoning": lambda held: held.reasoning,
     "turns": role_columns.conversation,
     "spoken turns": _spoken_turns,
-    "dialogue": lambda held: [
-        p for p in held.single if held.all(p, lambda v: stop_text.parsed(v) is not None)
-    ],
+    "dialogue": lambda held: [p for p in held.single if held.all(p, _is_answered)],
     "weights of turns": _weights,
     "system text": lambda held: held.called("system", held.where(shapes.is_text, 0.0)),
     "history": lambda held: held.called(

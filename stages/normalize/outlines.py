@@ -101,7 +101,7 @@ def _add_turn(turn: Any, key: list[Any], texts: Texts) -> bool:
             key.append(None)
         elif type(said) is not str:
             return False
-        elif name in _SPEAKERS or not said or said.isspace():
+        elif name in _SPEAKERS or not said or (name in _SAID and said.isspace()):
             key.append(said)
         elif name in _SAID:
             key.append(_TEXT)

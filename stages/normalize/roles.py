@@ -182,9 +182,8 @@ def _found(
                 if read and read >= NEARLY_ALL * len(some):
                     found.setdefault(said, replace(one, read=read, rows=len(some), guessed=guess))
     every = list(found.values())
-    # A whole conversation says more than a question and an answer beside it.
     talks = [one for one in every if one.is_of_turns]
-    every = talks or every
+    every = [one for one in every if one in talks or not any(one.paths & t.paths for t in talks)]
     best = [one for one in every if not any(_says_more(other, one) for other in every)]
     return [replace(one, named=_looks_like_others(one, some[0], kind)) for one in best]
 
@@ -252,9 +251,11 @@ def by_numbers(
 
     def agreeing(way: str) -> int:
         count = 0
-        for row, (one, other), *both in zip(some, held.told(numbers[0]), *texts, strict=True):
-            better, worse = both if one > other else both[::-1]
-            read = read_of(format_.variants[way], row, options)
+        for row, told, *both in zip(some, held.told(numbers[0]), *texts, strict=True):
+            known = [float(v) if isinstance(v, bool) else judgements.spelled(v) for v in told]
+            marks = [one for one in known if one is not None]
+            better, worse = both if marks[:1] > marks[1:] else both[::-1]
+            read = read_of(format_.variants[way], row, options) if len(marks) > 1 else ""
             count += 0 <= read.find(repr(better)) < read.find(repr(worse))
         return -count
 

@@ -254,12 +254,10 @@ def column(
     Args:
         texts: the names of its columns of texts; ``columns``: all of its columns.
         odd_rows: notes that sequences have already, by index.
-        lines: of each sequence; of several with one line, only the first gets ``template_text``.
+        lines: of each sequence.
     """
     masks = [_holding(columns[name]) for name in texts]
-    marked_rows = sorted({int(row) for mask in masks for row in np.flatnonzero(mask)}, reverse=True)
-    # Highest index first, so that the dict keeps the first sequence of each line.
-    marked = set({lines[row]: row for row in marked_rows}.values())
+    marked = {int(row) for mask in masks for row in np.flatnonzero(mask)}
     if not marked and not odd_rows:
         return pa.nulls(len(lines), pa.string())
     names: list[str | None] = [None] * len(lines)

@@ -197,7 +197,7 @@ _SETTINGS = (
 )
 _DEEPSEEK = r"<｜(?P<role>User|Assistant)｜>(?:(?<=Assistant｜>)</think>)?"  # no reasoning
 _GUANACO = r"### (?P<role>Human|Assistant):"
-_VICUNA = r"(?<!\w)(?P<role>USER|ASSISTANT):"
+_VICUNA = r"(?<!\w)(?P<role>USER|ASSISTANT|FUNCTION RESPONSE):"
 _DIALOGUE = r"(?:\A\s*|\n\n)(?P<role>Human|Assistant):"
 # Who speaks, where a line begins, also behind the marks of a heading; words without letter case may
 # stand anywhere.
