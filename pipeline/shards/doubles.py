@@ -194,21 +194,26 @@ def _linked(firsts: Ints, some: Ints, others: Ints) -> Ints:
 
 
 def _of_equal(rows: _Rows, among: Ints, keys: Hashes, firsts: Ints, limit: float) -> Ints:
-    """The clusters, after rows with equal keys were compared.
+    """The clusters, after all rows with equal keys were compared, but those of one cluster.
 
-    Of each set of rows with one key all are compared with the first; those that are not like it
-    are compared with the first of themselves, and so on.
+    Each time, the first row of every set with one key is compared with the others and leaves it,
+    and the rows of its cluster go behind the others; a set that is one cluster is done.
     """
     order = np.argsort(keys, kind="stable")
     keys, members = keys[order], among[order]
     while len(members):
         begins = np.ones(len(members), bool)
         begins[1:] = keys[1:] != keys[:-1]
-        head = members[begins][np.cumsum(begins) - 1]
-        left = np.flatnonzero(firsts[head] != firsts[members])
-        near = rows.likeness(head[left], members[left]) >= limit
-        firsts = _linked(firsts, head[left[near]], members[left[near]])
-        keys, members = keys[left[~near]], members[left[~near]]
+        which, starts = np.cumsum(begins) - 1, np.flatnonzero(begins)
+        head = members[starts][which]
+        apart = np.flatnonzero(firsts[head] != firsts[members])
+        near = apart[rows.likeness(head[apart], members[apart]) >= limit]
+        firsts = _linked(firsts, head[near], members[near])
+        cluster = firsts[members]
+        several = np.maximum.reduceat(cluster, starts) != np.minimum.reduceat(cluster, starts)
+        order = np.argsort(2 * which + (cluster == firsts[head]), kind="stable")
+        left = order[(several[which] & ~begins)[order]]
+        keys, members = keys[left], members[left]
     return firsts
 
 
