@@ -45,12 +45,7 @@ def info(cache_dir: Path) -> None:
 
 @COMMAND.subcommand("prune")
 @CACHE
-@option(
-    "--days",
-    type=click.FloatRange(0),
-    default=30,
-    help="Days without use after which a file is removed.",
-)
+@option("--days", type=click.FloatRange(0), default=30)
 def prune(cache_dir: Path, days: float) -> None:
     """A file's age counts from when it was last written or used."""
     if is_address(cache_dir):
@@ -88,7 +83,7 @@ def _done(refused: int, output: Path) -> None:
 
 @STAGE.subcommand("normalize")
 @data_argument()
-@for_task("", required=True)
+@for_task(required=True)
 @with_options(BUILD)
 def normalize(data: tuple[str, ...], task: str, **given: Any) -> None:
     """The first stage."""
@@ -98,8 +93,8 @@ def normalize(data: tuple[str, ...], task: str, **given: Any) -> None:
     _done(run_until(config, "normalize"), config.run.output)
 
 
-_IN = argument("source", type=FILE, help="The previous stage's Arrow file.", heading=DATA)
-_OUT = output("Where to.", LocalPath(), required=True)
+_IN = argument("source", type=FILE, heading=DATA)
+_OUT = output(LocalPath(), required=True)
 
 
 def _add(name: str, layout: bool) -> None:
@@ -111,7 +106,7 @@ def _add(name: str, layout: bool) -> None:
         run, options = (run_layout if layout else run_stage), {"pad_to": pad_to} if pad_to else {}
         _done(run(name, source, output, local_cache(cache_dir), **options), output)
 
-    pad_to = click.option("--pad-to", metavar="WIDTH", default=None, help="Only for pad.")
+    pad_to = click.option("--pad-to", metavar="WIDTH", default=None)
     taken = (_IN, _OUT, CACHE, *([pad_to] if layout else []))
     STAGE.subcommand(name)(with_options(taken)(command))
 

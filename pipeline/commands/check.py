@@ -89,9 +89,7 @@ def _lines(name: str, verdict: "ProbeVerdict", column: int, columns: int) -> lis
 
 @command("doctor")
 @with_options(chosen("model", "system", "chat-template", "eos", "date", "train-on", "stop"))
-@for_task(
-    "Task to train it for; prm adds step and reward tokens.", default="prm", show_default=True
-)
+@for_task(default="prm", show_default=True)
 @with_options(chosen("fetch", "cache-dir"))
 @JSON
 def DOCTOR(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
@@ -124,6 +122,7 @@ def DOCTOR(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
 # ``pipeline stops``: whether a trained model, or a server of it, ends its answers.
 
 REFUSED = 3
+_ABOVE_0 = click.FloatRange(0, min_open=True)
 
 
 def _result(examined: "Examined", limit: float) -> dict[str, Any]:
@@ -143,50 +142,15 @@ def _result(examined: "Examined", limit: float) -> dict[str, Any]:
 
 @command("stops")
 @click.argument("target", metavar="MODEL_DIR|URL")
-@click.option(
-    "--build", required=True, type=FOLDER, help="The sft build that the model was trained on."
-)
-@click.option(
-    "--tokenizer-only",
-    is_flag=True,
-    help="Compare only tokenizer, template and stop ids; needs no torch, runs no prompt.",
-)
-@click.option(
-    "--prompts",
-    type=click.IntRange(1),
-    default=4,
-    show_default=True,
-    help="Prompts of each kind: single, multi-turn, with tools, a batch with padding.",
-)
-@click.option(
-    "--max-new-tokens",
-    "most",
-    type=click.IntRange(1),
-    help="Tokens after which an answer counts as running on [twice the longest trained answer].",
-)
-@click.option(
-    "--temperature",
-    type=click.FloatRange(0, min_open=True),
-    default=1.0,
-    show_default=True,
-    help="Temperature of the sampled answers.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sampled answers.")
-@click.option(
-    "--limit",
-    type=click.FloatRange(0, 1),
-    default=0.05,
-    show_default=True,
-    help="Share of answers that may run on.",
-)
-@click.option("--served", default="", help="Model name on the server [the first that it lists].")
-@click.option(
-    "--key-env",
-    default="OPENAI_API_KEY",
-    show_default=True,
-    metavar="VARIABLE",
-    help="Environment variable with the server's key, if it needs one.",
-)
+@click.option("--build", required=True, type=FOLDER)
+@click.option("--tokenizer-only", is_flag=True)
+@click.option("--prompts", type=click.IntRange(1), default=4, show_default=True)
+@click.option("--max-new-tokens", "most", type=click.IntRange(1))
+@click.option("--temperature", type=_ABOVE_0, default=1.0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--limit", type=click.FloatRange(0, 1), default=0.05, show_default=True)
+@click.option("--served", default="")
+@click.option("--key-env", default="OPENAI_API_KEY", show_default=True, metavar="VARIABLE")
 @JSON
 def STOPS(target: str, as_json: bool, limit: float, key_env: str, **given: Any) -> None:
     """Exit status 0 when answers end and nothing is wrong, 3 otherwise."""

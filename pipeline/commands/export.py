@@ -15,24 +15,10 @@ from stages.tokens import layouts
 
 
 @command("export")
-@argument(
-    "trainer",
-    help="Trainer, as pipeline list trainers names it.",
-    heading=LAYOUT,
-    shell_complete=shells.trainers,
-)
+@argument("trainer", heading=LAYOUT, shell_complete=shells.trainers)
 @folder("build", "DIR", "The build, or its address in a store.", BuildPath())
-@output(
-    "New directory, or an earlier export for the same trainer.",
-    LocalPath(build=True),
-    required=True,
-)
-@option(
-    "--layout",
-    heading=LAYOUT,
-    type=click.Choice(layouts.names()),
-    help="How rows are stored [as in the build, if the trainer takes it].",
-)
+@output(LocalPath(build=True), required=True)
+@option("--layout", heading=LAYOUT, type=click.Choice(layouts.names()))
 @JSON
 def COMMAND(trainer: str, build: Path, output: Path, layout: str | None, as_json: bool) -> None:
     """The manifest's path goes to stdout, the command that trains to stderr."""
@@ -52,10 +38,8 @@ def COMMAND(trainer: str, build: Path, output: Path, layout: str | None, as_json
 
 @command("overlay")
 @folder("model_dir", "MODEL_DIR", "A directory with a model.")
-@click.option("-o", "--output", required=True, type=LocalPath(), help="Where to.")
-@click.option(
-    "--build", required=True, type=FOLDER, help="The build that the model will be trained on."
-)
+@click.option("-o", "--output", required=True, type=LocalPath())
+@click.option("--build", required=True, type=FOLDER)
 def OVERLAY(model_dir: Path, output: Path, build: Path) -> None:
     """The directory goes to stdout, what its user must know to stderr."""
     from pipeline.serving.overlay import overlay
@@ -70,29 +54,17 @@ def OVERLAY(model_dir: Path, output: Path, build: Path) -> None:
 
 @command("publish")
 @folder("build", "DIR", "The build.")
-@argument("address", help="Where to.", heading=OUTPUT)
-@click.option("--title", default="", help="Title of the dataset card [that of the recipe].")
-@click.option(
-    "--license",
-    "licence",
-    default="",
-    metavar="ID",
-    help="Licence, for the card: apache-2.0 [that of the recipe].",
-)
-@click.option(
-    "--origin",
-    "origins",
-    multiple=True,
-    metavar="TEXT",
-    help="Where rows are from, for the card; may be repeated [as in the recipe].",
-)
-@click.option("--recipe", type=FILE, help="Recipe to print in the card [made of the manifest].")
-@click.option("--with-rejects", is_flag=True, help="Publish the text of refused rows too.")
-@click.option("--public", is_flag=True, help="Create the hub's repository public [private].")
-@click.option("--verify", is_flag=True, help="Read back all files, also those verified before.")
+@argument("address", heading=OUTPUT)
+@click.option("--title", default="")
+@click.option("--license", "licence", default="", metavar="ID")
+@click.option("--origin", "origins", multiple=True, metavar="TEXT")
+@click.option("--recipe", type=FILE)
+@click.option("--with-rejects", is_flag=True)
+@click.option("--public", is_flag=True)
+@click.option("--verify", is_flag=True)
 @CACHE
 @JSON
-@click.option("--quiet", is_flag=True, help="Print no progress and no summary.")
+@click.option("--quiet", is_flag=True)
 def PUBLISH(
     build: Path,
     address: str,

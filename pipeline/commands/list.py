@@ -108,16 +108,8 @@ _KINDS: dict[str, Callable[[], list[tuple[str, str]]]] = {
 
 
 @command("list")
-@argument(
-    "kind",
-    metavar="KIND",
-    type=Choice([*_KINDS]),
-    help=f"One of {', '.join(_KINDS)}.",
-    heading=DATA,
-)
-@option(
-    "--columns", "with_columns", is_flag=True, help="With formats: the columns that each reads."
-)
+@argument("kind", metavar="KIND", type=Choice([*_KINDS]), heading=DATA)
+@option("--columns", "with_columns", is_flag=True)
 def COMMAND(kind: str, with_columns: bool) -> None:
     """Two columns: a name and what it is."""
     if with_columns and kind != "formats":
@@ -155,13 +147,7 @@ def _codes(_: click.Context, __: click.Parameter, incomplete: str) -> list[Compl
 
 
 @command("explain")
-@argument(
-    "code",
-    required=False,
-    help="Code, as in messages, rejects.jsonl and the report; without one, all codes are listed.",
-    heading=DATA,
-    shell_complete=_codes,
-)
+@argument("code", required=False, heading=DATA, shell_complete=_codes)
 def EXPLAIN(code: str | None) -> None:
     """The same text as the page of the code in docs/codes."""
     from pipeline.messages import explanations
@@ -175,14 +161,8 @@ def EXPLAIN(code: str | None) -> None:
 # ``pipeline completion``: the Tab key completes files, models, formats, trainers and builds.
 
 
-_SHELL = argument(
-    "shell",
-    required=False,
-    metavar="[SHELL]",
-    type=click.Choice(sorted(shells.shells())),
-    help="bash, fish or zsh [the one in $SHELL].",
-    heading=RUN,
-)
+_KNOWN = click.Choice(sorted(shells.shells()))
+_SHELL = argument("shell", required=False, metavar="[SHELL]", type=_KNOWN, heading=RUN)
 
 
 @group("completion")

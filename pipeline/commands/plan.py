@@ -56,7 +56,7 @@ def _print(estimates: "Iterable[Forecast]", as_json: bool, several: bool = False
 
 @command("plan")
 @shared.data("DATA...|RECIPE.toml")
-@shared.for_task("Task to train [the one that the rows fit].")
+@shared.for_task()
 @shared.with_options(shared.OF_RECIPE, shared.CHANGES)
 @shared.JSON
 def COMMAND(
@@ -84,17 +84,11 @@ MODEL = "qwen2.5-7b-instruct"
 
 @command("init")
 @shared.data(required=False)
-@shared.for_task("Task to train [the one that the rows fit].")
-@option(
-    "--model",
-    heading=under.MODEL,
-    shell_complete=shells.models,
-    default=MODEL,
-    help="Model that is trained.",
-)
+@shared.for_task()
+@option("--model", heading=under.MODEL, shell_complete=shells.models, default=MODEL)
 @shared.with_options(shared.of_phase("source", but=("group_by",)))
-@shared.output("The recipe.", LocalPath(dir_okay=False), default="recipe.toml", show_default=True)
-@option("--schema", is_flag=True, help="Only print the JSON Schema of recipes, for editors.")
+@shared.output(LocalPath(dir_okay=False), default="recipe.toml", show_default=True)
+@option("--schema", is_flag=True)
 def INIT(data: tuple[str, ...], task: str | None, output: Path, schema: bool, **given: Any) -> None:
     """The path of the recipe goes to stdout."""
     if schema:

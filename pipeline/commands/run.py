@@ -120,13 +120,7 @@ def of_task(name: str) -> click.Command:
 
 
 @command("build")
-@argument(
-    "recipe",
-    type=paths.FILE,
-    help="A TOML recipe, as pipeline init writes one.",
-    shell_complete=shells.files(".toml"),
-    heading=DATA,
-)
+@argument("recipe", type=paths.FILE, shell_complete=shells.files(".toml"), heading=DATA)
 @shared.with_options(shared.OF_RECIPE, shared.OUTPUT, shared.CHANGES)
 def BUILD(recipe: Path, changes: tuple[str, ...], as_json: bool, quiet: bool, **given: Any) -> None:
     """Paths in a recipe are relative to its folder, those given here to the working directory."""
@@ -153,14 +147,11 @@ _RANK = (
         "--shard-id",
         type=click.IntRange(min=0),
         envvar=["SLURM_ARRAY_TASK_ID", "AWS_BATCH_JOB_ARRAY_INDEX", "JOB_COMPLETION_INDEX"],
-        help="Number of this run, from 0 [SLURM_ARRAY_TASK_ID, AWS_BATCH_JOB_ARRAY_INDEX or "
-        "JOB_COMPLETION_INDEX].",
     ),
     option(
         "--num-shards",
         type=click.IntRange(min=1),
         envvar=["SLURM_ARRAY_TASK_COUNT", "AWS_BATCH_JOB_ARRAY_SIZE"],
-        help="How many runs there are [SLURM_ARRAY_TASK_COUNT or AWS_BATCH_JOB_ARRAY_SIZE].",
     ),
 )
 
@@ -171,7 +162,7 @@ def of_builds(ranked: bool) -> Callable[[Decorated], Decorated]:
     Args:
         ranked: it has a rank.
     """
-    of_task = shared.for_task("What DATA trains; a recipe says it.")
+    of_task = shared.for_task()
     own = (shared.data("DATA...|RECIPE.toml"), of_task)
     ranks = _RANK if ranked else ()
     return shared.with_options(own, shared.OF_RECIPE, shared.OUTPUT, ranks, shared.CHANGES)

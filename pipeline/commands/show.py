@@ -23,30 +23,20 @@ _drawn = partial(click.option, cls=Option, heading=DRAWN)
 
 @command("show")
 @folder("folder", "DIR", "The build, or its address in a store.", BuildPath())
-@_which("--row", metavar="ID", help="Show the example with this row_id.")
-@_which("--pack", type=click.IntRange(0), metavar="N", help="Show stored row N, from 0.")
-@_which("--random", type=click.IntRange(1), metavar="N", help="Show N rows at random.")
-@_which("--seed", type=int, help="For --random.")
-@_which(
-    "--where",
-    metavar="CONDITION",
-    help="Show the first example for which this is true: 'trained = 0', 'tokens > 2000 and turns "
-    "< 4'. The language is that of --filter.",
-)
-@_which("--after", metavar="ID", help="Search after this row_id.")
-@_which("--before", metavar="ID", help="Search backwards from this row_id.")
-@_which("--limit", type=click.IntRange(1), metavar="N", help="Show N examples (1).")
-@_which("--count", is_flag=True, help="With --where: only count the examples for which it is true.")
-@_which("--fields", is_flag=True, help="List what --where can read of this build's examples.")
-@_which("--split", help="train or test; by default train, and both for searches.")
-@_drawn("--boundaries", is_flag=True, help="Draw a line after every token.")
-@_drawn("--ids", is_flag=True, help="Write the id of every token after it.")
-@_drawn(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    help="Colours; auto: on a terminal, unless NO_COLOR is set.",
-)
+@_which("--row", metavar="ID")
+@_which("--pack", type=click.IntRange(0), metavar="N")
+@_which("--random", type=click.IntRange(1), metavar="N")
+@_which("--seed", type=int)
+@_which("--where", metavar="CONDITION")
+@_which("--after", metavar="ID")
+@_which("--before", metavar="ID")
+@_which("--limit", type=click.IntRange(1), metavar="N")
+@_which("--count", is_flag=True)
+@_which("--fields", is_flag=True)
+@_which("--split")
+@_drawn("--boundaries", is_flag=True)
+@_drawn("--ids", is_flag=True)
+@_drawn("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
 def COMMAND(folder: Path, color: str, split: str | None, **asked: Any) -> None:
     """Without a choice, the first stored row."""
     _require_one_way(asked)
@@ -102,14 +92,8 @@ def _require_one_way(asked: Mapping[str, Any]) -> None:
 
 @command("overlaps")
 @folder("folder", "DIR", "The build.")
-@click.option("--evaluation", metavar="NAME", help="Only those of one evaluation.")
-@click.option(
-    "--limit",
-    type=click.IntRange(0),
-    default=20,
-    show_default=True,
-    help="How many are shown; 0 for all.",
-)
+@click.option("--evaluation", metavar="NAME")
+@click.option("--limit", type=click.IntRange(0), default=20, show_default=True)
 @JSON
 def OVERLAPS(folder: Path, evaluation: str | None, limit: int, as_json: bool) -> None:
     """In input order."""
@@ -143,18 +127,8 @@ def OVERLAPS(folder: Path, evaluation: str | None, limit: int, as_json: bool) ->
 
 @command("report")
 @folder("folder", "DIR", "The build, or its address in a store.", BuildPath())
-@click.option(
-    "-o",
-    "--output",
-    type=LocalPath(dir_okay=False),
-    help="Write the page here, with what changed against the build that it replaced.",
-)
-@click.option(
-    "--against",
-    type=BuildPath(),
-    metavar="OTHER",
-    help="With -o: what changed against this build instead.",
-)
+@click.option("-o", "--output", type=LocalPath(dir_okay=False))
+@click.option("--against", type=BuildPath(), metavar="OTHER")
 def REPORT(folder: Path, output: Path | None, against: Path | None) -> None:
     """Inside the build only the very page that its manifest names is written."""
     from pipeline.manifest.records import REPORT
@@ -195,9 +169,7 @@ _BUILD = click.Path(path_type=Path)
 @command("diff")
 @folder("one", "A", "A build, or RELEASES/ID with the first characters of an id.", _BUILD)
 @folder("other", "B", "The other one.", _BUILD)
-@click.option(
-    "--page", type=click.Path(dir_okay=False, path_type=Path), help="Also write a page there."
-)
+@click.option("--page", type=click.Path(dir_okay=False, path_type=Path))
 @JSON
 def DIFF(one: Path, other: Path, page: Path | None, as_json: bool) -> None:
     """A and B are folders of builds; RELEASES/ID also with the first characters of an id."""

@@ -16,8 +16,8 @@ from pipeline.stores import is_address, shown
 from stages.errors import PipelineError, UsageError
 
 _RELEASES = folder("releases", "RELEASES", "A folder, or an address, of builds.", BuildPath())
-_VERSION = argument("version", help="current, or the first characters of an id.", heading=DATA)
-_NAME = option("--as", "name", default="hold", help="Who holds it; one hold for each name.")
+_VERSION = argument("version", heading=DATA)
+_NAME = option("--as", "name", default="hold")
 
 
 class _Versions(Group):
@@ -134,13 +134,8 @@ def release(releases: Path, version: str, name: str) -> None:
 
 @command("rollback")
 @folder("releases", "RELEASES", "A folder, or an address, of builds.", BuildPath())
-@argument("version", required=False, help="The first characters of an id.", heading=DATA)
-@option(
-    "--single-writer",
-    is_flag=True,
-    heading=OUTPUT,
-    help="For a store without conditional writes; make sure that no other run writes there.",
-)
+@argument("version", required=False, heading=DATA)
+@option("--single-writer", is_flag=True, heading=OUTPUT)
 @JSON
 def ROLLBACK(releases: Path, version: str | None, single_writer: bool, as_json: bool) -> None:
     """The version that is left is not published again by a build of the same inputs."""

@@ -138,15 +138,14 @@ CACHE = option(
 )
 
 
-def for_task(text: str, **settings: Any) -> Decorator:
+def for_task(**settings: Any) -> Decorator:
     """``--task`` of a command that is not one of a task alone."""
-    kind = Choice(tasks.names())
-    return option("--task", heading=under.TRAINED, type=kind, help=text, **settings)
+    return option("--task", heading=under.TRAINED, type=Choice(tasks.names()), **settings)
 
 
-def output(text: str, kind: click.ParamType[Any], **settings: Any) -> Decorator:
+def output(kind: click.ParamType[Any], **settings: Any) -> Decorator:
     """``-o`` of a command that writes something else than a build."""
-    return option("-o", "--output", heading=under.OUTPUT, type=kind, help=text, **settings)
+    return option("-o", "--output", heading=under.OUTPUT, type=kind, **settings)
 
 
 def of_task(task: tasks.Task) -> tuple[Decorator, ...]:

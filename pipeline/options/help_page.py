@@ -8,7 +8,7 @@ A command is declared with ``cls=Command`` and has ``examples``; an option may h
 import difflib
 import functools
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -104,11 +104,11 @@ class Argument(click.Argument):
     def __init__(self, *names: Any, heading: str = "", **settings: Any) -> None:
         text: str = settings.pop("help", "")
         super().__init__(*names, **settings)
-        self.text, self.heading = text, heading
+        self.help, self.heading = text, heading
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
         """Its name and its sentence."""
-        return self.make_metavar(ctx).strip("[]"), self.text
+        return self.make_metavar(ctx).strip("[]"), self.help or ""
 
 
 class Option(click.Option):
@@ -163,7 +163,8 @@ def with_debug(command: click.Command) -> click.Command:
 
 @functools.cache
 def declared() -> dict[str, dict[str, Any]]:
-    """Our commands by what is typed: heading, sentence of help, examples, which a test runs."""
+    """Our commands by what is typed: heading, sentence of help, what their own options are for,
+    examples, which a test runs."""
     path = Path(__file__).parents[1] / "commands" / "commands.json"
     found: dict[str, dict[str, Any]] = json.loads(path.read_bytes())
     return found
@@ -175,6 +176,7 @@ class _Described(click.Command):
     Args:
         examples: commands that a test runs, with what each does.
         heading: under which the program's help lists it.
+        says: the sentences of its own options and arguments, by their full names.
     """
 
     context_class = Context
@@ -184,10 +186,14 @@ class _Described(click.Command):
         *args: Any,
         examples: Sequence[tuple[str, str]] = (),
         heading: str = MORE,
+        says: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(*args, **settings)
         self.examples, self.heading = tuple(examples), heading
+        for one in self.params:
+            if says and one.opts[-1] in says:
+                one.help = says[one.opts[-1]]
         with_debug(self)
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
