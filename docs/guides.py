@@ -70,7 +70,7 @@ def _family(name: str) -> str:
 def _source(profile: ModelProfile) -> str:
     if profile.ranks is None:
         return "the hub, or its cache"
-    extra = builtin.CARRIERS[profile.ranks.carrier].extra
+    extra = builtin.carriers()[profile.ranks.carrier].extra
     return f"the extra `{extra}`" if extra else "installed with the program"
 
 
@@ -226,7 +226,7 @@ def _families(_: str) -> str:
         refused, ids = found["refused"], "the model's directory"
         reasons = "no" if "reason" in refused else "yes"
         if "profile" in one and (layout := all_profiles()[one["profile"]].ranks):
-            ids = builtin.CARRIERS[layout.carrier].requirement.partition("==")[0]
+            ids = builtin.carriers()[layout.carrier].requirement.partition("==")[0]
         oracles = [
             _oracle(n, found, one.get("why", "")) for n in ("renderers", "trl") if n in found
         ]

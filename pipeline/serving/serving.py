@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.inputs.recipe import Recipe
+from pipeline.lines import templates
 from pipeline.manifest import counts, dataset_files, json_records
 from pipeline.shards import answers, gather
 from stages.encoders import parsed
@@ -69,53 +70,32 @@ def marker(model: TargetModel, text: str) -> dict[str, Any]:
     }
 
 
-def needs_tokenizer(model: TargetModel) -> dict[str, str]:
-    """How to load the tokenizer with the user's registered tokens, by server."""
-    if not model.profile.added_tokens:
-        return {}
-    folder = "the directory that pipeline overlay writes (MODEL with this build's tokenizer)"
-    return {
-        "vllm": f"--tokenizer BUILD/tokenizer, or serve {folder}",
-        "sglang": f"--tokenizer-path BUILD/tokenizer, or serve {folder}",
-        "trl_grpo": f"train {folder}: the vLLM that it starts loads the tokenizer from there",
-        "transformers": "AutoTokenizer.from_pretrained('BUILD/tokenizer')",
-        "llama.cpp and ollama": f"convert {folder} to GGUF: the file holds its tokenizer",
-    }
+def _said(about: str, **values: object) -> dict[str, Any]:
+    """What ``serving.jinja`` says about one thing."""
+    words: Any = templates(Path(__file__).parent).get_template("serving.jinja").module
+    found: dict[str, Any] = json.loads(getattr(words, about)(**values))
+    return found
 
 
 def _engines(
     model: TargetModel, strings: list[str], ids: list[int], keep: bool, longest: int | None
 ) -> dict[str, Any]:
-    """A ready snippet per engine; MODEL is the model's directory, BUILD this one."""
+    """A ready snippet per engine."""
     special = any(text in model.controls for text in strings)
-    stops = {"stop": strings, "stop_token_ids": ids, "include_stop_str_in_output": keep}
-    shown = {"skip_special_tokens": False} if special else {}
-    beside = {name: value for name, value in stops.items() if name != "stop"}
     generation: dict[str, Any] = {"eos_token_id": stop_ids(model), "pad_token_id": model.pad_id}
-    room = {} if longest is None else {"max_tokens": longest}
     if longest is not None:
         generation["max_new_tokens"] = longest
     custom = [text for text in strings if text not in model.profile.generation_eos]
     if custom:
         generation["stop_strings"] = custom
-    return {
-        "vllm": {
-            "SamplingParams": {**stops, **shown, **room},
-            "serve": "vllm serve MODEL --tokenizer BUILD/tokenizer "
-            "--generation-config BUILD/tokenizer",
-        },
-        "trl_grpo": {
-            "generation_kwargs": {**stops, **shown},
-            "max_completion_length": longest,
-            "note": "a completion that ends on a stop string counts as truncated for "
-            "mask_truncated_completions, since only eos and pad ids are looked at",
-        },
-        "transformers": {
-            "GenerationConfig": generation,
-            "note": "generate() needs tokenizer= for stop_strings" if custom else "",
-        },
-        "openai": {"stop": strings[:4], **room, "extra_body": {**beside, **shown}},
-    }
+    return _said(
+        "engines",
+        stops={"stop": strings, "stop_token_ids": ids, "include_stop_str_in_output": keep},
+        shown={"skip_special_tokens": False} if special else {},
+        room={} if longest is None else {"max_tokens": longest},
+        longest=longest,
+        generation=generation,
+    )
 
 
 def contract(
@@ -143,7 +123,7 @@ def contract(
         "pad_token_id": model.pad_id,
         "max_new_tokens": json_records.as_json(room) if room else None,
         "added_tokens": {token: model.controls[token] for token in steps.values()} | own,
-        "needs_this_tokenizer": needs_tokenizer(model),
+        "needs_this_tokenizer": _said("needs_tokenizer") if own else {},
         **steps,
         "markers": [marker(model, text) for text in dict.fromkeys(stops)],
         # an encoder generates nothing that could be stopped
@@ -270,27 +250,10 @@ def _template(inference: counts.Inference | None) -> dict[str, Any] | None:
 
 
 def _template_arguments(mode: str, arguments: Mapping[str, object]) -> dict[str, Any]:
-    request = {"chat_template_kwargs": arguments}
-    as_json = json.dumps(arguments)
-    keywords = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-    return {
-        "vllm": {
-            "request": request,
-            "serve": f"--default-chat-template-kwargs '{as_json}'",
-            "LLM.chat": request,
-        },
-        "sglang": {"request": request},
-        "transformers": "tokenizer.apply_chat_template(messages, add_generation_prompt=True, "
-        f"{keywords})",
-        "trl_grpo": {"GRPOConfig": request},
-        "llama.cpp": {
-            "serve": f"llama-server --jinja --chat-template-kwargs '{as_json}'",
-            "request": request,
-        },
-        "ollama": {
-            "request": {"think": mode == NAMES[True]},
-            "note": "Ollama renders with the TEMPLATE of its Modelfile, not with this template: "
-            "compare its prompt with the build's",
-        },
-        "openai": {"extra_body": request},
-    }
+    return _said(
+        "arguments",
+        given=arguments,
+        as_json=json.dumps(arguments),
+        keywords=", ".join(f"{name}={value!r}" for name, value in arguments.items()),
+        thinks=mode == NAMES[True],
+    )

