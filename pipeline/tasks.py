@@ -8,7 +8,7 @@ from stages import catalog, kinds
 from stages.kinds import Kind, declared
 
 if TYPE_CHECKING:  # commands list them, and import nothing heavy for it
-    from pipeline.inputs.stage_tools import Tools
+    from pipeline.inputs.proved import Tools
     from stages.contract import Batch, Stage
 
 

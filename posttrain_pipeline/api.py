@@ -12,10 +12,10 @@ from pipeline import run_build
 from pipeline.builder import plan_page
 from pipeline.builder.forecast import Forecast, forecast, would_stop
 from pipeline.builds import build
-from pipeline.messages import painted
+from pipeline.messages import screen
 from pipeline.messages.result import with_status
 from pipeline.options import config, recipe, recipe_file
-from pipeline.report import notebook
+from pipeline.report import painter
 from stages.errors import DataError
 
 Data = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -26,7 +26,7 @@ class Build(build.Build):
     """A finished build, which a notebook shows with its verdict, its counts and one row."""
 
     def _repr_html_(self) -> str:
-        return notebook.of_build(self)
+        return painter.of_build(self)
 
 
 def _silent(what: str, done: int, total: int) -> None:
@@ -67,7 +67,7 @@ def run(
     """
     given = {name: value for name, value in options.items() if value is not None}
     config = config_of(task, data, table={"model": model, **given}, where="run")
-    report = progress or (painted.Cell() if painted.in_notebook() else _silent)
+    report = progress or (screen.Cell() if screen.in_notebook() else _silent)
     return Build.open(run_build.build(config, report).build.folder)
 
 

@@ -12,8 +12,8 @@ import pytest
 from support import ROOT, SAMPLES, started, write_rows
 
 import posttrain_pipeline as pp
-from pipeline.messages.painted import Cell
 from pipeline.messages.progress import Follower
+from pipeline.messages.screen import Cell
 from pipeline.report.drawing import KINDS, Shards
 
 DATA = {

@@ -17,7 +17,7 @@ from support import SAMPLES, Run, run_python
 
 from pipeline import executors, processes
 from pipeline.executors import NOTHING, Amount, Job
-from pipeline.messages import lines, painted, progress, session
+from pipeline.messages import lines, progress, screen, session
 from pipeline.messages.progress import ENCODE, Follower, Phase, Whole, follower_of
 
 DATA = SAMPLES / "sft" / "word_problems.jsonl"
@@ -106,7 +106,7 @@ def test_a_share_is_said_where_the_whole_is_known() -> None:
     told.begin("plan", Whole(8, one_round=True))
     told.piece(0, NOTHING)
     assert (told.phases[0].share, told.phases[0].left) == (None, None)
-    assert painted.cells(told.phases[0], 0)[0] == "1 of 8"
+    assert screen.cells(told.phases[0], 0)[0] == "1 of 8"
     told = _encoding([1000])
     told.partly(0, Amount(rows=7))
     assert told.phases[0].share in (None, 0)
@@ -149,15 +149,15 @@ def test_no_phase_is_wider_than_the_terminal() -> None:
     large.partly[0] = Amount(rows=123_456_789, tokens=98_765_432_100, refused=1234, size=40 * 10**9)
     phases = [Phase("start"), large, Phase("publish")]
     for width in (46, 58, 60, 78, 80, 118, 200):
-        shown = painted.table(phases, width)
+        shown = screen.table(phases, width)
         assert max(map(len, shown)) <= width
         assert "10%" in shown[1]
         assert shown[1].endswith("left")
-    wide = painted.table(phases, 200)[1]
+    wide = screen.table(phases, 200)[1]
     assert "123,456,789 rows" in wide
     assert "10% of 400 GB" in wide
     for word in ("rows/s", "tokens/s", "1,234 refused", "left"):
-        assert word in painted.table(phases, 92)[1]
+        assert word in screen.table(phases, 92)[1]
 
 
 def test_a_function_is_told_of_pieces_alone() -> None:

@@ -22,7 +22,7 @@ from pipeline.builds.build import Build
 from pipeline.builds.packs import examples
 from pipeline.cli import cli
 from pipeline.options.recipe import builds_of
-from pipeline.report import drawing, terminal
+from pipeline.report import drawing, painter
 from pipeline.report.pages import Condition
 from pipeline.report.search import Search, of_build
 from pipeline.run_build import build as run_build
@@ -533,7 +533,7 @@ def test_a_narrow_terminal_breaks_between_words(make: Make, tmp_path: Path) -> N
 @given(st.text(alphabet="ab 编\n│é", max_size=60), st.integers(2, 12))
 def test_wrapped_text_is_the_text(text: str, width: int) -> None:
     """Lines joined are the text; a line is too wide only where it could not be broken."""
-    lines = ["".join(part for part, _ in line) for line in terminal.wrapped([(text, 0)], width)]
+    lines = ["".join(part for part, _ in line) for line in painter.wrapped([(text, 0)], width)]
     assert "".join(lines) == text
     for line in lines:
         shown = line.rstrip(" \n")

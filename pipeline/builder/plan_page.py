@@ -22,7 +22,7 @@ from pipeline.lines import fit, of_columns, templates
 from pipeline.manifest import counts, json_records
 from pipeline.manifest.json_records import as_json as of_record
 from pipeline.options.config import Config
-from pipeline.report import headline, notebook
+from pipeline.report import headline, painter
 from pipeline.report.drawing import Drawer
 from pipeline.shards.facts import Margins
 from pipeline.stores import sources as inputs
@@ -276,7 +276,7 @@ def as_html(forecast: Forecast) -> str:
     answers.append(headline.Answer(headline.WARN if refused else headline.GOOD, lost))
     drawer = Drawer(encoders.parsed(recipe.model.tokenizer_json), model_of(recipe.model))
     name, row = sample.shown[0] if sample.shown else ("", {})
-    return notebook.html(
+    return painter.html(
         f"{recipe.config.task} data for {recipe.model.profile.name}, estimated",
         headline.Headline("Would stop" if why else "Would be built", tuple(answers)),
         [
@@ -286,8 +286,8 @@ def as_html(forecast: Forecast) -> str:
             ("trained", headline.number(int(sample.trained.sum())), "in the sample"),
         ],
         [
-            notebook.Lost(code, rows, sample.ledger.rows.details[code])
+            painter.Lost(code, rows, sample.ledger.rows.details[code])
             for code, rows in sample.ledger.rows_by_code.most_common()
         ],
-        drawer.strips({**row, "row_id": name}, tokens=notebook.TOKENS) if row else [],
+        drawer.strips({**row, "row_id": name}, tokens=painter.TOKENS) if row else [],
     )

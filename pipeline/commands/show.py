@@ -43,7 +43,7 @@ def COMMAND(folder: Path, color: str, split: str | None, **asked: Any) -> None:
     from pipeline.builds.build import Build
     from pipeline.report.drawing import Shards
     from pipeline.report.pages import Pages, Shown
-    from pipeline.report.terminal import Marks
+    from pipeline.report.painter import Marks
 
     build = Build.open(folder)
     named = build.shown() if build.address else str(folder)

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from pipeline import tasks
 from pipeline.inputs import questions
-from pipeline.inputs.cells import asked_about_cells
-from pipeline.inputs.opening import format_options, require_known, selection_of
+from pipeline.inputs.opening import asked_about_cells, format_options, require_known, selection_of
 from pipeline.inputs.questions import ask
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep

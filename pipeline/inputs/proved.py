@@ -1,4 +1,5 @@
-"""A model as a build has it: what its probes saw, proved now or by a build before.
+"""A model as a build has it: what its probes saw, proved now or by a build before; and what the
+stages of a task are made from.
 
 A verdict is kept in the cache under a hash of all that it depends on: profile, tokenizer, the
 options that probes look at, the versions of the libraries that they ask, and the code. A model that
@@ -8,18 +9,21 @@ cache every answer is found again.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from expectations.contract import STREAM, Context
 from pipeline import processes, tasks
 from pipeline.inputs.declared import resolved
 from pipeline.inputs.versions import code_version, hash_of
 from pipeline.options.config import Config
 from pipeline.stores import ranges
-from stages import encoders, probes
+from stages import encoders, kinds, probes
+from stages.chat_template.render import Renderer
 from stages.files import file_hash
 from stages.profile import ModelProfile, TargetModel, declare
 from stages.tokenizers.resolve import Resolved
+from stages.tokens.segment_encoder import SegmentEncoder
 
 
 def find_model(config: Config) -> tuple[Resolved, TargetModel]:
@@ -90,3 +94,41 @@ def _kept(
     key = hash_of([kind, subject, versions, code_version()])
     found: Mapping[str, str] = ranges.noted(cache / "proved" / key, lambda: dict(prove()))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a task's stages are made from."""
+
+    config: Config
+    kind: kinds.Kind
+    model: TargetModel
+    encoder: encoders.Encoder
+
+    @property
+    def family(self) -> str:
+        """``encoder`` or ``decoder``."""
+        return self.model.profile.family
+
+    @property
+    def renderer(self) -> Renderer:
+        return Renderer(self.model, self.config.source.train_on, self.config.parts.history)
+
+    @property
+    def segment_encoder(self) -> SegmentEncoder:
+        config = self.config
+        return SegmentEncoder(
+            model=self.model,
+            encoder=self.encoder,
+            max_length=config.plan.longest_example,
+            policy=config.parts.too_long,
+        )
+
+    @property
+    def context(self) -> Context:
+        return Context(
+            kind=self.kind,
+            layout=STREAM,
+            max_length=self.config.plan.longest_example,
+            model=self.model,
+        )

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from pipeline import tasks
-from pipeline.inputs import answers, cells, questions, scan, sheet
+from pipeline.inputs import answers, questions, scan, sheet
 from pipeline.inputs.detection import recognise_glimpse, rows_of
-from pipeline.inputs.opening import reader_of, said_of_source, selection_of
+from pipeline.inputs.opening import parsed, reader_of, said_of_source, selection_of
 from pipeline.messages import explanations
 from pipeline.options.build_options import SourceOptions
 from pipeline.options.config import Config
@@ -204,7 +204,7 @@ class _Reading:
         for (_, _, reader, glimpse), one in zip(self._looks, found, strict=True):
             step = -(-len(glimpse.records) * len(self._looks) // TRIED_ROWS)
             own = config.leaving([(0, one.left)])
-            some = cells.parsed(glimpse.records[:: max(step, 1)], config, reader)
+            some = parsed(glimpse.records[:: max(step, 1)], config, reader)
             seen += refusals(own, one.reading, some)
         refused = [one for one in seen if one is not None]
         if not questions.too_many(len(refused), len(seen), config):

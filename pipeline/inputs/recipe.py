@@ -11,8 +11,8 @@ from expectations.contract import APART, PLANNED, RENDERED, Context
 from expectations.gate import Validate
 from pipeline import tasks
 from pipeline.builds.stored_model import model_of
-from pipeline.inputs import answers, declared, opening, readings, scan, stage_tools
-from pipeline.inputs.proved import fast_encoder, find_model
+from pipeline.inputs import answers, declared, opening, readings, scan
+from pipeline.inputs.proved import Tools, fast_encoder, find_model
 from pipeline.inputs.versions import code_version, hash_of
 from pipeline.manifest.records import ModelRecord
 from pipeline.options import overlaps
@@ -163,9 +163,7 @@ class Recipe:
     def stages(self, format_name: str) -> tuple[contract.Stage, ...]:
         """The stages after normalize for rows of one format, made in this process."""
         encoder = encoders.load(self.backend, self.model.tokenizer_json)
-        tools = stage_tools.Tools(
-            config=self.config, kind=self.task.kind, model=self.model, encoder=encoder
-        )
+        tools = Tools(config=self.config, kind=self.task.kind, model=self.model, encoder=encoder)
         if formats.load(format_name).token_ids:
             return (Accept(self.model, self.config.plan.longest_example), Validate(tools.context))
         return self.task.stages(tools)

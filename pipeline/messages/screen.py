@@ -5,21 +5,27 @@ to import than an unchanged build takes.
 """
 
 import errno
+import importlib
 import io
 import os
 import select
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
 
 import click
 
 from pipeline import executors
+from pipeline.messages.lines import cells, kept_in_words
 from pipeline.messages.progress import START, Follower, Phase
+from stages import late
 
-if TYPE_CHECKING:
-    from pipeline.messages.painted import Painter
-
+# What they draw with takes longer to import than most commands take.
+_cells, _console, _live, _text = (
+    late.module(f"rich.{name}") for name in ("cells", "console", "live", "text")
+)
 EVERY = 0.2  # seconds between two frames
 _SOON = 0.4  # seconds before the first frame: what ends sooner shows nothing
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -51,8 +57,6 @@ class Screen(Follower):
     def changed(self, phase: Phase) -> None:
         """Begin to draw with the first phase that takes its time."""
         if self._painter is None and phase.what != START:
-            from pipeline.messages.painted import Painter
-
             self._erase()
             self._painter = Painter(marks=encodes("✓✗"))
             self._painter.start()  # an interruption finds it, and closes it
@@ -108,6 +112,121 @@ class Screen(Follower):
         self._erase()
         if self._painter is not None:
             self._painter.close(self.phases, well)
+
+
+# The phases as rich draws them: columns that fit the width, and marks; and those of a notebook.
+
+_SHORTER = 6  # ways to say a phase, each shorter than the one before
+_GAP = 2
+_CELL = 100  # columns
+
+
+def table(phases: Sequence[Phase], width: int) -> list[str]:
+    """The phases in columns, in the longest way that fits."""
+    lines: list[str] = []
+    for shortened in range(_SHORTER):
+        rows = [(phase.what, *cells(phase, shortened)) for phase in phases]
+        widths = [max(map(_cells.cell_len, column)) for column in zip(*rows, strict=True)]
+        lines = [_line(row, widths) for row in rows]
+        if max(map(_cells.cell_len, lines)) <= width:
+            break
+    return lines
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    """Names from the left, figures from the right; an empty column takes no room."""
+    padded = [row[0].ljust(widths[0])]
+    padded += [one.rjust(size) for one, size in zip(row[1:], widths[1:], strict=True) if size]
+    return (" " * _GAP).join(padded).rstrip()
+
+
+class Painter:
+    """Draws the phases on stderr; nothing in it starts a thread.
+
+    Args:
+        marks: the terminal shows other marks than those of ASCII.
+    """
+
+    def __init__(self, marks: bool = True) -> None:
+        self._good, self._bad = ("✓", "✗") if marks else ("+", "x")
+        self._console = _console.Console(stderr=True, highlight=False)
+        self._live = _live.Live(
+            console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+        )
+
+    def start(self) -> None:
+        """Take the terminal, until ``close``."""
+        self._live.start()
+
+    def frame(self, phases: Sequence[Phase], last: Any) -> Any:
+        """The lines.
+
+        Args:
+            last: the mark of the phase that goes on.
+        """
+        lines = []
+        texts = table(phases, self._console.width - 2)
+        for phase, text in zip(phases, texts, strict=True):
+            ended = phase is not phases[-1]
+            mark = _text.Text(self._good, "green") if ended else last
+            line = _text.Text.assemble(mark, " ", (text, "dim" if ended else ""))
+            line.no_wrap, line.overflow = True, "crop"
+            lines.append(line)
+            kept = kept_in_words(phase)
+            if kept:
+                note = _text.Text(f"  {' ' * (len(phase.what) + _GAP)}{kept}", "dim")
+                note.no_wrap, note.overflow = True, "ellipsis"
+                lines.append(note)
+        return _console.Group(*lines)
+
+    def draw(self, phases: Sequence[Phase], spinner: str) -> None:
+        """One frame."""
+        self._live.update(self.frame(phases, _text.Text(spinner, "cyan")), refresh=True)
+
+    def above(self, text: str) -> None:
+        """A line above."""
+        self._console.print(text, markup=False, soft_wrap=True)
+
+    def close(self, phases: Sequence[Phase], well: bool) -> None:
+        """Draw the last frame and give the cursor back, also where ``start`` was interrupted."""
+        mark = _text.Text(self._good, "green") if well else _text.Text(self._bad, "red")
+        try:
+            if phases:
+                self._live.update(self.frame(phases, mark), refresh=False)
+            with suppress(IndexError):  # it had begun, and could not end, to start
+                self._live.stop()
+        except OSError:  # the terminal is gone
+            return
+        finally:
+            with suppress(OSError):
+                self._console.show_cursor(True)
+
+
+def in_notebook() -> bool:
+    """Whether this process is a kernel that Jupyter, VS Code or Colab shows outputs of."""
+    return "ipykernel" in sys.modules
+
+
+class Cell(Follower):
+    """Draws in the output of the cell that is run; IPython, which runs it, shows it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._handle: Any = None
+        self._drawn = 0.0
+
+    def changed(self, phase: Phase) -> None:
+        """Draw; not every piece of a phase that goes on."""
+        now = time.monotonic()
+        if phase.ended is None and now - self._drawn < EVERY:
+            return
+        self._drawn = now
+        shown = {"text/plain": "\n".join(table(self.phases, _CELL))}
+        if self._handle is None:
+            display = importlib.import_module("IPython.display").display
+            self._handle = display(shown, raw=True, display_id=True)
+        else:
+            self._handle.update(shown, raw=True)
 
 
 # stdout and stderr of a command: that nobody reads them, or that they are full, stops no work.

@@ -22,7 +22,7 @@ from pipeline.manifest.json_records import MalformedError, as_json, load
 from pipeline.messages import explanations
 from pipeline.messages.explanations import AUDITS, GROUPS, Explanation
 from pipeline.messages.result import Result
-from pipeline.report import charts, drawing, headline, notebook
+from pipeline.report import charts, drawing, headline, painter
 from pipeline.report.headline import LONGEST, cut, number
 from stages.chat_template import loss_weights
 from stages.errors import UsageError
@@ -74,7 +74,7 @@ def page() -> jinja2.Template:
     """The template of the page, compiled once per process."""
     environment = headline.environment()
     environment.filters.update(figure=_figure, length_of=_length, split_told=_split_told)
-    environment.filters["boxes"] = notebook.boxes
+    environment.filters["boxes"] = painter.boxes
     environment.filters["noted"] = carried.of
     environment.globals.update(kinds=drawing.KINDS, status=_STATUS, fates=_FATES)
     environment.tests["in_use"] = lambda fate, rows: fate in _ALWAYS or getattr(rows, fate)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pipeline import tasks
 from pipeline.builds.build import Build
-from pipeline.report import drawing, search, terminal
+from pipeline.report import drawing, painter, search
 from pipeline.shards.values import TEXT
 from stages.errors import UsageError, did_you_mean
 from stages.rows.expressions import Asked, key_of, parse
@@ -83,7 +83,7 @@ class Shown:
     """
 
     folder: str
-    marks: terminal.Marks
+    marks: painter.Marks
     color: str
     split: str | None
 
@@ -101,7 +101,7 @@ class Pages:
 
     def __init__(self, shards: drawing.Shards, shown: Shown) -> None:
         self._shards, self._shown = shards, shown
-        self._canvas = terminal.Canvas(shown.color, shown.marks)
+        self._canvas = painter.Canvas(shown.color, shown.marks)
         self._build = shards.build
 
     def fields(self) -> None:
