@@ -13,7 +13,7 @@ from pipeline import executors, exports
 from pipeline.builds import limits, versions
 from pipeline.lines import templates, wrapped
 from pipeline.manifest import dataset_files, json_records
-from pipeline.manifest.counts import ExampleCounts, RowCounts
+from pipeline.manifest.counts import FATES, ExampleCounts, RowCounts
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.records import REPORT
 from pipeline.stores import sources
@@ -39,18 +39,12 @@ MAX_INPUTS = 8  # that the summary names
 _INDENT = 10  # of what stands behind a label
 
 
-# What is named only where there is some.
-_SELDOM = {
-    "filtered": "filtered",
-    "contaminated": "contaminated",
-    "near_duplicates": "near-duplicates",
-    "left_out": "left out by budgets",
-}
+_SELDOM = [*FATES][3:]  # named only where there is some
 
 
 def _ledger(rows: RowCounts, examples: ExampleCounts) -> list[str]:
     def lost(counts: RowCounts | ExampleCounts) -> str:
-        seldom = [(getattr(counts, name), words) for name, words in _SELDOM.items()]
+        seldom = [(getattr(counts, name), FATES[name]) for name in _SELDOM]
         named = "".join(f" + {count:,} {words}" for count, words in seldom if count)
         return f"{counts.rejected:,} refused + {counted(counts.duplicates, 'duplicate')}{named}"
 

@@ -177,16 +177,9 @@ def of_share(name: str) -> click.Command:
     @command(name)
     @of_builds(ranked=True)
     def share(
-        data: tuple[str, ...],
-        task: str | None,
-        changes: tuple[str, ...],
-        shard_id: int | None,
-        num_shards: int | None,
-        as_json: bool,
-        quiet: bool,
-        **given: Any,
+        shard_id: int | None, num_shards: int | None, as_json: bool, quiet: bool, **given: Any
     ) -> None:
-        configs = shared.configs_of(data, task, changes, given, current().trust)
+        configs = shared.configs_of(given, current().trust)
         rank = rank_of(shard_id, num_shards)
         from pipeline import run_build
 
@@ -228,16 +221,9 @@ def _joined(prepared: "Prepared", report: "Report") -> "MadeParts":
 
 @command("commit")
 @of_builds(ranked=False)
-def COMMIT(
-    data: tuple[str, ...],
-    task: str | None,
-    changes: tuple[str, ...],
-    as_json: bool,
-    quiet: bool,
-    **given: Any,
-) -> None:
+def COMMIT(as_json: bool, quiet: bool, **given: Any) -> None:
     """The last phase of a build in a job array: one run, after all others."""
-    configs = shared.configs_of(data, task, changes, given, current().trust)
+    configs = shared.configs_of(given, current().trust)
     from pipeline.run_build import build_each
 
     build_each(configs, as_json, quiet, _joined)
@@ -280,15 +266,14 @@ def _print(estimates: "Iterable[Forecast]", as_json: bool, several: bool = False
 @shared.for_task()
 @shared.with_options(shared.OF_RECIPE, shared.CHANGES)
 @shared.JSON
-def PLAN(
-    data: tuple[str, ...], task: str | None, changes: tuple[str, ...], as_json: bool, **given: Any
-) -> None:
+def PLAN(as_json: bool, **given: Any) -> None:
     """Format and evidence, first rows, rejects, lengths and packing."""
-    looks_first = task is None and shared.recipe_in(data) is None
-    if not looks_first or changes or given["model"] is None:
-        configs = shared.configs_of(data, task or "", changes, given, current().trust)
-        _print_each(configs, as_json)
+    looks_first = given["task"] is None and shared.recipe_in(given["data"]) is None
+    if not looks_first or given["changes"] or given["model"] is None:
+        given["task"] = given["task"] or ""
+        _print_each(shared.configs_of(given, current().trust), as_json)
         return
+    data, *_ = (given.pop(name) for name in ("data", "task", "changes"))
     from pipeline.builder.first_recipe import fitting, looked_at
     from pipeline.builder.forecast import of_glimpses
 

@@ -17,16 +17,7 @@ from stages.errors import UsageError
 
 CODE = "this program's code"
 LIBRARIES = (
-    "datasets",
-    "fastokens",
-    "jinja2",
-    "numpy",
-    "orjson",
-    "polars",
-    "pyarrow",
-    "tokenizers",
-    "xxhash",
-    "zstandard",
+    "datasets fastokens jinja2 numpy orjson polars pyarrow tokenizers xxhash zstandard".split()
 )
 ABSENT = "not installed"
 

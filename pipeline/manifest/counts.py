@@ -11,8 +11,10 @@ from stages.findings import OPTIONAL, SPARSE, JsonRecord
 if TYPE_CHECKING:
     from pipeline.manifest.manifest import Manifest
 
-# What becomes of a row, one of them.
-FATES = "used rejected duplicates filtered contaminated near_duplicates left_out".split()
+# What becomes of a row, one of them; and how that is said.
+FATES = {name: name for name in ("used", "rejected", "duplicates", "filtered", "contaminated")}
+FATES |= {"rejected": "refused", "near_duplicates": "near-duplicates"}
+FATES |= {"left_out": "left out by budgets"}
 
 
 @dataclass(frozen=True, slots=True)

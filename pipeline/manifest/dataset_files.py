@@ -47,28 +47,14 @@ def write_split(
         shards: file names, in order.
         key: hexadecimal; the split's fingerprint is derived from it.
     """
-    write_json(
-        folder / name / "dataset_info.json",
-        {
-            "citation": "",
-            "description": "",
-            "features": {field.name: _feature(field.type) for field in schema},
-            "homepage": "",
-            "license": "",
-        },
-    )
-    write_json(
-        folder / name / "state.json",
-        {
-            "_data_files": [{"filename": shard} for shard in shards],
-            "_fingerprint": key[:16],
-            "_format_columns": None,
-            "_format_kwargs": {},
-            "_format_type": None,
-            "_output_all_columns": False,
-            "_split": name,
-        },
-    )
+    columns = {field.name: _feature(field.type) for field in schema}
+    info = {"citation": "", "description": "", "features": columns, "homepage": "", "license": ""}
+    write_json(folder / name / "dataset_info.json", info)
+    files = [{"filename": shard} for shard in shards]
+    state: dict[str, Any] = {"_data_files": files, "_fingerprint": key[:16]}
+    state |= {"_format_columns": None, "_format_kwargs": {}, "_format_type": None}
+    state |= {"_output_all_columns": False, "_split": name}
+    write_json(folder / name / "state.json", state)
 
 
 def write_splits(folder: Path, names: list[str]) -> None:

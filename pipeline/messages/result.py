@@ -71,15 +71,9 @@ class Result:
 
     def described(self) -> dict[str, Any]:
         """The object that ``--json`` prints; keys without a value are null."""
+        names = ("status", "code", "message", "remedy", "task", "build_id", "figures", "paths")
         return {
-            "status": self.status,
-            "code": self.code,
-            "message": self.message,
-            "remedy": self.remedy,
-            "task": self.task,
-            "build_id": self.build_id,
-            "figures": dict(self.figures),
-            "paths": dict(self.paths),
+            **{name: getattr(self, name) for name in names},
             "manifest": self.manifest and as_json(self.manifest),
             **({"commands": list(self.commands)} if self.commands else {}),
             **({"builds": [one.described() for one in self.builds]} if self.builds else {}),

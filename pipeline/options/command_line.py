@@ -243,18 +243,16 @@ def config_from(task: str, data: tuple[str, ...], given: Mapping[str, Any]) -> c
     return config.Config.of(task, data, **values)
 
 
-def configs_of(
-    data: tuple[str, ...],
-    task: str | None,
-    changes: tuple[str, ...],
-    given: Mapping[str, Any],
-    trust: bool,
-) -> tuple[config.Config, ...]:
+def configs_of(given: dict[str, Any], trust: bool) -> tuple[config.Config, ...]:
     """The builds that arguments describe: those of a recipe, or one.
+
+    Args:
+        given: what click parsed, ``data``, ``task`` and ``changes`` among it.
 
     Raises:
         UsageError: they describe none.
     """
+    data, task, changes = (given.pop(name) for name in ("data", "task", "changes"))
     if (recipe := recipe_in(data)) is not None:
         from pipeline.options.recipe import builds_of
 

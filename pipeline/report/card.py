@@ -30,18 +30,7 @@ from stages.tokens import layouts
 # Texts are written as JSON, which YAML reads alike.
 
 
-_SIZES = (
-    (10**3, "n<1K"),
-    (10**4, "1K<n<10K"),
-    (10**5, "10K<n<100K"),
-    (10**6, "100K<n<1M"),
-    (10**7, "1M<n<10M"),
-    (10**8, "10M<n<100M"),
-    (10**9, "100M<n<1B"),
-    (10**10, "1B<n<10B"),
-    (10**11, "10B<n<100B"),
-    (10**12, "100B<n<1T"),
-)  # the hub's own words
+_SIZES = "1K 10K 100K 1M 10M 100M 1B 10B 100B 1T".split()  # the hub's own words
 _CATEGORIES = {CONVERSATION: "text-generation", PAIR: "text-ranking"}
 
 
@@ -52,7 +41,10 @@ def title(manifest: Manifest, publisher: "Publisher") -> str:
 
 def size(rows: int) -> str:
     """How many rows, in the hub's words."""
-    return next((word for limit, word in _SIZES if rows < limit), "n>1T")
+    at = max(len(str(rows)) - 3, 0)
+    if at < len(_SIZES):
+        return f"{_SIZES[at - 1]}<n<{_SIZES[at]}" if at else f"n<{_SIZES[0]}"
+    return f"n>{_SIZES[-1]}"
 
 
 def category(manifest: Manifest) -> str:
@@ -61,11 +53,8 @@ def category(manifest: Manifest) -> str:
 
 
 _FIRST = ("task", "model", "data")
-_FILES = (
-    "chat_template",
-    "decontaminate",
-    "expectations",
-)  # a recipe has their paths, a manifest their content
+# A recipe has their paths, a manifest their content.
+_FILES = ("chat_template", "decontaminate", "expectations")
 _DEFAULTS: dict[str, object] = {
     name: {} if isinstance(one.value, Pairs) else one.default for name, one in OPTIONS.items()
 }

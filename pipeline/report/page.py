@@ -35,15 +35,6 @@ CODES = 60  # that are explained
 REFUSED = 60  # refused rows among the rows
 FILES = 40  # that rows can be chosen by
 FOLDER = "DIR"  # in commands of a page that lies in its build: that does not say where it is
-_FATES = {
-    "used": "used",
-    "rejected": "refused",
-    "duplicates": "duplicates",
-    "filtered": "filtered",
-    "contaminated": "contaminated",
-    "near_duplicates": "near-duplicates",
-    "left_out": "left out by budgets",
-}
 _ALWAYS = ("used", "rejected", "duplicates")  # shown where there are none, too
 _STATUS = {"pass": "passed", "few": "too few cases", "warn": "warning", "fail": "failed"}
 
@@ -76,7 +67,7 @@ def page() -> jinja2.Template:
     environment.filters.update(figure=_figure, length_of=_length, split_told=_split_told)
     environment.filters["boxes"] = painter.boxes
     environment.filters["noted"] = carried.of
-    environment.globals.update(kinds=drawing.KINDS, status=_STATUS, fates=_FATES)
+    environment.globals.update(kinds=drawing.KINDS, status=_STATUS, fates=counts.FATES)
     environment.tests["in_use"] = lambda fate, rows: fate in _ALWAYS or getattr(rows, fate)
     for name in ("charts.jinja", "checks.jinja"):
         headline.template(name)

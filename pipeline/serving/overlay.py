@@ -24,16 +24,9 @@ from stages.files import file_hash
 
 # Files of the original that are not linked: the build has its own, and they would contradict those.
 _TOKENIZER = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "chat_template.jinja",
-    "chat_template.json",
-    "vocab.json",
-    "merges.txt",
-    "tokenizer.model",
-)
+    "tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json "
+    "chat_template.jinja chat_template.json vocab.json merges.txt tokenizer.model"
+).split()
 _REPLACED = (*_TOKENIZER, "config.json", "generation_config.json")
 # For each marker, the texts whose embedding rows it starts from: they mean something similar.
 _MEANING = {"step_token": ("\n",), "good_token": ("+",), "bad_token": ("-",)}

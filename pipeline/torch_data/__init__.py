@@ -6,26 +6,13 @@ No other package here imports torch, which posttrain-pipeline does not install. 
     loader = DataLoader(rows, batch_size=1, sampler=Order(rows, seed=0), collate_fn=Flatten())
 """
 
-from pipeline.torch_data.collate import (
-    BlockDiagonal,
-    Flatten,
-    Pad,
-    PadPairs,
-    Stack,
-    StackPairs,
-    pair_collator,
-)
-from pipeline.torch_data.rows import Order, Rows, documents
-
-__all__ = [
-    "BlockDiagonal",
-    "Flatten",
-    "Order",
-    "Pad",
-    "PadPairs",
-    "Rows",
-    "Stack",
-    "StackPairs",
-    "documents",
-    "pair_collator",
-]
+from pipeline.torch_data.collate import BlockDiagonal as BlockDiagonal
+from pipeline.torch_data.collate import Flatten as Flatten
+from pipeline.torch_data.collate import Pad as Pad
+from pipeline.torch_data.collate import PadPairs as PadPairs
+from pipeline.torch_data.collate import Stack as Stack
+from pipeline.torch_data.collate import StackPairs as StackPairs
+from pipeline.torch_data.collate import pair_collator as pair_collator
+from pipeline.torch_data.rows import Order as Order
+from pipeline.torch_data.rows import Rows as Rows
+from pipeline.torch_data.rows import documents as documents

@@ -19,12 +19,8 @@ from stages.profile import ModelProfile
 from stages.tokenizers import claims
 
 FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "chat_template.jinja",
-    "config.json",
-    "generation_config.json",
-)
+    "tokenizer.json tokenizer_config.json chat_template.jinja config.json generation_config.json"
+).split()
 PROBE_SECONDS = 3.0
 _DOWNLOADED: dict[str, str] = {}
 
