@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pipeline.inputs.versions import code_version
+from pipeline.inputs.declared import code_version
 
 FOLDER = Path(__file__).parent / "results"
 Content: TypeAlias = dict[str, Any]

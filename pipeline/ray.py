@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.executors import SIGNALS, Job, Waiting, name_of
-from pipeline.inputs import versions
+from pipeline.inputs import declared
 from pipeline.ray_task import Order, attempt
 from stages.errors import SurroundingsError, UsageError
 
@@ -172,7 +172,7 @@ def pmap(
     content = pickle.dumps((function, shared))
     with _marked(job.folders) as marks, _refusing():
         order = Order(
-            versions=dict(versions.here()),
+            versions=dict(declared.versions()),
             folder=str(Path.cwd()),
             marks=marks,
             sha256=hashlib.sha256(content).hexdigest(),

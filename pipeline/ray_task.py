@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import executors
-from pipeline.inputs import versions
+from pipeline.inputs import declared
 from stages.errors import SurroundingsError, UsageError
 
 
@@ -76,7 +76,7 @@ def _require_alike(order: Order) -> None:
     Raises:
         UsageError: another version is installed here, or a folder of the driver is not here.
     """
-    versions.require_alike(order.versions, _node())
+    declared.require_alike(order.versions, _node())
     executors.begin_worker()
     absent = [str(Path(mark).parent) for mark in order.marks if not Path(mark).is_file()]
     is_here = Path(order.folder).is_dir()

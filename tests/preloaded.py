@@ -206,7 +206,7 @@ def load(cache: Path | None = None) -> None:
     from expectations import gx_library
     from pipeline.builder import plan_page
     from pipeline.builds import summary
-    from pipeline.inputs.versions import code_version
+    from pipeline.inputs.declared import code_version
     from pipeline.options.build_options import default_cache
     from pipeline.report import card
     from pipeline.report import page as report

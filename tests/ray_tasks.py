@@ -13,7 +13,7 @@ from worker_tasks import die, square
 
 from pipeline import ray as engine
 from pipeline.executors import Job
-from pipeline.inputs import versions
+from pipeline.inputs import declared
 from stages.errors import DataError, ParityError
 
 
@@ -57,10 +57,10 @@ def main(address: str, folder: Path) -> None:
         found[name] = _error(function, range(3), job)
     found["poison"] = _error(die, range(4), job)
     found["lost"] = lost
-    others = {**versions.here(), "pyarrow": "1.2.3"}
-    here, versions.here = versions.here, lambda: others
+    others = {**declared.versions(), "pyarrow": "1.2.3"}
+    here, declared.versions = declared.versions, lambda: others
     found["versions"] = _error(square, range(3), Job("encode"))
-    versions.here = here
+    declared.versions = here
     engine._marked = lambda folders: nullcontext(("/absent/seen",))
     found["folders"] = _error(square, range(3), job)
     found["left"] = [path.name for path in folder.iterdir()]

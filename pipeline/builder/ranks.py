@@ -15,7 +15,7 @@ from typing import Any
 
 from pipeline.builder.planning import REFERENCE, MadeParts, join, make_parts, missing
 from pipeline.builder.preparation import Prepared
-from pipeline.inputs import versions
+from pipeline.inputs import declared
 from pipeline.manifest import dataset_files, json_records
 from pipeline.manifest.json_records import from_json, plain
 from pipeline.messages.progress import Report
@@ -104,7 +104,7 @@ def make_share(prepared: Prepared, rank: Rank, report: Report) -> tuple[MadePart
         rank=(rank.number, rank.of),
         build_id=prepared.planned_id,
         output=_output(prepared.config),
-        versions=versions.here(),
+        versions=declared.versions(),
         made=made,
     )
     text = dataset_files.json_text(json_records.sealed_text(plain(record)))
@@ -180,7 +180,7 @@ def _records(prepared: Prepared) -> list[Record]:
     names = fnmatch.filter(store.list(_folder(prepared)), f"*/{_RECORDS}")
     records = [from_json(Record, _unsealed(store, name)) for name in names]
     for record in records:
-        told = versions.difference(versions.here(), record.versions)
+        told = declared.difference(declared.versions(), record.versions)
         if told:
             rank = Rank(*record.rank)
             raise UsageError(
@@ -199,7 +199,7 @@ def _nothing(prepared: Prepared) -> tuple[str, str]:
         with suppress(UsageError, KeyError, TypeError):  # damaged, and of another build
             said = _unsealed(store, name)
             if said["output"] == _output(prepared.config):
-                differs = versions.difference(versions.here(), said["versions"])
+                differs = declared.difference(declared.versions(), said["versions"])
                 what = differs or "other options or inputs than these"
                 number, of = said["rank"]
                 told = f"Rank {number} of {of} made parts with {what}."

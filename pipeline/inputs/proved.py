@@ -14,8 +14,7 @@ from pathlib import Path
 
 from expectations.contract import STREAM, Context
 from pipeline import processes, tasks
-from pipeline.inputs.declared import resolved
-from pipeline.inputs.versions import code_version, hash_of
+from pipeline.inputs.declared import code_version, hash_of, resolved
 from pipeline.options.config import Config
 from pipeline.stores import ranges
 from stages import encoders, kinds, probes

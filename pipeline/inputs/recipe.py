@@ -13,7 +13,6 @@ from pipeline import tasks
 from pipeline.builds.stored_model import model_of
 from pipeline.inputs import answers, declared, opening, readings, scan
 from pipeline.inputs.proved import Tools, fast_encoder, find_model
-from pipeline.inputs.versions import code_version, hash_of
 from pipeline.manifest.records import ModelRecord
 from pipeline.options import overlaps
 from pipeline.options.config import Config
@@ -194,7 +193,7 @@ class Recipe:
             "padding_side": None
         }  # of the plan: a part is not padded
         engine = [self.backend, encoders.version_of(self.backend)]
-        return hash_of([options, profile, tokenizer, code_version(), engine])
+        return declared.hash_of([options, profile, tokenizer, declared.code_version(), engine])
 
     def made_with(self, format_name: str) -> dict[str, str]:
         """The same in words, see ``declared.made_with``."""
