@@ -6,6 +6,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +24,15 @@ MOST = 8  # lines on the terminal
 NOTABLE = 0.1  # relative change that is worth a line on the terminal
 
 
+_NUMBERS = (
+    "rows.in_ rows.used rows.used_in_part rows.rejected examples.rejected rows.duplicates_found "
+    "tokens.total tokens.trained tokens.padding tokens.truncated"
+).split()
+
+
 def _numbers(build: Build) -> dict[str, float]:
-    rows, tokens = build.manifest.rows, build.manifest.tokens
-    return {
-        "rows.in": rows.in_,
-        "rows.used": rows.used,
-        "rows.used_in_part": rows.used_in_part,
-        "rows.rejected": rows.rejected,
-        "examples.rejected": build.manifest.examples.rejected,
-        "rows.duplicates_found": rows.duplicates_found,
-        "tokens.total": tokens.total,
-        "tokens.trained": tokens.trained,
-        "tokens.padding": tokens.padding,
-        "tokens.truncated": tokens.truncated,
-        **figures(build),
-    }
+    found = {name.rstrip("_"): attrgetter(name)(build.manifest) for name in _NUMBERS}
+    return {**found, **figures(build)}
 
 
 def figures(build: Build) -> dict[str, float]:

@@ -224,7 +224,7 @@ def OVERLAY(model_dir: Path, output: Path, build: Path) -> None:
 @folder("build", "DIR", "The build.")
 @argument("address", heading=OUTPUT)
 @click.option("--title", default="")
-@click.option("--license", "licence", default="", metavar="ID")
+@click.option("--license", default="", metavar="ID")
 @click.option("--origin", "origins", multiple=True, metavar="TEXT")
 @click.option("--recipe", type=FILE)
 @click.option("--with-rejects", is_flag=True)
@@ -233,36 +233,17 @@ def OVERLAY(model_dir: Path, output: Path, build: Path) -> None:
 @CACHE
 @JSON
 @click.option("--quiet", is_flag=True)
-def PUBLISH(
-    build: Path,
-    address: str,
-    title: str,
-    licence: str,
-    origins: tuple[str, ...],
-    recipe: Path | None,
-    with_rejects: bool,
-    public: bool,
-    verify: bool,
-    cache_dir: Path,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def PUBLISH(build: Path, address: str, as_json: bool, quiet: bool, **given: Any) -> None:
     """The address goes to stdout, what was sent to stderr."""
     from pipeline.publish.upload import publish
     from pipeline.report.card import Publisher
 
-    text = paths.read_text(recipe) if recipe else ""
+    said = {name: given.pop(name) for name in ("title", "license", "origins", "recipe")}
+    said["recipe"] = paths.read_text(said["recipe"]) if said["recipe"] else ""
+    given["cache_dir"] = paths.local_cache(given["cache_dir"])
+    given["private"] = not given.pop("public")
     with following(current(), quiet) as report:
-        done = publish(
-            build,
-            address,
-            Publisher(title=title, license=licence, origins=origins, recipe=text),
-            cache_dir=paths.local_cache(cache_dir),
-            report=report,
-            with_rejects=with_rejects,
-            private=not public,
-            verify=verify,
-        )
+        done = publish(build, address, Publisher(**said), report=report, **given)
     if not quiet:
         sent = (
             f"{len(done.sent.names):,} of {counted(done.files, 'file')} sent, "

@@ -8,7 +8,6 @@ one build. An output that is one build already stays one: trainers read it by th
 import glob
 import hashlib
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -21,12 +20,10 @@ from pipeline.manifest.manifest import MANIFEST
 from pipeline.options.many_values import Texts
 from pipeline.options.values import Schema, Value, limited, plain
 from pipeline.secrets import redacted
-from pipeline.stores import address_of, default_cache, is_address
+from pipeline.stores import ADDRESS, address_of, default_cache, is_address
 from stages.errors import UsageError
 from stages.files import file_hash
 
-# Of two letters or more; pathlib drops one of the slashes.
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 # Where a build can be put; others are published to, if at all.
 _STORES = set("s3 s3a gs gcs abfs abfss az adl oci oss r2".split())
 
@@ -42,9 +39,9 @@ def require_local(path: str | PathLike[str], what: str, *, build: bool) -> None:
         UsageError: it is an address. As a path, ``s3://bucket/x`` would be a folder called ``s3:``.
     """
     text = fspath(path)
-    if _ADDRESS.match(text) is None:
+    if ADDRESS.match(text) is None:
         return
-    address = redacted(_ADDRESS.sub(r"\1://", text, count=1))
+    address = redacted(ADDRESS.sub(r"\1://", text, count=1))
     remedy = "Give a path of this machine."
     if build:
         remedy = f"Write to a folder, and then: pipeline publish DIR {address}"

@@ -20,16 +20,16 @@ from stages.errors import DataError, SurroundingsError
 from stages.files import file_hash
 
 # Of two letters or more; pathlib drops one of the slashes.
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
+ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 
 
 def address_of(path: str | PathLike[str]) -> str:
     """The address that a path is, also where pathlib dropped a slash of it; empty where it is a
     path of this machine."""
     text = fspath(path)
-    if _ADDRESS.match(text) is None or text.lower().startswith("file:"):
+    if ADDRESS.match(text) is None or text.lower().startswith("file:"):
         return ""
-    return _ADDRESS.sub(r"\1://", text, count=1)
+    return ADDRESS.sub(r"\1://", text, count=1)
 
 
 def is_address(path: str | PathLike[str]) -> bool:
