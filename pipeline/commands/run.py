@@ -13,7 +13,16 @@ from pipeline.options import command_line as shared
 from pipeline.options import help_page as under
 from pipeline.options import paths, shells
 from pipeline.options.config import Config
-from pipeline.options.help_page import DATA, Command, Group, argument, command, group, option
+from pipeline.options.help_page import (
+    DATA,
+    Command,
+    Group,
+    argument,
+    command,
+    declared,
+    group,
+    option,
+)
 from stages.errors import DataError, UsageError, counted
 
 if TYPE_CHECKING:
@@ -23,19 +32,10 @@ if TYPE_CHECKING:
     from pipeline.builder.ranks import Rank
     from pipeline.messages.progress import Report
 
-_RUN = "pipeline run {task} data.jsonl --model qwen2-1.5b"
-_EXAMPLES = (
-    (_RUN, "Build; it goes to data-{task}-qwen2-1.5b"),
-    (f"{_RUN} --dry-run", "Only show what would be built"),
-    (
-        f"{_RUN} --layout ragged --max-length 2048 --test-size 0.1 -o {{task}}-rows",
-        "One example a row, at most 2048 tokens, a tenth of the rows as test split",
-    ),
-)
 
-
-def _examples(task: str) -> tuple[tuple[str, str], ...]:
-    return tuple((words.format(task=task), does.format(task=task)) for words, does in _EXAMPLES)
+def _examples(task: str) -> list[list[str]]:
+    listed = declared()["run TASK"]["examples"]
+    return [[words.replace("TASK", task) for words in one] for one in listed]
 
 
 class _Builder(Command):

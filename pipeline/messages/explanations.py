@@ -139,36 +139,21 @@ def _of_invariants(table: Mapping[str, Any]) -> list[Explanation]:
                 title=table["title"],
                 means=given.get("means", f"{law.why[:1].upper()}{law.why[1:]}.").strip(),
                 fix=fix.strip(),
-                example=_damaged(table["builds"], given),
+                example=_damaged(table, given),
                 breaks=given.get("breaks", ""),
             )
         )
     return found
 
 
-_DAMAGE = """
-import pyarrow as pa
-
-path = "{folder}/train/data-00000-of-00001.arrow"
-with pa.ipc.open_stream(path) as file:
-    table = file.read_all()
-rows = table.to_pylist()
-row = rows[0]
-{change}
-with pa.OSFile(path, "wb") as file:
-    with pa.ipc.new_stream(file, table.schema) as out:
-        out.write_table(pa.Table.from_pylist(rows, table.schema))
-"""
-
-
-def _damaged(builds: Mapping[str, str], given: Mapping[str, str]) -> Example | None:
+def _damaged(table: Mapping[str, Any], given: Mapping[str, str]) -> Example | None:
     """A build, a program that damages it, and the command that says so; None where a finished
     build does not show it."""
     if "damages" not in given:
         return None
     folder = given["damages"]
-    build, check = builds[folder], f"pipeline check {folder}"
-    program = _DAMAGE.format(folder=folder, change=given["change"].strip())
+    build, check = table["builds"][folder], f"pipeline check {folder}"
+    program = table["program"].format(folder=folder, change=given["change"].strip())
     return Example(
         files={"damage.py": program},
         commands=(build, "python damage.py", check),

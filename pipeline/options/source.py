@@ -85,15 +85,10 @@ class Source:
         known = {one.name for one in fields(SourceOptions)} - {"data"}
         options = SourceOptions(data, **{name: values[name] for name in known & values.keys()})
         budget = Budget(**{one.name: values.get(one.name) for one in fields(Budget)})
-        return cls(
-            options,
-            str(values["name"]),
-            values["max_reject"],
-            budget,
-            license=values.get("license"),
-            origin=values.get("origin"),
-            test=bool(values.get("test")),
-        )
+        own: dict[str, Any] = {
+            n: values.get(n) for n in ("name", "max_reject", "license", "origin")
+        }
+        return cls(options, budget=budget, test=bool(values.get("test")), **own)
 
 
 def with_test(

@@ -75,15 +75,6 @@ def losses(rows: Mapping[str, int], examples: Mapping[str, int]) -> "Bars | None
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
-    """An example of a pack, in percent of its room."""
-
-    x: float
-    width: float
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
 class PackingPlot:
     """How full the packs of the train split are.
 
@@ -91,7 +82,7 @@ class PackingPlot:
         packs: the boxes of the first few.
     """
 
-    packs: tuple[tuple[Box, ...], ...]
+    packs: tuple[tuple["Column", ...], ...]
     fill: "Histogram"
 
 
@@ -102,7 +93,7 @@ def packing(shards: Shards) -> PackingPlot | None:
         return None
     room = build.manifest.max_length
     counts = np.zeros(FILL_BINS, np.int64)
-    drawn: list[tuple[Box, ...]] = []
+    drawn: list[tuple[Column, ...]] = []
     for table in build.splits["train"].tables():
         for batch in table.to_batches():
             fill = np.diff(numbers(batch.column("input_ids"))[0])
@@ -114,7 +105,7 @@ def packing(shards: Shards) -> PackingPlot | None:
     return PackingPlot(tuple(drawn), shown)
 
 
-def _boxes(batch: Any, room: int, packs: int) -> list[tuple[Box, ...]]:
+def _boxes(batch: Any, room: int, packs: int) -> list[tuple["Column", ...]]:
     at, sizes = numbers(whole(batch.column("seq_lengths")))
     names = list_parts(whole(batch.column("row_ids")))[1]
     drawn = []
@@ -124,12 +115,12 @@ def _boxes(batch: Any, room: int, packs: int) -> list[tuple[Box, ...]]:
         for i in range(first, min(last, first + OF_A_PACK)):
             size = int(sizes[i])
             title = f"{name(names[i].as_py())}: {counted(size, 'token')}"
-            boxes.append(Box(round(100 * start / room, 3), round(100 * size / room, 3), title))
+            boxes.append(Column(round(100 * start / room, 3), round(100 * size / room, 3), title))
             start += size
         rest = int(sizes[first + len(boxes) : last].sum())
         if rest:
             title = f"{last - first - len(boxes):,} more: {counted(rest, 'token')}"
-            boxes.append(Box(round(100 * start / room, 3), round(100 * rest / room, 3), title))
+            boxes.append(Column(round(100 * start / room, 3), round(100 * rest / room, 3), title))
         drawn.append(tuple(boxes))
     return drawn
 
@@ -209,12 +200,13 @@ BARS = 24  # bars of a list; the rest is one bar
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """An upright bar, in percent of the plot; ``title`` says what it counts."""
+    """An upright bar, in percent of the plot, or an example of a pack, in percent of its room;
+    ``title`` says what it counts."""
 
     x: float
     width: float
-    height: float
     title: str
+    height: float = 100.0
 
 
 @dataclass(frozen=True, slots=True)
