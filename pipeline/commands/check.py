@@ -124,7 +124,7 @@ def DOCTOR(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
         for name, verdict in examined.verdicts.items():
             click.echo("\n".join(_lines(name, verdict, column, columns)))
         if described["serving"]:
-            click.echo(lines.fit("\n".join(serving.as_text(described["serving"]))))
+            click.echo(lines.fit(serving.as_text(described["serving"])))
     if failed:
         click.echo(f"{failed} of {counted(len(examined.verdicts), 'probe')} failed", err=True)
         click.get_current_context().exit(UsageError.exit_code)

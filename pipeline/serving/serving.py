@@ -70,11 +70,11 @@ def marker(model: TargetModel, text: str) -> dict[str, Any]:
     }
 
 
-def _said(about: str, **values: object) -> dict[str, Any]:
+def _said(about: str, **values: object) -> str:
     """What ``serving.jinja`` says about one thing."""
     words: Any = templates(Path(__file__).parent).get_template("serving.jinja").module
-    found: dict[str, Any] = json.loads(getattr(words, about)(**values))
-    return found
+    text: str = getattr(words, about)(**values)
+    return text
 
 
 def _engines(
@@ -88,7 +88,7 @@ def _engines(
     custom = [text for text in strings if text not in model.profile.generation_eos]
     if custom:
         generation["stop_strings"] = custom
-    return _said(
+    said = _said(
         "engines",
         stops={"stop": strings, "stop_token_ids": ids, "include_stop_str_in_output": keep},
         shown={"skip_special_tokens": False} if special else {},
@@ -96,6 +96,8 @@ def _engines(
         longest=longest,
         generation=generation,
     )
+    found: dict[str, Any] = json.loads(said)
+    return found
 
 
 def contract(
@@ -123,7 +125,7 @@ def contract(
         "pad_token_id": model.pad_id,
         "max_new_tokens": json_records.as_json(room) if room else None,
         "added_tokens": {token: model.controls[token] for token in steps.values()} | own,
-        "needs_this_tokenizer": _said("needs_tokenizer") if own else {},
+        "needs_this_tokenizer": json.loads(_said("needs_tokenizer")) if own else {},
         **steps,
         "markers": [marker(model, text) for text in dict.fromkeys(stops)],
         # an encoder generates nothing that could be stopped
@@ -133,24 +135,9 @@ def contract(
     }
 
 
-def as_text(serving: dict[str, Any]) -> list[str]:
+def as_text(serving: Mapping[str, Any]) -> str:
     """The lines of ``pipeline doctor`` for ``serving.json``; none for encoders."""
-    lines = [f"stop strings    {' '.join(map(repr, serving['stop_strings']))}"]
-    lines.append(f"stop ids        {' '.join(map(str, serving['stop_token_ids']))}")
-    lines += [
-        f"stop marker     {item['text']!r}: use the {item['use']}; {item['why']}"
-        for item in serving["markers"]
-    ]
-    engines = serving["engines"]
-    if not engines:
-        return []
-    lines.append(f"vllm            SamplingParams(**{engines['vllm']['SamplingParams']})")
-    lines.append(f"                {engines['vllm']['serve']}")
-    lines.append(f"trl grpo        generation_kwargs={engines['trl_grpo']['generation_kwargs']}")
-    generation = engines["transformers"]["GenerationConfig"]
-    lines.append(f"transformers    GenerationConfig(**{generation})")
-    lines.append(f"openai          {json.dumps(engines['openai'], ensure_ascii=False)}")
-    return lines
+    return _said("text", said=serving).rstrip("\n") if serving["engines"] else ""
 
 
 # Writes ``tokenizer/``, which a trainer and a server of the build must load.
@@ -249,11 +236,12 @@ def _template(inference: counts.Inference | None) -> dict[str, Any] | None:
     }
 
 
-def _template_arguments(mode: str, arguments: Mapping[str, object]) -> dict[str, Any]:
-    return _said(
+def _template_arguments(mode: str, arguments: Mapping[str, object]) -> object:
+    said = _said(
         "arguments",
         given=arguments,
         as_json=json.dumps(arguments),
         keywords=", ".join(f"{name}={value!r}" for name, value in arguments.items()),
         thinks=mode == NAMES[True],
     )
+    return json.loads(said)
