@@ -13,7 +13,7 @@ from pipeline import executors, exports
 from pipeline.builds import limits, versions
 from pipeline.lines import templates, wrapped
 from pipeline.manifest import dataset_files, json_records
-from pipeline.manifest.counts import FATES, ExampleCounts, RowCounts
+from pipeline.manifest.counts import FATES
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.records import REPORT
 from pipeline.stores import sources
@@ -23,8 +23,9 @@ Fix = Callable[[str], str]  # what to do about a code; empty where nothing is kn
 
 
 def said(about: str, *values: Any) -> list[str]:
-    """What ``words.jinja`` says about one thing: ``formats``, ``losses``, ``stored`` (which has
-    ``margins``, ``choice``, ``sides``, ``sources`` and ``overlaps``) or ``inference``."""
+    """What ``words.jinja`` says about one thing: ``ledger``, ``tokens``, ``formats``, ``losses``,
+    ``stored`` (which has ``margins``, ``choice``, ``sides``, ``sources`` and ``overlaps``) or
+    ``inference``."""
     words: Any = templates(Path(__file__).parent).get_template("words.jinja").module
     text: str = getattr(words, about)(*values)
     return text.split("\n")[:-1]
@@ -39,35 +40,7 @@ MAX_INPUTS = 8  # that the summary names
 _INDENT = 10  # of what stands behind a label
 
 
-_SELDOM = [*FATES][3:]  # named only where there is some
-
-
-def _ledger(rows: RowCounts, examples: ExampleCounts) -> list[str]:
-    def lost(counts: RowCounts | ExampleCounts) -> str:
-        seldom = [(getattr(counts, name), FATES[name]) for name in _SELDOM]
-        named = "".join(f" + {count:,} {words}" for count, words in seldom if count)
-        return f"{counts.rejected:,} refused + {counted(counts.duplicates, 'duplicate')}{named}"
-
-    whole, part = rows.used - rows.used_in_part, rows.used_in_part
-    used = f"{whole:,} used whole + {part:,} used in part" if part else f"{whole:,} used"
-    copies = f", {examples.copies:,} copies of them as well" if examples.copies else ""
-    return [
-        f"rows      {rows.in_:,} in = {used} + {lost(rows)}",
-        f"examples  {examples.made:,} made = {examples.kept:,} kept + {lost(examples)}{copies}",
-    ]
-
-
-def _tokens(manifest: Manifest) -> list[str]:
-    tokens = manifest.tokens
-    total = manifest.tokens_in_rows
-    share = f" ({tokens.trained / total:.1%})" if total else ""
-    stored = f"; {tokens.total:,} stored, each example once" if manifest.packs else ""
-    lines = [f"tokens    {total:,}, {tokens.trained:,} of them trained{share}, "]
-    lines[0] += f"{tokens.padding:,} padding{stored}"
-    if tokens.truncated:
-        cut = tokens.truncated / (total + tokens.truncated)
-        lines.append(f"warning   {counted(tokens.truncated, 'token')} cut off ({cut:.1%} of all)")
-    return lines
+_SELDOM = [*FATES.items()][3:]  # named only where there is some
 
 
 def _time(built: limits.Built) -> list[str]:
@@ -83,7 +56,7 @@ def _time(built: limits.Built) -> list[str]:
 
 def _lines(manifest: Manifest, fix: Fix) -> list[str]:
     rows, tokens = manifest.rows, manifest.tokens
-    lines = [*_ledger(rows, manifest.examples), *_tokens(manifest)]
+    lines = said("ledger", rows, manifest.examples, _SELDOM) + said("tokens", manifest)
     if tokens.turn_split:
         from stages.chat_template import loss_weights
 
@@ -113,7 +86,8 @@ def summary(built: limits.Built, fix: Fix = no_fix) -> list[str]:
         lines += [*_time(built), *said("formats", manifest.inputs), *_lines(manifest, fix)]
         lines += said("inference", manifest)
     else:
-        lines += [*_ledger(manifest.rows, manifest.examples)[:1], *_tokens(manifest)]
+        lines += said("ledger", manifest.rows, manifest.examples, _SELDOM)[:1]
+        lines += said("tokens", manifest)
     lines += _noted(built)
     report = built.build.folder / REPORT
     return lines if built.build.address else [*lines, f"report    {report}"]
