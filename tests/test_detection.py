@@ -109,22 +109,6 @@ def test_ranked_pairs_are_every_two_that_differ(scores: list[int]) -> None:
     assert sorted(map(str, sides)) == sorted(str((str(a), str(b))) for a, b in wanted)
 
 
-def test_a_change_of_shape_is_reported_by_its_line(pipeline: Run, tmp_path: Path) -> None:
-    """Even where both kinds of rows could be read, also at the end of a long file; --format has the
-    others refused one by one."""
-    data = rows_to(tmp_path / "mixed.jsonl", *[ALPACA] * 3, *[MESSAGES] * 30)
-    kinds = "messages with role and content (openai) after instruction and output (alpaca)"
-    said = f"mixed.jsonl:4 has a different shape from the rows before it: {kinds}"
-    pipeline("run", "sft", data, *MODEL, "-o", "out").refused(3, said)
-    named = ("--format", "openai", "--max-reject", "1")
-    pipeline("run", "sft", data, *MODEL, "-o", "out", *named).ended()
-    rows = read_manifest(tmp_path / "out")["rows"]
-    assert (rows["used"], rows["rejected_by_code"]) == (30, {"no_turns": 3})
-    long = rows_to(tmp_path / "long.jsonl", *[ALPACA] * 3000, *[MESSAGES] * 200)
-    ran = pipeline("run", "sft", long, *MODEL, "-o", "out")
-    ran.refused(3, "long.jsonl:3001 has a different shape")
-
-
 def test_a_stray_row_is_left_to_the_door() -> None:
     """One row of another shape is refused by name; more than one in a hundred stop the build."""
     mixed = [
@@ -138,23 +122,6 @@ def test_a_stray_row_is_left_to_the_door() -> None:
     for number, (rows, change) in enumerate(mixed):
         found = evidence.detect(rows, kind_of("sft"), "x.jsonl")
         assert set(found.change or ()) == ({"openai", "alpaca"} if change else set()), number
-
-
-def test_columns_are_named_by_hand(pipeline: Run, tmp_path: Path) -> None:
-    """With dotted paths; the manifest records it, and the evidence of each input."""
-    row = {"ask": {"text": "q"}, "replies": [{"text": "good"}, {"text": "bad"}]}
-    data = rows_to(tmp_path / "pairs.jsonl", row, {**row, "ask": {"text": "r"}})
-    mapping = {"prompt": "ask.text", "chosen": "replies.0.text", "rejected": "replies.1.text"}
-    flags = [part for name, path in mapping.items() for part in ("--map", f"{name}={path}")]
-    ran = pipeline("run", "rm", data, *MODEL, "-o", "out", *flags).ended()
-    manifest = read_manifest(tmp_path / "out")
-    assert manifest["rows"]["used"] == 2
-    assert manifest["options"]["map"] == mapping
-    (source,) = manifest["inputs"]
-    assert f"preference ({source['evidence']})" in ran.err
-    assert source["evidence"].endswith("in 2 of 2 sampled rows")
-    wrong = pipeline("run", "rm", data, *MODEL, "-o", "out", "--map", "prompt=question")
-    wrong.refused(2, "no sampled row", "ask, replies")
 
 
 TURNS = [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]

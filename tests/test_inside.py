@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Run, stored_rows, write_rows
+from support import Run, write_rows
 
 from pipeline.tasks import kind_of
 from stages import formats
@@ -243,23 +243,6 @@ def test_a_templated_problem_keeps_its_system_text() -> None:
     [example] = read("prm", {**ROWS_OF_STEPS[0], "prompt": text}, already_templated=True)
     assert isinstance(example, StepChain)
     assert (example.system, example.problem) == ("Be brief.", "q")
-
-
-def test_system_texts_of_rated_steps_are_rendered_by_the_template(
-    pipeline: Run, tmp_path: Path
-) -> None:
-    """As ``--system`` is for rows that have none; the raw text has no place for one."""
-    model = ("--model", "qwen2.5-7b")
-    rows = [{**ROWS_OF_STEPS[0], "prompt": f"q{n}"} for n in range(3)]
-    write_rows(tmp_path / "own.jsonl", [{**row, "system": "Be brief."} for row in rows])
-    write_rows(tmp_path / "none.jsonl", rows)
-    pipeline("run", "prm", "own.jsonl", *model, "-o", "a").ended()
-    pipeline("run", "prm", "own.jsonl", *model, "--system", "Talk.", "-o", "b").ended()
-    pipeline("run", "prm", "none.jsonl", *model, "--system", "Be brief.", "-o", "c").ended()
-    built = [stored_rows(tmp_path / name) for name in "abc"]
-    assert len({str([row["input_ids"] for row in found]) for found in built}) == 1
-    raw = ("--prm-template", "raw")
-    pipeline("run", "prm", "own.jsonl", *model, *raw, "-o", "d").refused(3, "system_text")
 
 
 ASKED, SAID = "What is 2 + 2?", "It is 4."

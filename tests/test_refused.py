@@ -233,48 +233,6 @@ def test_empty_files_among_many_are_a_choice(pipeline: Run, tmp_path: Path) -> N
     pipeline(*command, "--empty", "warn").refused(3, "is empty")
 
 
-def alternatives(*steps: tuple[list[dict[str, Any]], int | None]) -> str:
-    """A row of completions and the chosen one of each step."""
-    made = [{"completions": given, "chosen_completion": chosen} for given, chosen in steps]
-    return json.dumps({"question": {"problem": "What?"}, "label": {"steps": made}}) + "\n"
-
-
-def test_each_is_counted_by_its_code(pipeline: Run, tmp_path: Path) -> None:
-    """Made = kept + rejected; rows stay used; the summary names what a used row lost."""
-    given = {"a": 1, "b": -1, "c": None}
-    good, bad, nothing = ({"text": text, "rating": rating} for text, rating in given.items())
-    (tmp_path / "steps.jsonl").write_text(
-        alternatives(([good, nothing, bad], 0), ([bad], None), ([good], 0))
-        + alternatives(([nothing], None))
-        + alternatives(([nothing, nothing], None))
-        + "{}\n"
-    )
-    command = ("steps.jsonl", "--model", "qwen2-1.5b", "--format", "prm800k", "-o", "out")
-    pipeline("run", "prm", *command).refused(3, "3 of 4 rows were refused")
-    command = (*command, "--max-reject", "1")
-    done = pipeline("run", "prm", *command).ended()
-    manifest = read_manifest(tmp_path / "out")
-    rows, examples = manifest["rows"], manifest["examples"]
-    assert (rows["in"], rows["used"], rows["used_in_part"], rows["rejected"]) == (4, 1, 1, 3)
-    assert examples["rejected_in_part"] == {"behind_chain_end": 1, "unrated_completion": 1}
-    assert "4 in = 0 used whole + 1 used in part + 3 refused" in done.err
-    assert rows["rejected_by_code"] == {"bad_column": 1, "unrated_completion": 2}
-    # of the first row three are kept, one has no rating, and one is behind the chain's end
-    assert (examples["made"], examples["kept"], examples["rejected"]) == (7, 3, 4)
-    assert examples["rejected_by_code"] == {"behind_chain_end": 1, "unrated_completion": 3}
-    assert "1 example refused, of rows with other examples: behind_chain_end" in done.err
-    found = [(r["id"], r["code"]) for r in read_rows(tmp_path / "out" / "rejects.jsonl")]
-    assert found == [
-        ("steps.jsonl:1#0", "unrated_completion"),
-        ("steps.jsonl:1#4", "behind_chain_end"),
-        ("steps.jsonl:2#0", "unrated_completion"),
-        ("steps.jsonl:3#0", "unrated_completion"),
-        ("steps.jsonl:3#1", "unrated_completion"),
-        ("steps.jsonl:4#0", "bad_column"),
-    ]
-    pipeline("check", "out").ended()
-
-
 LONG = "word " * 300
 # Conversations of which one turn is too long, and one call of a tool is.
 CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
@@ -322,20 +280,6 @@ def test_examples_that_are_refused_fail_a_build(pipeline: Run, tmp_path: Path, s
     pipeline(*command[:5], "--max-length", "1024", "-o", "all").ended()
     told = pipeline("diff", "out", "all", "--json").ended().told
     assert told["in_part"] == {"rows": {"a": 30, "b": 0}, "too_long": {"a": lost, "b": None}}
-
-
-def test_trained_turns_that_are_refused_fail_a_build(pipeline: Run, tmp_path: Path) -> None:
-    """Two rows of two hundred have most of the turns."""
-    exchange = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a " * 9}]
-    rows = [{"messages": exchange * (40 if n < 2 else 1), "id": n} for n in range(200)]
-    data = write_rows(tmp_path / "d.jsonl", rows)
-    command = ("run", "sft", data, "--model", "qwen2-1.5b", "--max-length", "128", "-o", "out")
-    command = (*command, "--ignore", "id")
-    ran = pipeline(*command).refused(3, "80 of 278 trained turns were refused", "in 2 examples")
-    assert "--too-long trim-turns" in ran.err
-    pipeline(*command, "--max-reject", "0.3").ended()
-    turns = read_manifest(tmp_path / "out")["examples"]["turns"]
-    assert turns == {"made": 278, "rejected": 80}
 
 
 def test_the_counts_of_parts_add_up(tmp_path: Path, make: Make, monkeypatch: Any) -> None:

@@ -5,14 +5,13 @@ import itertools
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Run, few, read_manifest, stored_rows, write_rows
+from support import few
 
 from pipeline.options.ways import ways
 from pipeline.tasks import kind_of
@@ -25,7 +24,6 @@ from stages.rows.selection import inside, lookup, renamed, rest
 from stages.rows.unread import turns_of
 
 ROWS = range(12)
-MODEL = ("--model", "qwen2-1.5b")
 # What each role says in row number i; every text differs from row to row.
 SAYS: Mapping[str, Callable[[int], Any]] = {
     "question": lambda i: f"What is {i} and {i * 7} together, in words?",
@@ -526,37 +524,6 @@ def test_a_part_of_a_name_means_a_word_that_it_begins() -> None:
             assert role_names.role_of(word[:cut]) == role, word[:cut]
         assert role_names.role_of(f"{word}_id") == ""
         assert role_names.role_of(f"is_{word}_valid") == ""
-
-
-def test_a_found_reading_is_built_and_says_its_columns(pipeline: Run, tmp_path: Path) -> None:
-    """At the first command, in the manifest and in what is not read; the options that the evidence
-    stands for build the same examples."""
-    rows = [
-        {
-            "Problem": SAYS["question"](i),
-            "Output": SAYS["answer"](i),
-            "expected_answer": str(i * 8),
-            "Notes": {"by": "x"},
-        }
-        for i in ROWS
-    ]
-    data = write_rows(tmp_path / "rows.jsonl", rows)
-    pipeline("run", "sft", data, *MODEL, "-o", "out").ended()
-    (source,) = read_manifest(tmp_path / "out")["inputs"]
-    assert source["format"] == "query_response?question=Problem&answer=Output"
-    assert source["evidence"] == (
-        "Problem as question and Output as answer in 12 of 12 sampled rows"
-    )
-    assert {one["column"] for one in source["unread"]} == {"expected_answer", "Notes"}
-    flags = ("--map", "question=Problem", "--map", "answer=Output")
-    pipeline("run", "sft", data, *MODEL, "-o", "named", *flags).ended()
-    for name in ("input_ids", "labels"):
-        one, other = (stored_rows(tmp_path / out) for out in ("out", "named"))
-        assert [row[name] for row in one] == [row[name] for row in other]
-    named = ("--format", "query_response")
-    pipeline("run", "sft", data, *MODEL, "-o", "again", *named).ended()
-    (again,) = read_manifest(tmp_path / "again")["inputs"]
-    assert again["format"] == source["format"]
 
 
 @pytest.mark.parametrize("lacking", [True, False])

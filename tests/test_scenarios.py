@@ -19,8 +19,9 @@ A scenario stands in a file of ``tests/scenarios``, one file a subject:
     gone = ["out"]                     what is not there
     same = ["out", "other"]            builds whose examples have equal ids and labels
 
-Files that are read are JSON, lines of it, TOML or text, and ``-`` is what the command printed;
-places in them are dotted, ``*`` is every item, and a wanted text that begins with ``~`` is a part.
+Files that are read are JSON, lines of it, TOML or text, a split of a build (``out/train``), and
+``-`` is what the command printed. Places in them are dotted, ``*`` is every item, and a wanted text
+that begins with ``~`` is a part of what stands there.
 """
 
 import json
@@ -81,24 +82,23 @@ def write(path: Path, content: Any) -> None:
     lines = []
     for some in content if isinstance(content, list) else [content]:
         assert some.keys() <= {"count", "row", "each", "first"}, some
+        first = some.get("first", 0)
         for at in range(some.get("count", 1)):
-            each = {name: values[at % len(values)] for name, values in some.get("each", {}).items()}
-            line = json.dumps({**some["row"], **each}).replace(
-                "{n}", str(some.get("first", 0) + at)
-            )
-            lines.append(line + "\n")
+            own = {name: values[at % len(values)] for name, values in some.get("each", {}).items()}
+            line = json.dumps({**some["row"], **own})
+            lines.append(line.replace("{n}", str(first + at)) + "\n")
     path.write_text("".join(lines), "utf-8")
 
 
 def _content(path: Path, ran: Ran) -> Any:
     if path.name == "-":
         return ran.told
+    if path.is_dir():
+        return stored_rows(path.parent, path.name)
+    if path.suffix == ".jsonl":
+        return read_rows(path)
     readers = {".json": json.loads, ".toml": tomllib.loads}
-    return (
-        read_rows(path)
-        if path.suffix == ".jsonl"
-        else readers.get(path.suffix, str)(path.read_text("utf-8"))
-    )
+    return readers.get(path.suffix, str)(path.read_text("utf-8"))
 
 
 def _at(value: Any, place: str) -> Any:
@@ -119,7 +119,7 @@ def _is(found: Any, wanted: Any) -> bool:
 
 def _require(step: Step, ran: Ran, folder: Path) -> None:
     for text in step.says:
-        assert text in ran.out + ran.err
+        assert text in ran.out + ran.err, f"{text}\n{ran.out}{ran.err}"
     for text in step.hides:
         assert text not in ran.out + ran.err
     for name, wanted in step.read.items():
