@@ -3,13 +3,12 @@ offered for rows that no format fits rests on a sign, and is never a guess."""
 
 import re
 import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Run, read_manifest, rows_to, stored_rows, table
+from support import table
 
 from pipeline.tasks import kind_of
 from stages import formats
@@ -18,7 +17,6 @@ from stages.errors import DataError, RowError, UsageError
 from stages.normalize import evidence, survey
 from stages.normalize.mixture import detect_mixture
 
-MODEL = ("--model", "qwen2-1.5b")
 MESSAGES: Row = {
     "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
 }
@@ -188,43 +186,6 @@ def asked(number: int) -> Row:
 
 
 MIXED = [asked(n) if n % 3 else openai_row(n) for n in range(60)]
-
-
-def test_each_row_is_read_as_in_a_file_of_its_own(pipeline: Run, tmp_path: Path) -> None:
-    """Counted by format, with its unread columns, from a recipe too; without a word nothing is
-    mixed, and the message names the option with the formats and counts."""
-    data = rows_to(tmp_path / "mixed.jsonl", *MIXED)
-    counts = "--mixed-formats (query_response in 40, openai in 20 of 60 sampled rows)"
-    asked_about = pipeline("run", "sft", data, *MODEL, "-o", "out").refused(3)
-    assert counts in asked_about.err.replace("\n", " ")
-    files = [
-        rows_to(tmp_path / f"{kind.__name__}.jsonl", *(kind(number) for number in range(60))).name
-        for kind in (openai_row, asked)
-    ]
-    pipeline("run", "sft", *files, *MODEL, "-o", "alone", "--layout", "ragged").ended()
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text(
-        'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "mixed.jsonl"\noutput = "out"\nkeep = 0\n'
-        'layout = "ragged"\nmixed-formats = true\n'
-    )
-    ran = pipeline("build", recipe).ended()
-    told = "20 rows as openai, 40 rows as query_response"
-    assert f"by format {told}\n" in ran.err
-    assert told in (tmp_path / "out" / "report.html").read_text("utf-8")
-    found, alone = (
-        {row["row_id"]: (row["input_ids"], row["labels"]) for row in stored_rows(tmp_path / out)}
-        for out in ("out", "alone")
-    )
-    assert len(found) == 60
-    for number in range(60):
-        name = "asked" if number % 3 else "openai_row"
-        assert found[f"mixed.jsonl:{number + 1}"] == alone[f"{name}.jsonl:{number + 1}"]
-    (source,) = read_manifest(tmp_path / "out")["inputs"]
-    assert source["format"] == "openai+query_response"
-    assert source["formats"] == {"openai": 20, "query_response": 40}
-    assert source["evidence"] == "by row: query_response in 40, openai in 20 of 60 sampled rows"
-    assert {one["column"]: one["rows"] for one in source["unread"]} == {"id": 20, "level": 40}
-    pipeline("check", "out").ended()
 
 
 def test_a_row_of_two_formats_is_refused_by_name() -> None:

@@ -114,18 +114,6 @@ def test_the_chain_by_hand_gives_the_shards_of_the_run(
     assert shards == {k: v for k, v in files_of(tmp_path / "chain").items() if k.endswith(".arrow")}
 
 
-def test_until_stops_after_a_stage(pipeline: Run, tmp_path: Path) -> None:
-    """--until writes that stage's file, from which the chain can go on."""
-    source = SAMPLES / "prm" / "stepwise.jsonl"
-    options = ("--model", "qwen2-1.5b", "-o", "here.arrow")
-    ran = pipeline("run", "prm", source, *options, "--until", "render").ended()
-    assert "1 row refused" in ran.err
-    pipeline("stage", "mark", "here.arrow", "-o", "marked.arrow").ended()
-    ran = pipeline("stage", "encode", "here.arrow", "-o", "unmarked.arrow")
-    assert ran.status == 3
-    assert "no rows left" in ran.err
-
-
 DATA = [
     str(SAMPLES / "sft" / name)
     for name in ("chat.jsonl", "turn_weights.jsonl", "word_problems.jsonl", "zh_dialogues.jsonl")

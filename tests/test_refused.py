@@ -257,31 +257,6 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("shape", few(CONVERSATIONS, 1))
-def test_examples_that_are_refused_fail_a_build(pipeline: Run, tmp_path: Path, shape: str) -> None:
-    """One example per turn: every row is used, and half or more of the examples are not."""
-    turns = CONVERSATIONS[shape]
-    count = sum(one["role"] == "assistant" for one in turns)
-    rows = [{"messages": [{**turns[0], "content": f"q{n}"}, *turns[1:]]} for n in range(30)]
-    data = write_rows(tmp_path / "d.jsonl", rows)
-    command = ("run", "sft", data, "--model", "qwen3-8b", "--max-length", "256", "-o", "out")
-    lost = 30 * (count - 1)
-    ran = pipeline(*command).refused(3, f"{lost} of {30 * count} examples were refused")
-    assert "--max-length 1024" in ran.err
-    assert "--too-long" not in ran.err, "the last turn is the one that is trained"
-    planned = pipeline("plan", "--task", *command[1:]).ended(3)
-    assert f"a build would stop: {lost} of {30 * count} sampled examples" in planned.out
-    done = pipeline(*command, "--max-reject", "1").ended()
-    assert "30 in = 0 used whole + 30 used in part + 0 refused" in done.err
-    manifest = read_manifest(tmp_path / "out")
-    assert manifest["rows"]["used_in_part"] == 30
-    assert manifest["examples"]["rejected_in_part"] == {"too_long": lost}
-    pipeline("check", "out").ended()
-    pipeline(*command[:5], "--max-length", "1024", "-o", "all").ended()
-    told = pipeline("diff", "out", "all", "--json").ended().told
-    assert told["in_part"] == {"rows": {"a": 30, "b": 0}, "too_long": {"a": lost, "b": None}}
-
-
 def test_the_counts_of_parts_add_up(tmp_path: Path, make: Make, monkeypatch: Any) -> None:
     """Of one part and of many, in one window and in several."""
     turns = CONVERSATIONS["answers"]

@@ -17,14 +17,15 @@ A scenario stands in a file of ``tests/scenarios``, one file a subject:
     follow = true                      every command that it prints ends with 0
     read = { "out/manifest.json" = { "rows.used" = 5 } }
     gone = ["out"]                     what is not there
-    same = ["out", "other"]            builds whose examples have equal ids and labels
+    same = ["out", "other"]            builds of equal examples, in whatever order
 
 Files that are read are JSON, lines of it, TOML or text, a split of a build (``out/train``), and
-``-`` is what the command printed. Places in them are dotted, ``*`` is every item, and a wanted text
-that begins with ``~`` is a part of what stands there.
+``-`` is what the command printed. Places in them are dotted: a key, a number, the ``name`` of an
+item, or ``*`` for every item. A wanted text that begins with ``~`` is a part of what stands there.
 """
 
 import json
+import re
 import shlex
 import tomllib
 from dataclasses import dataclass, field
@@ -73,8 +74,9 @@ SCENARIOS = _scenarios()
 
 
 def write(path: Path, content: Any) -> None:
-    """A text as it is, or rows: ``count`` times ``row`` (from ``first`` on) with its number for
-    ``{n}``, in which each column of ``each`` has one value after the other."""
+    """A text as it is, or rows: ``count`` times ``row`` with its number (from ``first`` on) for
+    ``{n}`` and a word so many times for ``{word *9}``; columns of ``each`` have their values in
+    turn."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(content, str):
         path.write_text(content.replace("SAMPLES", str(SAMPLES)), "utf-8")
@@ -85,8 +87,8 @@ def write(path: Path, content: Any) -> None:
         first = some.get("first", 0)
         for at in range(some.get("count", 1)):
             own = {name: values[at % len(values)] for name, values in some.get("each", {}).items()}
-            line = json.dumps({**some["row"], **own})
-            lines.append(line.replace("{n}", str(first + at)) + "\n")
+            line = json.dumps({**some["row"], **own}).replace("{n}", str(first + at))
+            lines.append(re.sub(r"\{([^{}*]+)\*(\d+)\}", lambda m: m[1] * int(m[2]), line) + "\n")
     path.write_text("".join(lines), "utf-8")
 
 
@@ -108,7 +110,10 @@ def _at(value: Any, place: str) -> Any:
         return value
     if head == "*":
         return [_at(one, rest) for one in value]
-    return _at(value[int(head)] if isinstance(value, list) else value[head], rest)
+    if isinstance(value, list):
+        named = {str(one["name"]): one for one in value if isinstance(one, dict) and "name" in one}
+        return _at(value[int(head)] if head.isdigit() else named[head], rest)
+    return _at(value[head], rest)
 
 
 def _is(found: Any, wanted: Any) -> bool:
@@ -130,7 +135,10 @@ def _require(step: Step, ran: Ran, folder: Path) -> None:
         assert not (folder / name).exists()
     names = ("row_id", "row_ids", "source", "sources")
     builds = [
-        [{key: row[key] for key in row if key not in names} for row in stored_rows(folder / name)]
+        sorted(
+            repr({key: row[key] for key in row if key not in names})
+            for row in stored_rows(folder / name)
+        )
         for name in step.same
     ]
     assert all(build == builds[0] for build in builds)
