@@ -237,14 +237,6 @@ def test_rated_steps_keep_the_rows_own_system_text(row: Row) -> None:
         assert read("prm", {**row, "messages": [system, *row["messages"]]}) == behind
 
 
-def test_a_templated_problem_keeps_its_system_text() -> None:
-    """As the turns inside of it say."""
-    text = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nq<|im_end|>\n"
-    [example] = read("prm", {**ROWS_OF_STEPS[0], "prompt": text}, already_templated=True)
-    assert isinstance(example, StepChain)
-    assert (example.system, example.problem) == ("Be brief.", "q")
-
-
 ASKED, SAID = "What is 2 + 2?", "It is 4."
 
 
