@@ -31,6 +31,7 @@ from support import (
     read_manifest,
     started,
     stored_rows,
+    table,
     write_rows,
 )
 from test_show import show
@@ -258,16 +259,7 @@ def test_megatron_reads_parquet_whose_mask_is_one_ahead(
             assert row["loss_mask"][start:end] == [*trained[start + 1 : end], 0]
 
 
-@pytest.mark.parametrize(
-    ("name", "task", "layout", "says"),
-    [
-        ("axolotl", "sft", "packed", "takes ragged"),
-        ("trl", "sft", "padded", "takes packed or ragged"),
-        ("megatron", "rm", "ragged", "holds no pairs"),
-        ("verl", "prm", "packed", "no process reward trainer"),
-        ("medicalgpt", "prm", "ragged", "no process reward trainer"),
-    ],
-)
+@pytest.mark.parametrize(("name", "task", "layout", "says"), table("refused_exports.jsonl"))
 def test_what_cannot_work_has_a_reason(name: str, task: str, layout: str, says: str) -> None:
     """The verdict of the manifest and the refusal of --for are the same sentence."""
     known = facts(task, layout)

@@ -489,15 +489,7 @@ def test_types_that_do_not_go_together_are_refused(text: str, why: str) -> None:
     assert why in raised.value.what
 
 
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ([1, "x"], "a number in x.jsonl:1 and a text in x.jsonl:2"),
-        ([None, True, 3.5], "a number in x.jsonl:3 and true or false in x.jsonl:2"),
-        ([1, [2]], "a list or an object in x.jsonl:2"),
-        ([{"b": 1}], "a list or an object in x.jsonl:1"),
-    ],
-)
+@pytest.mark.parametrize(("values", "said"), table("several_types.jsonl"))
 def test_a_column_of_several_types_is_refused_with_rows(values: list[Any], said: str) -> None:
     rows = [{"n_tokens": 1, "n_trained": 1, "a": value} for value in values]
     with pytest.raises(errors.DataError, match=said):

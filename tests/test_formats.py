@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import READ, REFUSED, UNUSABLE, WHOLE, turns, unfolded
-from support import ROOT, SAMPLES, Run, check_reading, few, read_manifest, rows_to
+from support import ROOT, SAMPLES, Run, check_reading, few, read_manifest, rows_to, table
 
 from pipeline.tasks import kind_of
 from stages import catalog, contract, errors, formats, readers
@@ -267,23 +267,7 @@ def test_columns_named_by_hand_reach_their_format() -> None:
 
 
 # file under sample_data: format, rows, codes of the refused ones
-SAMPLE_FILES: dict[str, tuple[str, int, list[str]]] = {
-    "sft/chat.jsonl": ("openai", 17, ["bad_json", "empty_answer", "no_user_turn"]),
-    "sft/instructions.json": ("alpaca", 9, []),
-    "agent.jsonl": ("openai", 6, ["bad_tool_call"]),
-    "sft/turn_weights.jsonl": ("openai", 5, []),
-    "sft/word_problems.jsonl": ("query_response", 10, []),
-    "sft/zh_dialogues.jsonl": ("sharegpt", 5, ["no_answer"]),
-    "rm/pairs.jsonl": ("preference", 12, ["empty_answer", "identical_pair"]),
-    "rm/pairs_margin.jsonl": ("preference", 6, []),
-    "rm/pairs_messages.jsonl": ("preference", 11, ["no_prompt"]),
-    "prm/math_shepherd.jsonl": ("math_shepherd", 16, ["misaligned", "no_steps"]),
-    "prm/value_list.jsonl": ("openrlhf_prm", 15, ["label_count"]),
-    "prm/stepwise.jsonl": ("stepwise", 15, ["label_count"]),
-    "prm/stepwise_soft.jsonl": ("stepwise", 6, []),
-    "prm/first_error.json": ("processbench", 14, []),
-    "prm/alternatives.jsonl": ("prm800k", 2, ["nothing_labelled"]),
-}
+SAMPLE_FILES: dict[str, tuple[str, int, list[str]]] = dict(table("sample_files.jsonl"))
 
 
 def test_sample_files_are_recognised_and_read() -> None:

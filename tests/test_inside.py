@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Run, write_rows
+from support import Run, table, write_rows
 
 from pipeline.tasks import kind_of
 from stages import formats
@@ -39,21 +39,7 @@ SPELLINGS = {
 }
 TURNS = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
 # Rows of every shape that has tools: the place of the tools is left open.
-ROWS: dict[str, tuple[str, Row]] = {
-    "turns": ("sft", {"messages": TURNS}),
-    "turns of other words": (
-        "sft",
-        {"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]},
-    ),
-    "question and answer": ("sft", {"question": "q", "answer": "a"}),
-    "prompt and completion": ("sft", {"prompt": "q", "completion": "a"}),
-    "instruction": ("sft", {"instruction": "q", "output": "a"}),
-    "a pair": ("rm", {"prompt": "q", "chosen": "a", "rejected": "b"}),
-    "a pair of turns": (
-        "rm",
-        {"chosen": TURNS, "rejected": [TURNS[0], {"role": "assistant", "content": "b"}]},
-    ),
-}
+ROWS: dict[str, tuple[str, Row]] = dict(table("rows_with_tools.jsonl"))
 
 
 def read(task: str, row: Row, **options: Any) -> list[Example]:
@@ -200,27 +186,7 @@ def test_calls_in_the_text_and_as_data_are_asked_about() -> None:
 
 
 RATED = [{"text": "s", "rating": 1}, {"text": "t", "rating": 0}]
-ROWS_OF_STEPS: list[Row] = [
-    {"prompt": "q", "completions": ["s", "t"], "labels": [True, False]},
-    {"problem": "q", "steps": ["s", "t"], "label": 1},
-    {"problem": "q", "steps": RATED},
-    {"question": "q", "process": "s ки\nt ки", "label": ["+", "-"]},
-    {"input": "q Step 1: s ки\nStep 2: t ки", "label": "q Step 1: s +\nStep 2: t -"},
-    {"messages": [TURNS[0], {"role": "assistant", "content": "s ки\nt ки"}], "labels": [1, 0]},
-    {
-        "messages": [
-            {"role": "user", "content": "q Step 1: s"},
-            {"role": "assistant", "content": "+"},
-            {"role": "user", "content": "Step 2: t"},
-            {"role": "assistant", "content": "-"},
-        ]
-    },
-    {"problem": "q", "prefixes": ["s", "s t"], "values": [1.0, 0.0]},
-    {
-        "problem": "q",
-        "tree": {"children": [{"text": "s", "value": 1.0}, {"text": "t", "value": 0.0}]},
-    },
-]
+ROWS_OF_STEPS: list[Row] = table("rows_of_steps.jsonl")
 
 
 @pytest.mark.parametrize("row", ROWS_OF_STEPS)

@@ -430,16 +430,7 @@ def test_each_value_is_at_its_line(text: str) -> None:
         assert all(place[:length] in found for length in range(1, len(place)))
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "line"),
-    [
-        ("\n\na = 1", ("a",), 3),
-        ("d = 1979-05-27 07:32:00\ne = 1", ("e",), 2),
-        ("[[s]]\n[[s]]\n[s.map]\np = 1", ("s", 1, "map", "p"), 4),
-        ("[[s]]\n[[s.t]]\n[[s.t]]\nx = 1", ("s", 0, "t", 1, "x"), 4),
-        ('k = """\n"" """" # a = 1\nl = 2', ("l",), 3),
-    ],
-)
+@pytest.mark.parametrize(("text", "place", "line"), table("lines_of_keys.jsonl"))
 def test_a_key_is_at_its_line(text: str, place: toml_file.Place, line: int) -> None:
     """Some that are easily missed."""
     assert toml_file.lines_of(text)[place] == line

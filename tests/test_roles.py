@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import few
+from support import few, table
 
 from pipeline.options.ways import ways
 from pipeline.tasks import kind_of
@@ -37,17 +37,7 @@ SAYS: Mapping[str, Callable[[int], Any]] = {
     "choice": lambda i: "ab"[i % 2],
 }
 # Words for a role; every spelling of each is tried, and none of them is the name of a format's own.
-WORDS: Mapping[str, Sequence[str]] = {
-    "question": ("question", "query", "problem", "prompt", "instruction", "user_request"),
-    "answer": ("response", "solution", "completion", "reply", "generation", "model_output"),
-    "reasoning": ("reasoning", "thinking", "chain_of_thought", "rationale", "cot"),
-    "chosen": ("accepted", "preferred", "winner", "better", "positive", "answer_w"),
-    "rejected": ("rejected", "dispreferred", "loser", "worse", "negative", "answer_l"),
-    "steps": ("solution_steps", "reasoning_steps", "process", "chain_steps"),
-    "ratings": ("step_correctness", "step_scores", "process_rewards"),
-    "error": ("mistake_index", "first_mistake", "error_position"),
-    "choice": ("preferred", "winner", "judge_preference", "better_side"),
-}
+WORDS: Mapping[str, Sequence[str]] = dict(table("words_of_roles.jsonl"))
 # What stands beside the data and plays no role.
 BESIDE: Mapping[str, Callable[[int], Any]] = {
     "uuid": lambda i: f"8c{i}-ff",
@@ -226,15 +216,7 @@ SPOKEN = {
 }
 
 
-NAMED: list[tuple[str, tuple[Any, Any]]] = [
-    ("speaker", ("customer", "agent")),
-    ("sender", ("USER", "BOT")),
-    ("type", ("user_message", "assistant_message")),
-    ("is_bot", (False, True)),
-    ("human", (True, False)),
-    ("author", ({"role": "user", "name": None}, {"role": "assistant", "name": None})),
-    ("author", ({"name": "Ann", "bot": False}, {"name": "Bo", "bot": True})),
-]
+NAMED: list[tuple[str, tuple[Any, Any]]] = [*map(tuple, table("named_turns.jsonl"))]
 
 
 @pytest.mark.parametrize(("who", "names"), few(NAMED, 3))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Run, printed, write_rows
+from support import Run, printed, table, write_rows
 
 from pipeline.inputs import answers, sheet
 from pipeline.lines import MOST, of_columns
@@ -103,24 +103,7 @@ def test_what_becomes_of_columns() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ([True, False], "true or false"),
-        ([True], "true"),
-        ([1, 2, 1, 2], "number 1, 2"),
-        ([0.5, 1.25, 7], "number 0.5 to 7"),
-        (["a", "b", "a", "b"], "text: a, b"),
-        (["x" * 30, "y" * 32, "z" * 40], "text of about 32 characters"),
-        (['{"a": 1}'], "JSON text"),
-        (["{not json"], "text of about 9 characters"),
-        ([{"a": 1}], "object"),
-        ([TURNS, TURNS[:1]], "1 to 2 turns"),
-        ([[1, 2], [3]], "list of 1 to 2 numbers"),
-        ([["a"], []], "list of 0 to 1 text"),
-        ([1, "one two", 2, 3], "number 1 to 3 or text of about 7 characters"),
-    ],
-)
+@pytest.mark.parametrize(("values", "words"), table("shapes_in_words.jsonl"))
 def test_shapes_in_words(values: list[Any], words: str) -> None:
     """What all values are, the most frequent kind first."""
     assert shape_of(values) == words
@@ -205,33 +188,7 @@ def test_an_answer_after_which_rows_are_refused(
     assert answers.settled(read, _config(ignore=("a",)), lambda config, why: []) == "read"
 
 
-@pytest.mark.parametrize(
-    ("remedy", "dead", "left"),
-    [
-        (
-            "Say which: x with --ignore a, or y with --where b=1.",
-            "--ignore a",
-            "Say which: y with --where b=1.",
-        ),
-        (
-            "Say which with --ignore a, or with --ignore b.",
-            "--ignore a",
-            "Say which with --ignore b.",
-        ),
-        ("Split it, or add --ignore a to go on.", "--ignore a", "Split it."),
-        ("Repair it. To go on, add --ignore a.", "--ignore a", "Repair it."),
-        (
-            "Say --ignore a if b, or use another task: pipeline run rm.",
-            "--ignore a",
-            "Say use another task: pipeline run rm.",
-        ),
-        (
-            "Say which: --ignore a (in 3, of 4), or --ignore b.",
-            "--ignore b",
-            "Say which: --ignore a (in 3, of 4).",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("remedy", "dead", "left"), table("remedies.jsonl"))
 def test_words_of_a_remedy_go_with_its_option(remedy: str, dead: str, left: str) -> None:
     """The other ways, and what is no option, stay as they were said."""
     (way,) = ways(dead)

@@ -317,18 +317,7 @@ def _first_way(rows: list[Row]) -> str:
 
 
 @pytest.mark.parametrize("place", ["column", "object", "objects", "turns"])
-@pytest.mark.parametrize(
-    ("name", "good", "bad", "sign"),
-    [
-        ("verified", True, False, "=true"),
-        ("toxic", False, True, "=false"),
-        ("judge_score", 5, 1, "=5"),
-        ("harmfulness", 0, 3, "=0"),
-        ("guard", "safe", "unsafe", "=safe"),
-        ("freigegeben_valid", "ja", "nein", "=ja"),
-        ("is_refusal", "no", "yes", "=no"),
-    ],
-)
+@pytest.mark.parametrize(("name", "good", "bad", "sign"), table("first_ways.jsonl"))
 def test_the_first_way_leaves_out_what_is_bad(
     name: str, good: Any, bad: Any, sign: str, place: str
 ) -> None:
