@@ -359,12 +359,6 @@ def test_ranks_meet_in_a_store(pipeline: Run, tmp_path: Path, cache: Path, in_s3
     assert {name: content for name, content in built.items() if name in whole} == whole
 
 
-def test_a_recipe_that_is_not_there_is_named(pipeline: Run) -> None:
-    """And not taken for data, of which the task and the model would have to be said."""
-    for command in (("parts", *_ranked(0, 2)), ("shards", *_ranked(0, 2)), ("commit",), ("plan",)):
-        pipeline(command[0], "gone.toml", *command[1:]).refused(2, "There is no recipe gone.toml.")
-
-
 def test_missing_ranks_are_named(array: Run, tmp_path: Path, cache: Path) -> None:
     """Of parts that nobody made, and of parts that are gone."""
     array("commit").refused(2, "No rank has made parts of this build.")

@@ -147,15 +147,6 @@ def test_a_command_is_notified_of_every_end(pipeline: Run, tmp_path: Path, bad: 
     assert objects[0]["manifest"]["task"] == "sft"
 
 
-def test_whom_to_notify_must_be_a_command(pipeline: Run, tmp_path: Path) -> None:
-    """As every key of a recipe, with its line."""
-    for given in ("notify = 3", "[notify]\nmail = 'x'", "notify = ' '"):
-        recipe = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n{given}\n'
-        (tmp_path / "r.toml").write_text(recipe)
-        said = pipeline("build", "r.toml", "--trust").ended(2).err
-        assert re.search(r"r.toml:[45]: (notify must be a command|--notify is empty)", said), said
-
-
 def test_a_notification_is_stopped_when_it_hangs(tmp_path: Path) -> None:
     """With all that its shell started."""
     began = time.monotonic()

@@ -26,7 +26,6 @@ from pipeline.shards import plan as planning
 from pipeline.shards.choose import choose
 from pipeline.shards.examples import PlannedExamples, part_of
 from stages.columns import Ints
-from stages.errors import DataError
 
 MODEL = "qwen2-1.5b"
 
@@ -178,23 +177,6 @@ def test_a_build_that_would_stop_is_foreseen(tmp_path: Path, cache_dir: Path) ->
         write_rows(path, [good] * 30 + [bad] * 20)
         said = as_json(planned(cache_dir, "sft", path, format="query_response", **options))
         assert said["rejects"]["build_would_stop"] is stops
-
-
-def test_what_no_trimming_fits_is_foreseen(tmp_path: Path, cache_dir: Path, make: Make) -> None:
-    """A first exchange that is too long by itself is refused; a later one only goes."""
-    q, a = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
-    long = {"role": "assistant", "content": "word " * 300}
-    path = tmp_path / "rows.jsonl"
-    limits = {"max_length": 128, "too_long": "trim-turns"}
-    for turns, lost in (([q, long], 3), ([q, a, q, long], 0), ([q, long, q, a], 3)):
-        path.write_text((json.dumps({"messages": turns}) + "\n") * 3)
-        found = planned(cache_dir, "sft", path, **limits)
-        assert found.sampled.long == lost
-        assert as_json(found)["rejects"]["build_would_stop"] is bool(lost)
-        assert ("cannot be trimmed to that" in as_text(found)) is bool(lost)
-        if lost:
-            with pytest.raises(DataError, match="Nothing is left"):
-                make("sft", path, "out", **limits)
 
 
 # The plan sees numbers: equal examples, rows, packs within parts, the memory that all take.

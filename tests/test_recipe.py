@@ -893,34 +893,6 @@ def test_what_it_writes_builds(pipeline: Run, tmp_path: Path, task: str) -> None
     pipeline("init", FILES[task], *MODEL).refused(2, "is there already")
 
 
-def _chats(path: Path, words: int) -> None:
-    """Forty rows, a tenth of which have answers of so many words."""
-    answers = ("yes " * (words if at % 10 == 0 else 3) for at in range(400))
-    write_rows(path, [{"question": f"q {at}", "answer": text} for at, text in enumerate(answers)])
-
-
-def test_a_length_that_rows_fit_in_is_chosen(pipeline: Run, tmp_path: Path) -> None:
-    """Where the default would refuse too many of them."""
-    _chats(tmp_path / "chats.jsonl", 5000)
-    pipeline("init", "chats.jsonl", *MODEL).ended()
-    (config,) = builds_of(tmp_path / "recipe.toml")
-    assert config.plan.max_length == 8192
-    assert "# max-length" not in (tmp_path / "recipe.toml").read_text()
-
-
-@pytest.mark.slow
-def test_what_a_build_would_refuse_is_said_in_the_recipe(pipeline: Run, tmp_path: Path) -> None:
-    """The recipe is there to be changed, and the status is that of a build of it."""
-    _chats(tmp_path / "chats.jsonl", 40_000)
-    ran = pipeline("init", "chats.jsonl", *MODEL)
-    ran.refused(3, "recipe.toml is written, but a build of it is refused")
-    assert ran.out == "recipe.toml\n"
-    text = (tmp_path / "recipe.toml").read_text()
-    why = r"# As it stands, a build of it is refused:\n#   \d+ examples longer than 4,096 tokens\n"
-    assert re.search(why, text), text
-    pipeline("build", "recipe.toml", "--quiet").ended(3)
-
-
 def test_it_prints_the_schema(pipeline: Run) -> None:
     """That of this installation; the shipped one where no other package adds anything."""
     assert json.loads(pipeline("init", "--schema").out) == VALIDATOR.schema

@@ -1,7 +1,6 @@
 """A refused build says what would let it pass; each refused row and sequence is recorded."""
 
 import gzip
-import json
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from click.testing import CliRunner
 from conftest import NAME
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Make, Run, few, files_of, read_manifest, read_rows, table, write_rows
+from support import Make, Run, few, read_manifest, read_rows, table, write_rows
 
 from pipeline.builder import max_reject, rejects, stagewise
 from pipeline.builder.max_reject import Limit, error_of, exceeding, shares
@@ -23,86 +22,12 @@ from pipeline.options.config import Config
 from pipeline.shards.chain import Losses, Refusal
 from stages.readers import jsonl
 
-GOOD = SAMPLES / "sft" / "word_problems.jsonl"
 MODEL = ("--model", "qwen2-1.5b", "-o", "out")
-KEPT = ["reasons.json", "rejects.jsonl", "report.html"]
 
 
 def rows(path: Path, answers: list[str]) -> Path:
     """A file of questions with these answers."""
     return write_rows(path, ({"question": "q", "answer": a} for a in answers))
-
-
-def names(folder: Path) -> list[str]:
-    """Of the files in a folder."""
-    return sorted(path.name for path in folder.iterdir())
-
-
-def test_a_refused_build_leaves_its_reasons(pipeline: Run, tmp_path: Path) -> None:
-    """The folder has what ``--json`` prints, is replaced by the next and removed by a success."""
-    pipeline("run", "sft", GOOD, *MODEL).ended()
-    before = files_of(tmp_path / "out", with_run=True)
-    failed = tmp_path / "out.failed"
-    bad = rows(tmp_path / "bad.jsonl", [""] * 30 + ["a"] * 70)
-    ran = pipeline("run", "sft", bad, *MODEL, "--json").refused(3)
-    told = ran.told
-    assert told["status"] == "refused"
-    assert names(failed) == KEPT
-    assert told["paths"]["failed"] == "out.failed"
-    assert told["paths"]["rejects"] == "out.failed/rejects.jsonl"
-    assert "out.failed/rejects.jsonl" in told["remedy"]
-    assert told["remedy"] in ran.err
-    reasons = json.loads((failed / "reasons.json").read_text())
-    assert (reasons["figures"], reasons["message"]) == (told["figures"], told["message"])
-    assert told["figures"]["by_code"]["empty_answer"]["rows"] == 30
-    assert told["figures"]["share"] == 0.3
-    assert "30 of 100 rows were refused (30.0%; at most 1.0% by --max-reject)" in told["message"]
-    page = (failed / "report.html").read_text()
-    assert "30 of 100" in page
-    assert "empty_answer: the first rows" in page
-    assert "<script" not in page
-    assert files_of(tmp_path / "out", with_run=True) == before
-
-    fewer = rows(tmp_path / "bad.jsonl", [""] * 20 + ["a"] * 80)
-    pipeline("run", "sft", fewer, *MODEL).refused(3)
-    assert len(read_rows(failed / "rejects.jsonl")) == 20
-    figures = json.loads((failed / "reasons.json").read_text())["figures"]
-    assert figures["lost"]["rows"] == {"total": 100, "refused": 20}
-    pipeline("run", "sft", GOOD, *MODEL).ended()  # unchanged, and no longer failed
-    assert not failed.exists()
-
-    # A folder with other files is left alone, and the message names none.
-    failed.mkdir()
-    (failed / "notes.txt").write_text("mine")
-    ran = pipeline("run", "sft", fewer, *MODEL).refused(3)
-    assert "out.failed" not in ran.err
-    assert names(failed) == ["notes.txt"]
-
-
-@pytest.mark.parametrize(("content", "says"), [("\n\n", "is empty"), ('{"a": 1}\n', "no format")])
-def test_what_is_refused_before_it_begins_leaves_its_reasons(
-    pipeline: Run, tmp_path: Path, content: str, says: str
-) -> None:
-    """There are no refused rows then."""
-    path = tmp_path / "rows.jsonl"
-    path.write_text(content)
-    pipeline("run", "sft", path, *MODEL).refused(3, says, "out.failed/report.html")
-    assert names(tmp_path / "out.failed") == ["reasons.json", "report.html"]
-
-
-def test_a_broken_expectation_leaves_the_verdict(pipeline: Run, tmp_path: Path) -> None:
-    """A suite of the user's that the rows do not meet."""
-    short = {"column": "n_tokens", "max_value": 1}
-    kind = "expect_column_values_to_be_between"
-    suite = [{"type": kind, "kwargs": short, "meta": {"severity": "critical"}}]
-    (tmp_path / "short.json").write_text(
-        json.dumps({"name": "short", "meta": {"table": "examples"}, "expectations": suite})
-    )
-    pipeline("run", "sft", GOOD, *MODEL, "--expectations", "short.json").refused(3)
-    assert "validation.json" in names(tmp_path / "out.failed")
-    verdict = json.loads((tmp_path / "out.failed" / "validation.json").read_text())
-    assert verdict["passed"] is False
-    assert "Expectations that do not hold" in (tmp_path / "out.failed" / "report.html").read_text()
 
 
 limits = st.sampled_from([0.0, 0.001, 0.01, 0.1, 0.29, 0.5, 1.0])
@@ -233,33 +158,10 @@ def test_empty_files_among_many_are_a_choice(pipeline: Run, tmp_path: Path) -> N
     pipeline(*command, "--empty", "warn").refused(3, "is empty")
 
 
-LONG = "word " * 300
-# Conversations of which one turn is too long, and one call of a tool is.
-CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
-    "answers": [
-        {"role": "user", "content": "q"},
-        {"role": "assistant", "content": "a"},
-        {"role": "user", "content": "more"},
-        {"role": "assistant", "content": LONG},
-    ],
-    "calls": [
-        {"role": "user", "content": "q"},
-        {"role": "assistant", "content": "a"},
-        {"role": "user", "content": LONG},
-        {
-            "role": "assistant",
-            "content": "",
-            "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}],
-        },
-        {"role": "tool", "content": "2"},
-        {"role": "assistant", "content": "b"},
-    ],
-}
-
-
 def test_the_counts_of_parts_add_up(tmp_path: Path, make: Make, monkeypatch: Any) -> None:
     """Of one part and of many, in one window and in several."""
-    turns = CONVERSATIONS["answers"]
+    said = [("user", "q"), ("assistant", "a"), ("user", "more"), ("assistant", "word " * 300)]
+    turns = [{"role": role, "content": text} for role, text in said]
     rows = [
         {"messages": turns if n % 3 else turns[:2]} if n % 7 else {"messages": []}
         for n in range(60)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import SAMPLES, Make, Run, files_of, read_manifest, write_rows
 
-from pipeline.builds import build, lease, limits
+from pipeline.builds import build, limits
 from pipeline.manifest import counts, dataset_files
 from pipeline.options.config import Config
 from pipeline.options.paths import BY_RECIPE
@@ -177,20 +177,3 @@ def test_as_many_stay_as_the_default_says(recipe: Path) -> None:
     recipe.write_text(f"{HEAD}keep = 3\n")
     (by_flag,) = builds_of(recipe, flags={"keep": 0})
     assert [one.run.keep for one in (by_set, by_recipe, by_flag)] == [0, 0, 0]
-
-
-def test_one_build_stays_one(pipeline: Run, make: Make, tmp_path: Path, recipe: Path) -> None:
-    """A schedule goes on as it was, and every summary says how versions are kept."""
-    out = make("sft", tmp_path / "rows.jsonl")
-    before = (out / "manifest.json").read_bytes()
-    assert "out is one build and stays one" in pipeline("build", recipe).ended().err
-    _lines(tmp_path, 8)
-    ran = pipeline("build", recipe, "--json").ended()
-    (note,) = ran.told["figures"]["notes"]
-    assert "keep = 0" in note
-    assert note in ran.err
-    assert (out / "manifest.json").read_bytes() != before
-    assert not (out / "current").is_symlink()
-    assert not (out / lease.HISTORY).exists()
-    recipe.write_text(f"{HEAD}keep = 0\n")
-    assert "stays one" not in pipeline("build", recipe).err

@@ -436,18 +436,6 @@ def test_the_printed_commands_lead_through_all_matches(make: Make, tmp_path: Pat
     assert re.findall(r"^── (\S+) ·", both, re.MULTILINE) == ids
 
 
-def test_a_search_stops_where_it_has_found_enough(make: Make, tmp_path: Path) -> None:
-    """What lies behind the match is not read, and the page says how much was."""
-    data = write_rows(tmp_path / "many.jsonl", [{"prompt": "hi", "completion": "yes"}] * 9000)
-    folder = make("sft", data, layout="ragged", workers=2)
-    assert show(folder, "--where", "id = 'many.jsonl:5'").endswith(
-        "Looked at 8,192 of 9,000 examples.\n"
-    )
-    assert "Looked at 808 of 9,000 examples." in show(
-        folder, "--where", "tokens > 0", "--after", "many.jsonl:8193"
-    )
-
-
 def test_wrong_conditions_name_the_fields(built: Make) -> None:
     """A misspelt field, one of another task, no condition, and types that do not go together."""
     folder = built("rm", PAIRS)
@@ -461,22 +449,6 @@ def test_wrong_conditions_name_the_fields(built: Make) -> None:
         assert fields in said or (not wrong and "trained = 0" in said)
     listed = show(folder, "--fields")
     assert [line.split()[0] for line in listed.splitlines()] == [*of_build(Build.open(folder))]
-
-
-def test_options_that_do_not_go_together(built: Make) -> None:
-    """Each is refused with its own sentence, and nothing is shown."""
-    folder = built("sft", CHAT)
-    for options, said in (
-        ("--row a --where id='a'", "--row and --where exclude each other"),
-        ("--after a --before b", "--after and --before exclude each other"),
-        ("--count", "--count counts what --where finds"),
-        ("--count --after a", "--count counts what --where finds"),
-        ("--limit 2", "--limit is for searches"),
-        ("--fields --pack 0", "--fields and --pack exclude each other"),
-        ("--after nowhere:1", "No example has the row_id 'nowhere:1'"),
-        ("--where tokens>1 --split dev", "There is no split 'dev'"),
-    ):
-        assert said in refused(folder, *options.split())
 
 
 def test_every_token_has_its_mark(built: Make) -> None:
