@@ -35,7 +35,7 @@ def build(built: Make) -> Rows:
 
 
 # By hand: examples, markers, good, bad and unlabelled steps.
-COUNTED = dict(table("counted_cases.jsonl"))
+COUNTED = {name: tuple(counts) for name, counts in table("counted_cases.jsonl")}
 
 
 @pytest.mark.parametrize("data", few(COUNTED, 1))

@@ -246,19 +246,6 @@ def test_what_says_that_something_is_bad_is_no_rating_of_a_step(name: str) -> No
         _read(rows, "prm")
 
 
-def test_a_strength_is_read_by_the_sign_that_is_named() -> None:
-    """Nothing in a name says which answer a number below 0 prefers."""
-    rows = [
-        {"prompt": _asked(i), "first": _answers(i)[0], "second": _answers(i)[1]}
-        | {"preference_score": (-2, 1)[i % 2]}
-        for i in ROWS
-    ]
-    with pytest.raises(DataError, match="where it is below 0") as asked:
-        _read(rows, "rm")
-    assert "strength_pair/negative-is-first" in asked.value.remedy
-    assert "strength_pair/positive-is-first" in asked.value.remedy
-
-
 @given(st.lists(st.sampled_from([0, 1, "A", "B", None, ""]), max_size=7))
 def test_most_say_what_is_there_more_often_than_all_others(values: list[Any]) -> None:
     said = lookup({"votes": values}, "votes[most]")

@@ -173,15 +173,6 @@ def test_two_columns_of_one_role_are_asked_about_with_both(rng: Random, role: st
             evidence.detect(given_rows, kind_of("sft"), "x.jsonl", columns=way)
 
 
-def test_a_text_that_holds_its_answer_does_not_ask_for_it() -> None:
-    """It is trained alone; a text that another column answers is a question."""
-    texts = [{"text": SAYS["question"](i), "response": SAYS["answer"](i)} for i in ROWS]
-    found = evidence.detect(texts, kind_of("sft"), "x.jsonl")
-    assert found.format.renamed == {"question": "text", "answer": "response"}
-    whole = [{**row, "text": f"{row['text']}\n{row['response']}"} for row in texts]
-    assert evidence.detect(whole, kind_of("sft"), "x.jsonl").reading == "text"
-
-
 @pytest.mark.parametrize("stems", [("user", "assistant"), ("Question", "Answer"), ("q", "a")])
 def test_a_numbered_family_is_the_turns_of_one_conversation(stems: tuple[str, str]) -> None:
     """Where some rows have more of it, none of their turns is lost."""
@@ -403,16 +394,6 @@ def test_numbers_beside_answers_are_of_those_that_they_name() -> None:
     unnamed = [{**one, "annotations": [{"rating": 1}]} for one in rows]
     with pytest.raises(DataError, match="nothing says that the answers are in order"):
         evidence.detect(unnamed, kind_of("rm"), "x.jsonl")
-
-
-@pytest.mark.parametrize("kind", ["sft", "rm", "prm"])
-def test_what_plays_no_role_is_told_as_it_is(kind: str) -> None:
-    """The message names the columns with what is in them, and none that is not there."""
-    rows = [{"uuid": f"u{i}", "level": i, "kinds": ["x"], "extra": {"a": 1}} for i in ROWS]
-    with pytest.raises(DataError) as refused:
-        evidence.detect(rows, kind_of(kind), "x.jsonl")
-    assert "uuid (text), level (number), kinds (list), extra (object)" in refused.value.what
-    assert "turns" not in refused.value.what
 
 
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=8), min_size=1, max_size=4))
