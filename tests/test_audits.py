@@ -139,18 +139,6 @@ def test_a_shortcut_fails_the_build_and_is_named(
     assert not (tmp_path / "out").exists()
 
 
-def test_pairs_without_a_shortcut_pass_and_few_pairs_are_not_judged(
-    make: Make, tmp_path: Path
-) -> None:
-    """The undoctored rows pass; six rows of which every chosen one is longer pass too."""
-    out = make("rm", pairs_file(tmp_path / "fair.jsonl", answers(60)))
-    assert all(f["value"] < 0.75 for f in figures(out, "shortcuts").values())
-    longer = [(f"{a} and more of it", "no") for a, _ in answers(6)]
-    six = pairs_file(tmp_path / "six.jsonl", longer)
-    found = figures(make("rm", six), "shortcuts")["length"]
-    assert (found["value"], found["status"]) == (1.0, FEW)
-
-
 def test_limits() -> None:
     """Above a limit, not at it; below the least number of cases nothing but the figure."""
     allowed = {"warn": 0.75, "fail": 0.98, "least": 50}

@@ -72,14 +72,6 @@ def test_one_sentence_a_way_on_and_an_exit_status(
     assert found["remedy"] in ran.err
 
 
-def test_without_json_stdout_is_empty(pipeline: Run) -> None:
-    """And stderr has the sentence and the way on."""
-    ran = pipeline("list", "modles").ended(2)
-    assert ran.out == ""
-    assert "Did you mean 'models'?" in ran.err
-    assert re.match(r"Error: .*\n(Fix|Try):   \S", ran.err), ran.err
-
-
 def test_lists(pipeline: Run) -> None:
     """Every list has entries with a text; where nobody looks, each is one line."""
     for kind in ("models", "formats", "containers", "tasks", "stages", "expectations"):
@@ -171,19 +163,6 @@ def test_an_option_of_other_tasks_is_refused(pipeline: Run, tmp_path: Path, task
         ("build", "r.toml"),
     ):
         pipeline(*words).refused(2, f"{asked[-2]} is an option of ")
-
-
-@pytest.mark.slow
-def test_the_cache_can_be_pruned(pipeline: Run, tmp_path: Path) -> None:
-    """Parts go; the tokenizer stays; a build afterwards is the same."""
-    command = ("run", "sft", GOOD, *MODEL, "--cache-dir", "cache", "-o")
-    pipeline(*command, "one").ended()
-    assert "parts            4 files" in pipeline("cache", "info", "--cache-dir", "cache").out
-    pipeline("cache", "prune", "--days", "0", "--cache-dir", "cache").ended()
-    assert "parts            0 files" in pipeline("cache", "info", "--cache-dir", "cache").out
-    pipeline(*command, "two").ended()
-    one, two = (tmp_path / name / "manifest.json" for name in ("one", "two"))
-    assert one.read_bytes() == two.read_bytes()
 
 
 # A command that stops for a question prints itself, corrected, once for each answer; each runs.

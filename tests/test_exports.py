@@ -279,20 +279,6 @@ def test_margins_that_a_trainer_does_not_read_are_told_of() -> None:
     assert not any("the margins that" in verdict.detail for verdict in plain.values())
 
 
-def test_soft_labels_are_refused_where_they_cannot_be_said(
-    make: Make, built: Make, tmp_path: Path
-) -> None:
-    """Two classes cannot say 0.5, and OpenRLHF's loss cannot leave a step out among soft ones."""
-    data = SAMPLES / "prm" / "stepwise_soft.jsonl"
-    with pytest.raises(UsageError, match="cannot express soft labels"):
-        make("prm", data, layout="ragged", trainer="trl")
-    assert not (tmp_path / "out").exists()
-    verdicts = read_manifest(built("prm", data, "--layout", "ragged"))["trainers"]
-    assert "soft labels" in verdicts["trl"]["detail"]
-    assert "unlabelled steps" in verdicts["openrlhf"]["detail"]
-    assert not verdicts["trl"]["supported"] | verdicts["openrlhf"]["supported"]
-
-
 @pytest.mark.parametrize(
     ("name", "program"), [("axolotl", "axolotl"), ("llamafactory", "llamafactory-cli")]
 )

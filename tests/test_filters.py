@@ -151,47 +151,6 @@ def test_what_cannot_be_chosen_by_is_refused(
 
 
 @pytest.mark.slow
-def test_a_row_is_filtered_only_where_all_its_examples_are(pipeline: Run, tmp_path: Path) -> None:
-    """PRM800K gives several examples a row; each filter decides for an example."""
-    good = [{"text": f"Step {n}", "rating": 1} for n in range(3)]
-    bad = [{"text": "No " * (3 * n + 1), "rating": -1} for n in range(3)]
-    steps = [
-        {"completions": [*both], "human_completion": None, "chosen_completion": 0}
-        for both in zip(good, bad, strict=True)
-    ]
-    rows = [
-        {"question": {"problem": "1+1?"}, "label": {"steps": own, "finish_reason": "solution"}}
-        for own in (steps, steps[:1]) * 2
-    ]
-    data = write_rows(tmp_path / "data.jsonl", rows)
-    whole = read_manifest(_build(pipeline, data, "whole", task="prm"))
-    assert whole["examples"]["made"] > whole["rows"]["in"]
-    built = _build(pipeline, data, "out", "--filter", "n_steps > 1", task="prm")
-    manifest = read_manifest(built)
-    _balanced(manifest)
-    assert set(_lines(built)) == {0, 2}
-    assert manifest["rows"]["filtered"] == manifest["filters"][0]["rows"] == 2
-    assert manifest["filters"][0]["examples"] > 2
-    pipeline("check", built).ended()
-    positions = load_from_disk(str(built))["train"]["step_positions"]
-    assert min(map(len, positions)) == 2
-
-
-@pytest.mark.slow
-def test_plan_says_what_a_build_leaves_out(pipeline: Run, data: Path) -> None:
-    words = ("--filter", "language = 'en'", "--filter", "meta.score > 1")
-    common = ("plan", "--task", "sft", data, "--model", "qwen2-1.5b")
-    planned = pipeline(*common, "--json", *words).ended().told["filters"]
-    built = read_manifest(_build(pipeline, data, "out", *words))["filters"]
-    for one, other in zip(planned, built, strict=True):
-        assert (one["examples"], one["null"]) == (other["examples"], other["null"])
-    text = pipeline(*common, *words).out
-    assert "language = 'en' leaves out 26 of 40 sampled examples, 13 of them" in text
-    pipeline(*common, "--filter", "lang = 'en'").refused(2)
-    pipeline(*common, "--filter", "n_tokens < 2").refused(3)
-
-
-@pytest.mark.slow
 def test_sources_have_filters_and_lose_doubles(pipeline: Run, tmp_path: Path, cache: Path) -> None:
     """What a source says wins over the top; the manifest counts by source and by pair of them. One
     without examples has no columns to miss."""

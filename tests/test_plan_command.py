@@ -137,23 +137,6 @@ def test_only_a_little_of_a_file_is_read(tmp_path: Path, cache_dir: Path) -> Non
     assert not found.sampled.ledger.rows_by_code
 
 
-def test_the_task_is_the_one_that_the_rows_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_dir: Path
-) -> None:
-    """Without --task; nothing is written, colours stay out of a pipe."""
-    monkeypatch.chdir(tmp_path)
-    for data, says in (
-        ("sft/chat.jsonl", "sft, packed"),
-        ("rm/pairs.jsonl", "rm, ragged"),
-        ("prm/stepwise.jsonl", "prm, packed"),
-    ):
-        said = invoked("plan", SAMPLES / data, "--model", MODEL, "--cache-dir", cache_dir)
-        assert says in said
-        assert "nothing was written" in said
-        assert "\x1b[" not in said
-        assert not list(tmp_path.iterdir())
-
-
 def test_plan_as_json_and_dry_run_agree(cache_dir: Path) -> None:
     """--json holds what the page says; ``run --dry-run`` says the same."""
     data = SAMPLES / "sft" / "word_problems.jsonl"

@@ -433,7 +433,7 @@ def test_each_value_is_at_its_line(text: str) -> None:
 @pytest.mark.parametrize(("text", "place", "line"), table("lines_of_keys.jsonl"))
 def test_a_key_is_at_its_line(text: str, place: toml_file.Place, line: int) -> None:
     """Some that are easily missed."""
-    assert toml_file.lines_of(text)[place] == line
+    assert toml_file.lines_of(text)[tuple(place)] == line
 
 
 # A mixture of three real sources with everything that chooses examples, built twice.

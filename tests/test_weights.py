@@ -20,7 +20,7 @@ from pipeline.shards.chain import split_off
 from stages.chat_template import loss_weights, segments
 from stages.columns import IGNORED
 from stages.contract import Record
-from stages.errors import RowError, UsageError
+from stages.errors import RowError
 from stages.profile import TargetModel
 from stages.tokens.folded_labels import unfold
 
@@ -197,18 +197,3 @@ def test_stages_by_hand_keep_the_weights(
     stagewise.run_layout("pack", tmp_path / "3.arrow", tmp_path / "chain", cache_dir)
     shard = "train/data-00000-of-00001.arrow"
     assert (tmp_path / "chain" / shard).read_bytes() == (sample("packed") / shard).read_bytes()
-
-
-def test_only_trainers_that_read_weights_are_offered(
-    make: Make, sample: Callable[[str], Path], tmp_path: Path
-) -> None:
-    """The others say so, in the manifest and when they are asked for; nothing is published."""
-    said = read_manifest(sample("ragged"))["trainers"]
-    for name in ("openrlhf", "verl"):
-        assert "divided by their sum" in said[name]["detail"]
-        assert said.pop(name)["supported"]
-    assert not any(verdict["supported"] for verdict in said.values())
-    assert "reads no loss weights" in said["trl"]["detail"]
-    with pytest.raises(UsageError, match="trl reads no loss weights"):
-        make("sft", SAMPLE, "trl", layout="", trainer="trl")
-    assert not (tmp_path / "trl").exists()
