@@ -3,11 +3,10 @@
 import itertools
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Run, table, write_rows
+from support import table
 
 from pipeline.tasks import kind_of
 from stages import formats
@@ -185,7 +184,6 @@ def test_calls_in_the_text_and_as_data_are_asked_about() -> None:
         read_as("openai", twice)
 
 
-RATED = [{"text": "s", "rating": 1}, {"text": "t", "rating": 0}]
 ROWS_OF_STEPS: list[Row] = table("rows_of_steps.jsonl")
 
 
@@ -395,20 +393,6 @@ def test_a_beginning_of_an_answer_is_asked_about_for_every_task(name: str) -> No
             rows = [{**row, name: value}] * 3
             asked = survey(rows, reading, kind, told, Selection()).asked
             assert asked == ({name} if value not in ("", None, "a", 3) else set()), (shape, value)
-
-
-@pytest.mark.parametrize("whole", ["full", "whole", "entire"])
-def test_the_whole_of_an_answer_is_offered_before_its_end(
-    whole: str, pipeline: Run, tmp_path: Path
-) -> None:
-    """Beside the ends that the pair compares; both are asked about at once, the reading first."""
-    ends = {"prompt": "q", "chosen": "4.", "rejected": "5."}
-    row = {**ends, f"{whole}_chosen": "It is 4.", f"{whole}_rejected": "It is 5."}
-    data = write_rows(tmp_path / "rows.jsonl", [row] * 3)
-    maps = f"--map chosen={whole}_chosen --map rejected={whole}_rejected"
-    left = f"--ignore {whole}_chosen --ignore {whole}_rejected"
-    error = pipeline("plan", "--task", "rm", data, "--model", "qwen2-1.5b").refused(3, maps, left)
-    assert error.err.index(maps) < error.err.index(left)
 
 
 def test_two_questions_about_texts_are_one_message() -> None:

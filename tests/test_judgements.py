@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import few
+from support import few, table
 
 from pipeline.options.ways import ways
 from pipeline.tasks import kind_of
@@ -163,13 +163,7 @@ def _steps(i: int) -> list[str]:
     return [f"Take the number {i}.", f"Add {i * 7} to it.", "Write down what comes out."]
 
 
-LABELS: Mapping[str, tuple[Any, Any, Any]] = {  # a good step, a bad one, one that is neither
-    "words": ("correct", "incorrect", "neutral"),
-    "yes": ("Yes", "No", None),
-    "spelled": ("1", "0", None),
-    "richtig": ("richtig", "falsch", None),
-    "flags": (True, False, None),
-}
+LABELS: Mapping[str, tuple[Any, Any, Any]] = dict(table("step_words.jsonl"))
 SHAPES: Mapping[str, Callable[[list[str], list[Any]], Row]] = {
     "lists": lambda steps, said: {"chain_steps": steps, "step_verdicts": said},
     "objects": lambda steps, said: {

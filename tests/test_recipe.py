@@ -697,27 +697,6 @@ def test_a_large_input_counts_for_more(tmp_path: Path, cache: Path) -> None:
     assert 0.4 < many.share < 0.7
 
 
-@pytest.mark.slow
-def test_lengths_are_known_or_not_said(pipeline: Run, tmp_path: Path, cache: Path) -> None:
-    """Where one source trains every turn and another its answers alone, a shard does not show which
-    turns are answers; the figure is left out rather than guessed."""
-
-    def longest(*words: object) -> Any:
-        ran = pipeline(*words, "--json", "--quiet", "--cache-dir", cache).ended()
-        return json.loads(ran.out)["manifest"]["max_new_tokens"]
-
-    def mixed(keys: str) -> Any:
-        text = f"{TOP}{_source('math', WORDS)}{_source('talk', CHAT)}{keys}"
-        return longest("build", _recipe(tmp_path, text), "-o", "mix")
-
-    alone = [
-        longest("run", "sft", data, "--model", "qwen2-1.5b", "-o", data.stem)["max"]
-        for data in (WORDS, CHAT)
-    ]
-    assert mixed("")["max"] == max(alone)
-    assert mixed('train-on = "all"\n') is None
-
-
 # Options by phase: each is one field of one phase, and enters the hashes that its phase feeds.
 
 OF_ANOTHER_MODEL = "thinking"  # whose tokenizer takes seconds to make

@@ -10,7 +10,7 @@ import pytest
 from conftest import NAME
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Make, Run, files_of, read_manifest, write_rows
+from support import SAMPLES, Make, Run, write_rows
 
 from pipeline.builds import build, limits
 from pipeline.manifest import counts, dataset_files
@@ -30,21 +30,6 @@ def rows(path: Path, count: int, words: int = 1) -> Path:
         path,
         ({"question": f"Count {n}.", "answer": " ".join([f"n{n}"] * words)} for n in range(count)),
     )
-
-
-@pytest.mark.slow
-def test_another_task_or_model_asks(make: Make, tmp_path: Path) -> None:
-    """Before any row is encoded; the old build stays until --replace."""
-    out = make("sft", GOOD)
-    before = files_of(out, with_run=True)
-    pairs = SAMPLES / "rm" / "pairs.jsonl"
-    for task, data, model in (("rm", pairs, NAME), ("sft", GOOD, "qwen2.5-7b-instruct")):
-        said = r"out is a build of sft for qwen2-1\.5b; this one would be"
-        with pytest.raises(UsageError, match=said) as refused:
-            make(task, data, model=model)
-        assert "--replace" in refused.value.remedy
-        assert files_of(out, with_run=True) == before
-    assert read_manifest(make("rm", pairs, replace=True))["task"] == "rm"
 
 
 def test_a_limit_that_is_none_is_refused(pipeline: Run) -> None:

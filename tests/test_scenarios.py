@@ -170,3 +170,10 @@ def test_every_scenario_requires_something() -> None:
     texts = [path.read_text("utf-8") for path in (ROOT / "tests" / "scenarios").glob("*.toml")]
     assert len(SCENARIOS) == sum(text.count("[[scenario]]") for text in texts)
     assert all(one.law.endswith(".") and one.step for one in SCENARIOS.values())
+
+
+def test_every_table_is_read() -> None:
+    """A file of rows that no test names would be asserted by nobody."""
+    tests = ROOT / "tests"
+    texts = "".join(path.read_text("utf-8") for path in tests.rglob("*.py"))
+    assert [one.name for one in (tests / "tables").iterdir() if one.name not in texts] == []

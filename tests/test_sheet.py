@@ -30,16 +30,7 @@ READ: dict[str, dict[str, Any]] = {
     "prm": {"prompt": "What is {n}?", "completions": ["One {n}.", "Two."], "labels": [True, False]},
 }
 # Columns that nothing reads and that are asked about, by themselves.
-ASKED: dict[str, dict[str, list[Any]]] = {
-    "sft": {
-        "score": [1, 4, 5],
-        "is_correct": [True, False],
-        "context": ["A passage to read."],
-        "images": [["a.png"]],
-    },
-    "rm": {"context": ["A passage to read."], "images": [["a.png"]], "documents": ["Text {n}."]},
-    "prm": {"context": ["A passage to read."], "images": [["a.png"]]},
-}
+ASKED: dict[str, dict[str, list[Any]]] = dict(table("asked_of_tasks.jsonl"))
 
 
 def _rows(count: int, row: dict[str, Any], more: dict[str, list[Any]]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import shlex
 from typing import Any
 
 import pytest
+from support import table
 
 from pipeline.tasks import kind_of
 from stages import formats
@@ -16,12 +17,7 @@ from stages.normalize.evidence import detect
 from stages.rows import speakers
 from stages.rows.selection import Selection
 
-WORDS = {
-    "system": ["system", "developer"],
-    "user": ["user", "human"],
-    "assistant": ["assistant", "gpt", "bot", "ai", "model"],
-    "tool": ["tool", "function"],
-}
+WORDS = dict(table("speaker_words.jsonl"))
 BESIDE = {
     "system": ["prompt", "message"],
     "user": ["prompt", "question", "input", "turn"],
