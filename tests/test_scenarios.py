@@ -21,8 +21,8 @@ A scenario stands in a file of ``tests/scenarios``, one file a subject:
 
 Files that are read are JSON, lines of it, TOML or text, a split of a build (``out/train``), and
 ``-`` is what the command printed. Places in them are dotted: a key, a number, the ``name`` of an
-item, or ``*`` for every item. A wanted text
-that begins with ``~`` is a part of what stands there, and one with ``!`` is none.
+item, or ``*`` for every item. A wanted text that begins with ``~`` is a part of what
+stands there, and one with ``!`` is none; a list is several of them.
 """
 
 import json
@@ -118,6 +118,8 @@ def _at(value: Any, place: str) -> Any:
 
 
 def _is(found: Any, wanted: Any) -> bool:
+    if isinstance(wanted, list) and isinstance(found, str):
+        return all(_is(found, one) for one in wanted)
     if isinstance(wanted, str) and wanted[:1] in ("~", "!"):
         return (wanted[1:] in str(found)) == (wanted[0] == "~")
     return bool(found == wanted)
