@@ -167,9 +167,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return found
 
 
-def stored_rows(folder: Path) -> list[dict[str, Any]]:
-    """A build's training rows in our columns, in stored order."""
-    tables = Build.open(folder).splits["train"].tables()
+def stored_rows(folder: Path, split: str = "train") -> list[dict[str, Any]]:
+    """A build's rows of a split in our columns, in stored order."""
+    tables = Build.open(folder).splits[split].tables()
     return [row for table in tables for row in table.to_pylist()]
 
 

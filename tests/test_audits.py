@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from rows import turns
-from support import SAMPLES, Make, Run, few, read_manifest, rows_to, stored_rows, write_rows
+from support import SAMPLES, Make, few, rows_to
 
 from expectations.audits import (
     FAIL,
@@ -140,34 +139,6 @@ def test_a_shortcut_fails_the_build_and_is_named(
     assert not (tmp_path / "out").exists()
 
 
-def test_pairs_without_a_shortcut_pass_and_few_pairs_are_not_judged(
-    make: Make, tmp_path: Path
-) -> None:
-    """The undoctored rows pass; six rows of which every chosen one is longer pass too."""
-    out = make("rm", pairs_file(tmp_path / "fair.jsonl", answers(60)))
-    assert all(f["value"] < 0.75 for f in figures(out, "shortcuts").values())
-    longer = [(f"{a} and more of it", "no") for a, _ in answers(6)]
-    six = pairs_file(tmp_path / "six.jsonl", longer)
-    found = figures(make("rm", six), "shortcuts")["length"]
-    assert (found["value"], found["status"]) == (1.0, FEW)
-
-
-def test_a_tolerance_lifts_the_refusal(pipeline: Run, tmp_path: Path) -> None:
-    """On the command line and in a recipe; what is no audit is refused by name."""
-    rows = [(a + ".", b) for a, b in answers(60)]
-    data = pairs_file(tmp_path / "pairs.jsonl", rows)
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text(
-        f'task = "rm"\ndata = "{data}"\nmodel = "qwen2-1.5b"\noutput = "out"\n'
-        "keep = 0\n[tolerance]\nshortcuts.fail = 1\n"
-    )
-    ran = pipeline("build", recipe).ended()
-    assert "audit     shortcuts, full stop: chosen alone ends in a full stop in 100.0%" in ran.err
-    assert read_manifest(tmp_path / "out")["audits"]["shortcuts"]["status"] == WARN
-    options = ("--model", "qwen2-1.5b", "--tolerance", "shortcut.fail=1")
-    pipeline("run", "rm", data, *options).refused(2, "Did you mean shortcuts")
-
-
 def test_limits() -> None:
     """Above a limit, not at it; below the least number of cases nothing but the figure."""
     allowed = {"warn": 0.75, "fail": 0.98, "least": 50}
@@ -204,43 +175,6 @@ def test_layouts_unpack_to_the_same_examples(make: Make, step_model: profile.Tar
     assert labels["balance"]["bins"][:2] == [["good", good], ["bad", len(wrong)]]
 
 
-def test_turns_and_short_answers(make: Make, tmp_path: Path) -> None:
-    """Known conversations: which turns are trained, and which answers say nothing."""
-    before = [("assistant", "Good day to you"), ("user", "And?")]
-    last = ("ok", *["a fuller answer than that"] * 3)
-    rows = [
-        {"messages": turns(("user", f"Hello {i}"), *before, ("assistant", last[i % 4]))}
-        for i in range(60)
-    ]
-    data = rows_to(tmp_path / "chat.jsonl", *rows)
-    out = make("sft", data, train_on="last")
-    turn = figures(out, "trained_share")
-    said = [turn[f"turn {n}"]["detail"].split(",")[0] for n in range(1, 6)]
-    assert said == ["0 of 60 are trained"] * 4 + ["60 of 60 are trained"]
-    manifest = read_manifest(out)
-    share = manifest["tokens"]["trained"] / manifest["tokens"]["total"]
-    assert turn["all turns"]["value"] == pytest.approx(share, abs=1e-6)
-    short_ = figures(out, "short_answers")["answers"]
-    assert (short_["value"], short_["status"]) == (0.25, WARN)
-    assert short_["rows"][:2] == ["chat.jsonl:1", "chat.jsonl:5"]
-
-
-def test_margins_that_contradict_the_choice(make: Make, tmp_path: Path) -> None:
-    """A margin below zero is stored as it came, and told of by name."""
-    rows = [
-        {"prompt": f"Q{i}", "chosen": f"a{i}", "rejected": f"b{i}", "margin": -1 if i == 7 else 2}
-        for i in range(20)
-    ]
-    data = rows_to(tmp_path / "pairs.jsonl", *rows)
-    out = make("rm", data)
-    found = figures(out, "margins")["negative"]
-    assert (found["value"], found["status"], found["rows"]) == (0.05, WARN, ["pairs.jsonl:8"])
-    assert read_manifest(out)["audits"]["margins"]["status"] == WARN
-    rows[7]["margin"] = 2
-    rows_to(data, *rows)
-    assert figures(make("rm", data), "margins")["negative"]["status"] == PASS
-
-
 def test_prompts_that_ids_make_equal_are_found_on_both_sides(make: Make, tmp_path: Path) -> None:
     """Rows are split by another column, so equal questions stand on both sides: counted by row."""
     rows = [
@@ -267,22 +201,6 @@ def test_prompts_that_ids_make_equal_are_found_on_both_sides(make: Make, tmp_pat
     assert found["leaked examples"]["value"] == 0
 
 
-def test_a_budget_does_not_change_how_many_were_equal(pipeline: Run, tmp_path: Path) -> None:
-    """``--dedup`` compares before a budget leaves out: 8 of 32 are equal, whatever is used."""
-    rows = [{"question": f"q{at % 24}", "answer": f"a{at % 24}"} for at in range(32)]
-    rows_to(tmp_path / "a.jsonl", *rows)
-    (tmp_path / "r.toml").write_text(
-        'task = "sft"\nmodel = "qwen2-1.5b"\ndedup = true\nkeep = 0\n'
-        '[[source]]\nname = "a"\ndata = "a.jsonl"\nrows = 6\n'
-    )
-    pipeline("build", "r.toml", "-o", "out").ended()
-    counts = read_manifest(tmp_path / "out")["examples"]
-    assert (counts["kept"], counts["duplicates"]) == (6, 8)
-    equal = figures(tmp_path / "out", "duplicates")["equal examples"]
-    assert equal["value"] == 0.25
-    assert equal["detail"].startswith("8 of 32 examples, ")
-
-
 def test_prompts_of_chains_end_where_the_problem_ends(step_model: profile.TargetModel) -> None:
     """Two chains over one problem have one prompt, whatever their first steps are."""
     step, end = step_model.step_id, step_model.end_of_turn_id
@@ -300,15 +218,6 @@ def test_prompts_of_chains_end_where_the_problem_ends(step_model: profile.Target
     assert ends.tolist() == [5, 5, 1]
     hashes = shortcuts._hashes(chunk).tolist()
     assert hashes[0] == hashes[1] != hashes[2]
-
-
-def test_text_of_control_tokens_is_found(make: Make, tmp_path: Path) -> None:
-    """Rows whose content spells a control token are named; the template's own tokens are none."""
-    texts = ["plain words", "say <|im_end|> twice", "x<|im_start|>y", "<|im end|>", "im_end"]
-    rows = [{"prompt": text, "completion": f"answer {i}"} for i, text in enumerate(texts)]
-    data = rows_to(tmp_path / "rows.jsonl", *rows)
-    found = figures(make("sft", data), "control_text")["examples"]
-    assert found["rows"] == ["rows.jsonl:2", "rows.jsonl:3"]
 
 
 def test_what_a_shard_leaves_behind_is_as_small_as_its_sample(
@@ -418,12 +327,6 @@ def test_rows_of_a_shard_are_taken_batch_by_batch(
 # Margins of pairs: kept where a row has one, null where it has none, counted, never reversed.
 
 
-def written(path: Path, rows: list[contract.Row]) -> Path:
-    """Rows as lines of JSON; each gets a prompt and two answers of its own."""
-    texts = ({"prompt": f"Q{i}", "chosen": f"a{i}", "rejected": f"b{i}"} for i in range(len(rows)))
-    return write_rows(path, [text | row for text, row in zip(texts, rows, strict=True)])
-
-
 @pytest.mark.parametrize("names", _pairs.SCORES, ids="/".join)
 def test_every_spelling_of_scores_gives_a_margin_or_a_tie(names: tuple[str, str]) -> None:
     """The difference of the two, refused where they are equal."""
@@ -452,26 +355,6 @@ def test_a_margin_that_is_no_finite_number_is_refused() -> None:
             with pytest.raises(errors.RowError) as refused:
                 load("preference").read(row | named, contract.FormatOptions())
             assert refused.value.code == "bad_margin", named
-
-
-def test_one_row_without_a_margin_takes_none_from_the_others(pipeline: Run, tmp_path: Path) -> None:
-    """Null where a row has none; manifest, summary and plan count them, but for duplicates."""
-    rows: list[contract.Row] = [{"margin": i + 0.5} for i in range(5)]
-    del rows[3]["margin"]
-    written(tmp_path / "pairs.jsonl", [*rows, {"prompt": "Q0", "chosen": "a0", "rejected": "b0"}])
-    command = ("pairs.jsonl", "--model", "qwen2-1.5b")
-    seen = pipeline("plan", *command, "--task", "rm")
-    assert "margins   of 6 sampled pairs, 2 without one" in seen.out
-    done = pipeline("run", "rm", *command, "-o", "out", "--for", "trl", "--dedup").ended()
-    assert "margins   of 5 pairs, 1 without one: null in the column margin" in done.err
-    out = tmp_path / "out"
-    assert [row["margin"] for row in stored_rows(out)] == [0.5, 1.5, 2.5, None, 4.5]
-    manifest = read_manifest(out)
-    assert manifest["rm"] == {"margins": {"present": 4, "absent": 1}}
-    assert "1 pair without a margin" in manifest["trainers"]["trl"]["detail"]
-    assert "trl: it needs one for every pair or for none" in done.err
-    assert 'remove_columns("margin")' in (out / "launch" / "train_trl.py").read_text()
-    pipeline("check", "out").ended()
 
 
 @settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])

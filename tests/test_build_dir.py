@@ -30,15 +30,7 @@ from pipeline.report.page import make as page
 from stages import findings
 from stages.errors import DataError, SurroundingsError, UsageError
 
-BUILDS = {  # every task and layout, one with a second split, one for a trainer's own columns
-    "sft-packed": "sft/word_problems.jsonl",
-    "sft-ragged": "sft/chat.jsonl --layout ragged --stop </answer>",
-    "sft-padded": "sft/zh_dialogues.jsonl --layout padded --test-size 0.4 --seed 3 --max-reject 1",
-    "rm-ragged": "rm/pairs_margin.jsonl --for trl",
-    "rm-padded": "rm/pairs_margin.jsonl --layout padded",
-    "prm-packed": "prm/alternatives.jsonl",
-    "prm-ragged": "prm/first_error.json --layout ragged --for trl",
-}
+BUILDS = dict(table("opened_builds.jsonl"))
 EXPORT = "prm-ragged/trl"
 RECORDS: dict[str, type[findings.JsonRecord]] = {
     "manifest.json": Manifest,

@@ -35,15 +35,7 @@ def build(built: Make) -> Rows:
 
 
 # By hand: examples, markers, good, bad and unlabelled steps.
-COUNTED = {
-    "trl_zen/standard_stepwise_supervision.jsonl": (19, 32, 16, 16, 0),
-    "math_shepherd_40/math-shepherd.jsonl": (40, 132, 33, 99, 0),
-    "math_shepherd_raw7/math-shepherd.jsonl": (7, 25, 5, 20, 0),
-    "openrlhf_value_list/math-shepherd.value.jsonl": (40, 132, 33, 99, 0),
-    "trl_stepwise/math_shepherd.stepwise.jsonl": (40, 132, 33, 99, 0),
-    "processbench_gsm8k/gsm8k.json": (400, 2082, 1361, 207, 514),
-    "prm800k_raw6/phase1_train.sample.jsonl": (37, 220, 198, 15, 7),
-}
+COUNTED = {name: tuple(counts) for name, counts in table("counted_cases.jsonl")}
 
 
 @pytest.mark.parametrize("data", few(COUNTED, 1))

@@ -194,16 +194,6 @@ def test_a_source_that_changed_is_no_fault(copy: Path, cache_dir: Path, tmp_path
     assert "No row was rebuilt" in check(copy, cache_dir).notes[0]
 
 
-def test_on_the_command_line(pipeline: Run, copy: Path) -> None:
-    """0 and a sentence, or 3 and every fault; --json says the same."""
-    ran = pipeline("check", copy).ended()
-    assert "rebuilt from the source" in ran.out
-    (copy / "serving.json").write_text("{}")
-    found = pipeline("check", copy, "--json").refused(3, "problem: serving.json: hash").told
-    assert not found["passed"]
-    assert found["faults"][0]["where"] == "serving.json"
-
-
 @pytest.mark.parametrize(
     ("task", "data", "layout"),
     few(

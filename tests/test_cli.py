@@ -72,24 +72,6 @@ def test_one_sentence_a_way_on_and_an_exit_status(
     assert found["remedy"] in ran.err
 
 
-def test_without_json_stdout_is_empty(pipeline: Run) -> None:
-    """And stderr has the sentence and the way on."""
-    ran = pipeline("list", "modles").ended(2)
-    assert ran.out == ""
-    assert "Did you mean 'models'?" in ran.err
-    assert re.match(r"Error: .*\n(Fix|Try):   \S", ran.err), ran.err
-
-
-def test_too_many_refused_rows_exit_3(pipeline: Run, tmp_path: Path) -> None:
-    """Codes and first ids are printed, and nothing is published."""
-    data = tmp_path / "data.jsonl"
-    data.write_bytes(GOOD.read_bytes() * 2 + b'{"question": "a", "answer": " "}\n' * 11)
-    ran = pipeline("run", "sft", data, *MODEL, "-o", "out").ended(3)
-    assert "11 of 31 rows were refused" in ran.err
-    assert "11 empty_answer (35.5%): data.jsonl:21, data.jsonl:22" in ran.err
-    assert not (tmp_path / "out").exists()
-
-
 def test_lists(pipeline: Run) -> None:
     """Every list has entries with a text; where nobody looks, each is one line."""
     for kind in ("models", "formats", "containers", "tasks", "stages", "expectations"):
@@ -183,19 +165,6 @@ def test_an_option_of_other_tasks_is_refused(pipeline: Run, tmp_path: Path, task
         pipeline(*words).refused(2, f"{asked[-2]} is an option of ")
 
 
-@pytest.mark.slow
-def test_the_cache_can_be_pruned(pipeline: Run, tmp_path: Path) -> None:
-    """Parts go; the tokenizer stays; a build afterwards is the same."""
-    command = ("run", "sft", GOOD, *MODEL, "--cache-dir", "cache", "-o")
-    pipeline(*command, "one").ended()
-    assert "parts            4 files" in pipeline("cache", "info", "--cache-dir", "cache").out
-    pipeline("cache", "prune", "--days", "0", "--cache-dir", "cache").ended()
-    assert "parts            0 files" in pipeline("cache", "info", "--cache-dir", "cache").out
-    pipeline(*command, "two").ended()
-    one, two = (tmp_path / name / "manifest.json" for name in ("one", "two"))
-    assert one.read_bytes() == two.read_bytes()
-
-
 # A command that stops for a question prints itself, corrected, once for each answer; each runs.
 
 
@@ -227,28 +196,6 @@ def test_each_corrected_command_builds(asked: Any, pipeline: Run, tmp_path: Path
         assert "my rows.jsonl" in words
         ran = pipeline(*words[1:], "-o", f"out{number}", "--quiet")
         assert ran.status == 0, (one, ran.err)
-
-
-def test_a_wrong_task_is_told_with_the_right_one(pipeline: Run, tmp_path: Path) -> None:
-    """Which the rows look like; options that this task does not read are left out."""
-    data = SAMPLES / "rm" / "pairs.jsonl"
-    more = ("--train-on", "last", "--max-reject", "0.5", "-o", "out")
-    ran = pipeline("run", "sft", data, *MODEL, *more).ended(3)
-    assert "They read as rm data (chosen and rejected in 12 of 12 sampled rows)" in ran.err
-    (command,) = printed(ran.err)
-    assert command == f"pipeline run rm {data} --model qwen2-1.5b --max-reject 0.5 -o out"
-    pipeline(*shlex.split(command)[1:]).ended()
-    ran = pipeline("run", "sft", data, *MODEL, "--format", "preference").ended(2)
-    assert printed(ran.err) == [f"pipeline run rm {data} --model qwen2-1.5b --format preference"]
-
-
-def test_an_empty_file_among_others(pipeline: Run, tmp_path: Path) -> None:
-    """The option that goes on without it."""
-    (tmp_path / "no.jsonl").touch()
-    data = SAMPLES / "sft" / "word_problems.jsonl"
-    ran = pipeline("run", "sft", data, "no.jsonl", *MODEL).ended(3)
-    (command,) = printed(ran.err)
-    assert command.endswith("no.jsonl --model qwen2-1.5b --empty warn")
 
 
 @pytest.mark.parametrize(("arguments", "remedy", "wanted"), TOLD["ways"])

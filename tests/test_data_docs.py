@@ -9,7 +9,7 @@ import pytest
 from support import SAMPLES, Make
 
 from expectations import gx_runner
-from stages.errors import ExpectationError, UsageError
+from stages.errors import ExpectationError
 
 DATA = SAMPLES / "sft" / "word_problems.jsonl"
 
@@ -92,11 +92,3 @@ def test_a_refused_build_has_pages_and_trouble_with_them_refuses_none(
     monkeypatch.setattr(gx_runner, "write", broken)
     assert (make("sft", DATA, data_docs=docs) / "manifest.json").exists()
     assert "warning: no Data Docs, OSError: no room" in capsys.readouterr().err
-
-
-def test_a_folder_with_other_files_is_refused(make: Make, tmp_path: Path) -> None:
-    """Nobody's files are mixed with the pages."""
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "index.html").write_text("mine")
-    with pytest.raises(UsageError, match="has other files in it"):
-        make("sft", DATA, data_docs=tmp_path / "docs")

@@ -121,21 +121,6 @@ def test_hits_are_shown_with_both_texts(planted: Planted, pipeline: Run) -> None
     pipeline("overlaps", out, "--evaluation", "none").refused(2, "held-out")
 
 
-def test_answers_are_searched_where_asked(pipeline: Run, tmp_path: Path) -> None:
-    """A row that quotes a question in its answer asks something else."""
-    rows = [{"prompt": "Invent a problem.", "completion": f"Here is one: {ASKED[0]}"}]
-    rows += [{"prompt": one, "completion": "x"} for one in INNOCENT[:5]]
-    train = write_rows(tmp_path / "t.jsonl", rows)
-    evals = write_rows(tmp_path / "e.jsonl", [{"problem": ASKED[0]}])
-    words = ("--decontaminate", evals)
-    assert not pipeline("plan", train, *MODEL, *words, "--json").told["contaminated"]["examples"]
-    words = (*words, "--overlap-in", "row")
-    assert _build(pipeline, train, tmp_path / "out", *words)["rows"]["used"] == 5
-    (hit,) = _hits(tmp_path / "out")
-    assert hit["id"] == "t.jsonl:1"
-    assert ASKED[0] in hit["said"]
-
-
 def test_evaluations_of_every_kind(pipeline: Run, tmp_path: Path) -> None:
     """Each of two questions, one of them planted; the column is named, or known by its name. An
     instruction is a question together with its input; others are joined where named so."""
@@ -166,52 +151,6 @@ def test_evaluations_of_every_kind(pipeline: Run, tmp_path: Path) -> None:
     assert columns[4:] == ["instruction+input", "one+other"]
 
 
-def test_questions_that_cannot_be_judged_are_told(pipeline: Run, tmp_path: Path) -> None:
-    """Empty ones, those without letters, and rows that cannot be read."""
-    train = _train(tmp_path / "t.jsonl", INNOCENT[:4])
-    evals = tmp_path / "e.jsonl"
-    good = json.dumps({"question": ASKED[0]})
-    evals.write_text(f'{good}\n{{"question": ""}}\n{{"question": "?!"}}\n{{"other": 1}}\n[1\n')
-    ran = pipeline("run", "sft", train, *MODEL, "-o", "out", "--decontaminate", evals).ended()
-    assert "e: no row could be compared with its lines 2, 3, 4, 5" in ran.err
-    (record,) = read_manifest(tmp_path / "out")["decontamination"]["evaluations"]
-    assert (record["questions"], record["not_judged"]) == (1, [2, 3, 4, 5])
-
-
-def test_evaluations_that_cannot_be_used(pipeline: Run, tmp_path: Path) -> None:
-    """Each is named, with the way on."""
-    train = _train(tmp_path / "t.jsonl", INNOCENT[:4])
-    write_rows(tmp_path / "e.jsonl", [{"zzz": ASKED[0]}])
-    (tmp_path / "q.txt").write_text("A question?\n")
-    (tmp_path / "e.bin").write_bytes(b"x")
-    for asked, why in (
-        ("--decontaminate none.jsonl", "There is no evaluation file none.jsonl"),
-        ("--decontaminate e.jsonl", "its columns are: zzz"),
-        ("--decontaminate e.jsonl#other", "no text in the column 'other'"),
-        ("--decontaminate a=q.txt --decontaminate a=e.jsonl#zzz", "called a"),
-        ("--decontaminate e.bin", "no reader knows its suffix"),
-    ):
-        pipeline("run", "sft", train, *MODEL, "-o", "out", *asked.split()).refused(2, why)
-
-
-def test_rows_of_token_ids_are_not_passed_over(pipeline: Run, tmp_path: Path) -> None:
-    """They have no text that could be compared."""
-    train = write_rows(tmp_path / "t.jsonl", [{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}] * 4)
-    evals = write_rows(tmp_path / "e.jsonl", [{"question": ASKED[0]}])
-    given = (*MODEL, "-o", "out", "--format", "pretokenized")
-    for flags in (["--decontaminate", evals], ["--near-dedup", "0.8"]):
-        said = pipeline("run", "sft", train, *given, *flags)
-        said.refused(2, "Rows of token ids cannot be compared")
-
-
-def test_a_build_of_nothing_but_evaluations_is_refused(pipeline: Run, tmp_path: Path) -> None:
-    """And the message says why nothing is left."""
-    train = _train(tmp_path / "t.jsonl", ASKED[:5])
-    evals = write_rows(tmp_path / "e.jsonl", [{"question": one} for one in ASKED])
-    ran = pipeline("run", "sft", train, *MODEL, "-o", "out", "--decontaminate", evals)
-    ran.refused(3, "every example overlaps with an evaluation file")
-
-
 @pytest.mark.slow
 def test_the_split_and_doubles_come_after(pipeline: Run, tmp_path: Path, cache: Path) -> None:
     """What an evaluation asks is no part of a side's share; the ledger holds, and the bytes do not
@@ -227,33 +166,6 @@ def test_the_split_and_doubles_come_after(pipeline: Run, tmp_path: Path, cache: 
     pipeline("check", tmp_path / "out").ended()
     _build(pipeline, train, tmp_path / "two", *words, "--workers", 2, "--cache-dir", cache)
     assert files_of(tmp_path / "out") == files_of(tmp_path / "two")
-
-
-def test_a_plan_says_what_would_be_left_out(pipeline: Run, tmp_path: Path) -> None:
-    """Of its sample."""
-    train = _train(tmp_path / "t.jsonl", [*ASKED[:3], *INNOCENT[:7]])
-    evals = write_rows(tmp_path / "e.jsonl", [{"question": one} for one in ASKED])
-    asked = ("plan", train, *MODEL, "--decontaminate", evals)
-    said = "3 examples of 10 sampled rows with a question of an evaluation"
-    assert said in pipeline(*asked).ended().out
-    found = pipeline(*asked, "--json").told
-    assert found["contaminated"] == {"examples": 3, "first": [f"t.jsonl:{n}" for n in (1, 2, 3)]}
-
-
-def test_evaluations_of_a_recipe_count_from_its_folder(pipeline: Run, tmp_path: Path) -> None:
-    """Paths and globs, with a name or a column; two files cannot have one name."""
-    folder = tmp_path / "recipes [1]"
-    for name in ("evals/a/one.jsonl", "evals/b/two.jsonl", "evals/x=y#z.jsonl"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        write_rows(folder / name, [{"ask": ASKED[0]}])
-    _train(folder / "t.jsonl", [ASKED[0], *INNOCENT[:3]])
-    files = '["mine=evals/*/*.jsonl#ask", "evals/x=y#z.jsonl#ask"]'
-    head = 'task = "sft"\nmodel = "qwen2-1.5b"\ndata = ["t.jsonl"]\noutput = "out"\nkeep = 0\n'
-    (folder / "r.toml").write_text(f"{head}decontaminate = {files}\n")
-    pipeline("build", folder / "r.toml").ended()
-    records = read_manifest(folder / "out")["decontamination"]["evaluations"]
-    assert [one["name"] for one in records] == ["mine/one", "mine/two", "x=y#z"]
-    assert [one["rows"] for one in records] == [1, 1, 1]
 
 
 @pytest.mark.slow

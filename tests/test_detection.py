@@ -3,22 +3,25 @@ offered for rows that no format fits rests on a sign, and is never a guess."""
 
 import re
 import shlex
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Run, read_manifest, rows_to, stored_rows, table
+from support import table
 
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.contract import FormatOptions, Pair, Refused, Row, StepChain
+from stages.contract import Conversation, FormatOptions, Pair, Record, Refused, Row, StepChain
 from stages.errors import DataError, RowError, UsageError
+from stages.formats import _inside
 from stages.normalize import evidence, survey
 from stages.normalize.mixture import detect_mixture
+from stages.normalize.stage import Normalize
+from stages.rows import examples as made_of
+from stages.rows.selection import renamed
 
-MODEL = ("--model", "qwen2-1.5b")
 MESSAGES: Row = {
     "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
 }
@@ -81,25 +84,6 @@ def ranked(name: str, row: Row) -> list[tuple[str | None, str | None, float | No
     return [(p.chosen[0].content, p.rejected[0].content, p.margin) for p in pairs]
 
 
-def test_ranked_answers_pair_up_as_asked() -> None:
-    """Neighbours by default, every two with ranked/all; two equally good ones are a tie."""
-    row = {"prompt": "q", "responses": ["a", "b", "c", "d"], "scores": [4, 2, 2, 1]}
-    near = [("a", "b", 2.0), ("c", "d", 1.0)]
-    every = [("a", "b", 2.0), ("a", "c", 2.0), ("a", "d", 3.0), ("b", "d", 1.0), ("c", "d", 1.0)]
-    assert ranked("ranked", row) == ranked("ranked/adjacent", row) == near
-    assert ranked("ranked/all", row) == every
-    assert ranked("ranked/extremes", row) == [("a", "d", 3.0)]
-    ties = [
-        one
-        for name in ("ranked", "ranked/all", "ranked/extremes")
-        for one in formats.load(name).read(row, FormatOptions())
-        if isinstance(one, Refused) and one.code == "tie"
-    ]
-    assert ties == [Refused("tie", "two answers have the same score 2")] * 2
-    with pytest.raises(RowError, match="equally good"):
-        ranked("ranked", {**row, "scores": [1, 1, 1, 1]})
-
-
 @given(st.lists(st.sampled_from([0, 1, 2]), min_size=2, max_size=6).filter(lambda s: len({*s}) > 1))
 def test_ranked_pairs_are_every_two_that_differ(scores: list[int]) -> None:
     """With ranked/all, as many pairs as there are two answers of different scores."""
@@ -107,22 +91,6 @@ def test_ranked_pairs_are_every_two_that_differ(scores: list[int]) -> None:
     wanted = {(a, b) for a, x in enumerate(scores) for b, y in enumerate(scores) if x > y}
     sides = [(chosen, rejected) for chosen, rejected, _ in ranked("ranked/all", row)]
     assert sorted(map(str, sides)) == sorted(str((str(a), str(b))) for a, b in wanted)
-
-
-def test_a_change_of_shape_is_reported_by_its_line(pipeline: Run, tmp_path: Path) -> None:
-    """Even where both kinds of rows could be read, also at the end of a long file; --format has the
-    others refused one by one."""
-    data = rows_to(tmp_path / "mixed.jsonl", *[ALPACA] * 3, *[MESSAGES] * 30)
-    kinds = "messages with role and content (openai) after instruction and output (alpaca)"
-    said = f"mixed.jsonl:4 has a different shape from the rows before it: {kinds}"
-    pipeline("run", "sft", data, *MODEL, "-o", "out").refused(3, said)
-    named = ("--format", "openai", "--max-reject", "1")
-    pipeline("run", "sft", data, *MODEL, "-o", "out", *named).ended()
-    rows = read_manifest(tmp_path / "out")["rows"]
-    assert (rows["used"], rows["rejected_by_code"]) == (30, {"no_turns": 3})
-    long = rows_to(tmp_path / "long.jsonl", *[ALPACA] * 3000, *[MESSAGES] * 200)
-    ran = pipeline("run", "sft", long, *MODEL, "-o", "out")
-    ran.refused(3, "long.jsonl:3001 has a different shape")
 
 
 def test_a_stray_row_is_left_to_the_door() -> None:
@@ -138,23 +106,6 @@ def test_a_stray_row_is_left_to_the_door() -> None:
     for number, (rows, change) in enumerate(mixed):
         found = evidence.detect(rows, kind_of("sft"), "x.jsonl")
         assert set(found.change or ()) == ({"openai", "alpaca"} if change else set()), number
-
-
-def test_columns_are_named_by_hand(pipeline: Run, tmp_path: Path) -> None:
-    """With dotted paths; the manifest records it, and the evidence of each input."""
-    row = {"ask": {"text": "q"}, "replies": [{"text": "good"}, {"text": "bad"}]}
-    data = rows_to(tmp_path / "pairs.jsonl", row, {**row, "ask": {"text": "r"}})
-    mapping = {"prompt": "ask.text", "chosen": "replies.0.text", "rejected": "replies.1.text"}
-    flags = [part for name, path in mapping.items() for part in ("--map", f"{name}={path}")]
-    ran = pipeline("run", "rm", data, *MODEL, "-o", "out", *flags).ended()
-    manifest = read_manifest(tmp_path / "out")
-    assert manifest["rows"]["used"] == 2
-    assert manifest["options"]["map"] == mapping
-    (source,) = manifest["inputs"]
-    assert f"preference ({source['evidence']})" in ran.err
-    assert source["evidence"].endswith("in 2 of 2 sampled rows")
-    wrong = pipeline("run", "rm", data, *MODEL, "-o", "out", "--map", "prompt=question")
-    wrong.refused(2, "no sampled row", "ask, replies")
 
 
 TURNS = [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]
@@ -198,15 +149,87 @@ def test_what_is_offered_names_columns_of_the_rows(row: dict[str, Any]) -> None:
             assert column.rstrip(",.?") in row
 
 
-def test_an_answer_by_another_name_is_no_data_for_reinforcement_learning() -> None:
-    """A prompt alone is; a prompt beside a column that answers it is read. Where the answer is no
-    more than a word, beside turns, it is there to check others."""
-    found = evidence.detect([{"prompt": "q", "generation": "a"}], kind_of("sft"), "x.jsonl")
-    assert found.format.renamed == {"question": "prompt", "answer": "generation"}
-    turn = {"role": "user", "content": "q"}
-    for row in ({"prompt": "q", "level": "3"}, {"messages": [turn], "solution": "4"}):
-        with pytest.raises(DataError, match="reinforcement learning"):
-            evidence.detect([row], kind_of("sft"), "x.jsonl")
+@dataclass(frozen=True)
+class File:
+    """A file in a few rows, and what becomes of it.
+
+    Attributes:
+        law: what it shows.
+        reads: the reading that is detected; ``named``: the one that is given; ``settles``: the
+            variant that the named one is settled as.
+        says: what each row says, or the code and words of its refusal; unread: what is left.
+        asks, offers: of the message, where the file is asked about.
+    """
+
+    law: str
+    task: str
+    rows: list[Row]
+    reads: str = ""
+    named: str = ""
+    settles: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    says: list[Any] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    evidence: str = ""
+    asks: str | None = None
+    offers: list[str] = field(default_factory=list)
+
+
+FILES = [File(**one) for one in table("files_read.jsonl")]
+
+
+def told(example: Any) -> Any:
+    """An example in a few words: its turns, both answers and the margin, or its rated steps."""
+    if isinstance(example, Refused):
+        return f"{example.code}: {example.detail}"
+    if isinstance(example, Conversation):
+        signs = {None: ":", True: "!", False: "-"}
+        return [f"{one.role}{signs[one.trained]} {one.content}" for one in example.messages]
+    if isinstance(example, Pair):
+        return [example.chosen[-1].content, example.rejected[-1].content, example.margin]
+    chain = made_of.chain(example)
+    system = [] if chain.system is None else [chain.system]
+    return [*system, chain.problem, chain.steps, chain.labels]
+
+
+def _agrees(found: Any, wanted: Any) -> bool:
+    if isinstance(wanted, str) and isinstance(found, str):
+        code, _, words = wanted.partition(": ")
+        return found.startswith(f"{code}: ") and words in found
+    return bool(found == wanted)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.law)
+def test_a_file_is_read_as_its_law_says(file: File) -> None:
+    """At once, or as it is named; asked about with options; each row read, refused or named."""
+    told_ = FormatOptions(**file.options)
+    kind, raw = kind_of(file.task), file.options.get("already_templated", False)
+    if file.asks is not None:
+        with pytest.raises(DataError) as asked:
+            evidence.detect(file.rows, kind, "x.jsonl", raw)
+        assert file.asks in asked.value.what
+        assert all(one in asked.value.remedy for one in file.offers), asked.value.remedy
+    if file.reads:
+        found = evidence.detect(file.rows, kind, "x.jsonl", raw)
+        assert found.reading == file.reads
+        assert file.evidence in found.evidence
+    if file.settles is not None:
+        assert formats.load(file.named).settle(file.rows, told_.columns)[0] == file.settles
+    if not file.named and not file.reads:
+        return
+    stage = Normalize(kind, formats.load(file.named or file.reads), told_)
+    rows = [renamed(row, stage.options.columns) for row in file.rows]
+    batch = stage([Record(at, 0, b"", row) for at, row in enumerate(file.rows)]).to_pylist()
+    assert sorted(stage.tally.rows) == file.unread
+    for at, (row, wanted) in enumerate(zip(rows, file.says, strict=bool(file.says))):
+        if isinstance(wanted, str):
+            made = [f"{one['reject_code']}: {one['reject_detail']}" for one in batch]
+            assert _agrees(made[at], wanted), made[at]
+            continue
+        examples = _inside.settled(stage.format.read(row, stage.options), row, stage.options)
+        found = [*map(told, examples)]
+        assert len(found) == len(wanted)
+        assert all(map(_agrees, found, wanted)), found
 
 
 def openai_row(number: int) -> Row:
@@ -221,43 +244,6 @@ def asked(number: int) -> Row:
 
 
 MIXED = [asked(n) if n % 3 else openai_row(n) for n in range(60)]
-
-
-def test_each_row_is_read_as_in_a_file_of_its_own(pipeline: Run, tmp_path: Path) -> None:
-    """Counted by format, with its unread columns, from a recipe too; without a word nothing is
-    mixed, and the message names the option with the formats and counts."""
-    data = rows_to(tmp_path / "mixed.jsonl", *MIXED)
-    counts = "--mixed-formats (query_response in 40, openai in 20 of 60 sampled rows)"
-    asked_about = pipeline("run", "sft", data, *MODEL, "-o", "out").refused(3)
-    assert counts in asked_about.err.replace("\n", " ")
-    files = [
-        rows_to(tmp_path / f"{kind.__name__}.jsonl", *(kind(number) for number in range(60))).name
-        for kind in (openai_row, asked)
-    ]
-    pipeline("run", "sft", *files, *MODEL, "-o", "alone", "--layout", "ragged").ended()
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text(
-        'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "mixed.jsonl"\noutput = "out"\nkeep = 0\n'
-        'layout = "ragged"\nmixed-formats = true\n'
-    )
-    ran = pipeline("build", recipe).ended()
-    told = "20 rows as openai, 40 rows as query_response"
-    assert f"by format {told}\n" in ran.err
-    assert told in (tmp_path / "out" / "report.html").read_text("utf-8")
-    found, alone = (
-        {row["row_id"]: (row["input_ids"], row["labels"]) for row in stored_rows(tmp_path / out)}
-        for out in ("out", "alone")
-    )
-    assert len(found) == 60
-    for number in range(60):
-        name = "asked" if number % 3 else "openai_row"
-        assert found[f"mixed.jsonl:{number + 1}"] == alone[f"{name}.jsonl:{number + 1}"]
-    (source,) = read_manifest(tmp_path / "out")["inputs"]
-    assert source["format"] == "openai+query_response"
-    assert source["formats"] == {"openai": 20, "query_response": 40}
-    assert source["evidence"] == "by row: query_response in 40, openai in 20 of 60 sampled rows"
-    assert {one["column"]: one["rows"] for one in source["unread"]} == {"id": 20, "level": 40}
-    pipeline("check", "out").ended()
 
 
 def test_a_row_of_two_formats_is_refused_by_name() -> None:

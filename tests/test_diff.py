@@ -1,6 +1,5 @@
 """What changed between two builds: every example of both is in exactly one group."""
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -97,57 +96,6 @@ def test_options_of_sources_are_compared_by_name() -> None:
     order = {"order of sources": {"a": ["a", "b"], "b": ["b", "a"]}}
     assert told([a, b], [b, a]) == {**rest, **order}
     assert difference.by_source(rest) == rest
-
-
-@pytest.mark.slow
-def test_the_command_says_what_changed(pipeline: Run, tmp_path: Path) -> None:
-    """One row inserted, one changed, one removed, one in a new file; options; texts; a page."""
-    (tmp_path / "d").mkdir()
-    rows = [(f"Question {n}?", f"Answer {n}.") for n in range(20)]
-    _sft(tmp_path / "d" / "a.jsonl", rows)
-    command = ("run", "sft", "d", "--model", "qwen2-1.5b")
-    pipeline(*command, "-o", "one").ended()
-    changed = [*rows[:18], ("Question 18?", "Another <b>answer</b>.")]
-    _sft(tmp_path / "d" / "a.jsonl", changed)
-    _sft(tmp_path / "d" / "b.jsonl", [("New?", "Yes.")])
-    pipeline(*command, "-o", "two", "--layout", "ragged", "--max-length", "512").ended()
-    found = pipeline("diff", "one", "two", "--json", "--page", "diff.html").ended().told
-    counts = {k: v for k, v in found["examples"].items() if k != "changed_side"}
-    assert counts == {
-        "a": 20, "b": 20, "same": 18, "moved": 0, "changed": 1, "removed": 1, "added": 1,
-    }  # fmt: skip
-    assert found["options"]["max_length"] == {"a": 4096, "b": 512}
-    assert found["options"]["layout"]["b"] == "ragged"
-    assert found["sources"]["b"]["b.jsonl"]["examples"] == 1
-    assert set(found["sources"]["a"]) == {"a.jsonl"}
-    (pair,) = found["shown"]["changed"]
-    assert pair["a"]["row_id"] == pair["b"]["row_id"] == "a.jsonl:19"
-    assert "Answer 18." in pair["a"]["text"]
-    assert "Another <b>answer</b>." in pair["b"]["text"]
-    assert "New?" in found["shown"]["added"][0]["text"]
-    assert "Question 19?" in found["shown"]["removed"][0]["text"]
-    manifest = json.loads((tmp_path / "two" / "manifest.json").read_text())
-    assert found["splits"]["b"]["train"]["tokens"] == manifest["tokens"]["total"]
-    assert found["splits"]["b"]["train"]["trained"] == manifest["tokens"]["trained"]
-    page = (tmp_path / "diff.html").read_text()
-    assert "Another &lt;b&gt;answer&lt;/b&gt;." in page
-    assert "<script" not in page
-    text = pipeline("diff", "one", "two").out
-    assert "18 same, 0 moved, 1 changed, 1 removed, 1 added" in text
-    assert "option    max_length: 4096 -> 512" in text
-    rows.insert(0, ("First?", "Yes."))
-    _sft(tmp_path / "d" / "a.jsonl", rows)
-    (tmp_path / "d" / "b.jsonl").unlink()
-    pipeline(*command, "-o", "three").ended()
-    inserted = json.loads(pipeline("diff", "one", "three", "--json").out)["examples"]
-    assert (inserted["moved"], inserted["added"], inserted["changed"]) == (20, 1, 0)
-    same = json.loads(pipeline("diff", "one", "one", "--json").out)
-    assert same["examples"]["same"] == 20
-    assert not any(same[key] for key in ("options", "model", "audits", "rejected"))
-    pipeline(*command, "-o", "split", "--test-size", "0.3").ended()
-    turned = pipeline("diff", "split", "three", "--json").told["examples"]["changed_side"]
-    assert turned["test -> train"] > 0  # a leak between two versions
-    assert "changed splits: test -> train" in pipeline("diff", "split", "three").out
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from small_tokenizers import SMALL, byte_level, small
-from support import Run
+from support import Run, table
 
 from pipeline.serving import examine
 from stages import probes
@@ -156,15 +156,7 @@ def test_a_step_token_that_ordinary_text_holds(tokenizer_json: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("template", "name", "words"),
-    [
-        (TEMPLATE.replace(">assistant", ">bot"), "generation_prompt_is_prefix", "inference"),
-        (
-            "{% if messages|length < 3 %}" + TEMPLATE + "{% else %}nothing{% endif %}",
-            "end_of_turn_is_trained",
-            "turn 2",
-        ),
-        ("{% for m in messages %}<|im_end|>{% endfor %}", "end_of_turn_is_trained", "drops"),
-    ],
+    table("ruinous_templates.jsonl"),
     ids=["other_prompt", "one_exchange_only", "no_content"],
 )
 def test_templates_that_ruin_a_run(clinic: Clinic, template: str, name: str, words: str) -> None:

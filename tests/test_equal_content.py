@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import normalizing, unfolded
+from rows import unfolded
 from support import table
 
 from pipeline.tasks import kind_of
-from stages import contract, errors, formats
+from stages import contract, errors
 from stages.format import Format
 from stages.normalize import evidence, stage
 
@@ -190,50 +190,6 @@ def test_a_templated_problem_is_read_where_that_is_allowed() -> None:
         longer = {**row, column: str(row[column]).replace(TEMPLATED, twice)}
         with pytest.raises(errors.RowError):
             unfolded(name, longer, allowed)
-
-
-def test_an_instruction_that_says_nothing_is_none() -> None:
-    """Beside a question; ``--map`` would be needed where it said something."""
-    row = {"instruction": "", "question": "q", "answer": "a"}
-    (found,) = formats.load("query_response").read(row, contract.FormatOptions())
-    assert found == contract.Conversation(
-        [contract.Message("user", "q"), contract.Message("assistant", "a")]
-    )
-
-
-def test_a_file_of_templated_problems_is_refused_whole() -> None:
-    """The message names the column and the way on, as for prompts of other tasks."""
-    with pytest.raises(errors.DataError, match="'prompt' already carries a chat template"):
-        evidence.detect([{**STEPS, "prompt": TEMPLATED}], kind_of("prm"), "rows.jsonl")
-
-
-def test_two_answers_to_an_instruction_are_asked_about() -> None:
-    """An output and a response are two answers, until one is named."""
-    row = {"instruction": "q", "output": "a", "response": "b"}
-    with pytest.raises(errors.DataError, match="output and response could each be the answer"):
-        evidence.detect([row], kind_of("sft"), "rows.jsonl")
-    found = formats.load("alpaca")
-    assert found.doubt([row], {"output": "response"}) is None
-    assert found.doubt([{"instruction": "q", "output": "a", "response": None}], {}) is None
-
-
-@pytest.mark.parametrize("named", ["input", "context"])
-def test_the_input_of_an_instruction_is_the_one_that_is_named(named: str) -> None:
-    """--map input=input settles what --map input=context does."""
-    row = {"instruction": "q", "input": "input", "context": "context", "output": "a"}
-    door = stage.Normalize(
-        kind_of("sft"), formats.load("alpaca"), contract.FormatOptions(columns={"input": named})
-    )
-    batch = door([contract.Record(1, 0, b"", row)])
-    assert batch["messages"].to_pylist()[0][0]["content"] == f"q\n\n{named}"
-
-
-def test_a_stray_instruction_is_refused_among_plain_exchanges() -> None:
-    """A batch that columns could carry as a whole is still read by the format's own rules."""
-    rows = [{"instruction": "q", "input": str(i), "output": "a"} for i in range(3)]
-    door = normalizing("sft", "query_response")
-    codes = door([contract.Record(i, 0, b"", row) for i, row in enumerate(rows)])["reject_code"]
-    assert codes.to_pylist() == ["bad_column"] * 3
 
 
 class _Empty(Format):

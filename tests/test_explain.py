@@ -385,12 +385,3 @@ def test_a_name_of_two_meanings_shows_both() -> None:
     assert [one.group for one in find("control_text")] == ["tokens", AUDITS]
     with pytest.raises(errors.UsageError, match="List all codes with: pipeline explain"):
         find("zzzzzz")
-
-
-def test_messages_with_a_code_point_to_its_page(pipeline: Run, tmp_path: Path) -> None:
-    """The command for the code that was found first, or most."""
-    (tmp_path / "no_build").mkdir()
-    pipeline("check", "no_build").refused(3, "pipeline explain missing")
-    (tmp_path / "data.jsonl").write_text('{"prompt": "q", "completion": ""}\n' * 20)
-    ran = pipeline("run", "sft", "data.jsonl", "--model", "qwen2-1.5b", "-o", "out")
-    ran.refused(3, "pipeline explain empty_answer")

@@ -31,6 +31,7 @@ from support import (
     read_manifest,
     started,
     stored_rows,
+    table,
     write_rows,
 )
 from test_show import show
@@ -258,16 +259,7 @@ def test_megatron_reads_parquet_whose_mask_is_one_ahead(
             assert row["loss_mask"][start:end] == [*trained[start + 1 : end], 0]
 
 
-@pytest.mark.parametrize(
-    ("name", "task", "layout", "says"),
-    [
-        ("axolotl", "sft", "packed", "takes ragged"),
-        ("trl", "sft", "padded", "takes packed or ragged"),
-        ("megatron", "rm", "ragged", "holds no pairs"),
-        ("verl", "prm", "packed", "no process reward trainer"),
-        ("medicalgpt", "prm", "ragged", "no process reward trainer"),
-    ],
-)
+@pytest.mark.parametrize(("name", "task", "layout", "says"), table("refused_exports.jsonl"))
 def test_what_cannot_work_has_a_reason(name: str, task: str, layout: str, says: str) -> None:
     """The verdict of the manifest and the refusal of --for are the same sentence."""
     known = facts(task, layout)
@@ -285,20 +277,6 @@ def test_margins_that_a_trainer_does_not_read_are_told_of() -> None:
     assert told == {"llamafactory", "medicalgpt"}
     plain = exports.verdicts(facts("rm", "ragged"))
     assert not any("the margins that" in verdict.detail for verdict in plain.values())
-
-
-def test_soft_labels_are_refused_where_they_cannot_be_said(
-    make: Make, built: Make, tmp_path: Path
-) -> None:
-    """Two classes cannot say 0.5, and OpenRLHF's loss cannot leave a step out among soft ones."""
-    data = SAMPLES / "prm" / "stepwise_soft.jsonl"
-    with pytest.raises(UsageError, match="cannot express soft labels"):
-        make("prm", data, layout="ragged", trainer="trl")
-    assert not (tmp_path / "out").exists()
-    verdicts = read_manifest(built("prm", data, "--layout", "ragged"))["trainers"]
-    assert "soft labels" in verdicts["trl"]["detail"]
-    assert "unlabelled steps" in verdicts["openrlhf"]["detail"]
-    assert not verdicts["trl"]["supported"] | verdicts["openrlhf"]["supported"]
 
 
 @pytest.mark.parametrize(

@@ -26,18 +26,6 @@ def test_inputs_with_and_without_null_labels_go_together(built: Make) -> None:
     assert sum(row["step_labels"].count(None) for row in rows) == 13
 
 
-def test_a_prompt_that_merges_with_the_answer_is_counted(pipeline: Run, tmp_path: Path) -> None:
-    """A template whose prompt ends in a space: every such cut is found, letters included."""
-    template = (
-        "{% for m in messages %}<|im_start|>{{ m.role }}: {{ m.content }}<|im_end|>{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|>assistant: {% endif %}"
-    )
-    (tmp_path / "t.jinja").write_text(template)
-    data = write_rows(tmp_path / "d.jsonl", [chat(("user", "a"), ("assistant", "hello"))])
-    pipeline(*SFT, data, "--chat-template", "t.jinja").ended()
-    assert read_manifest(tmp_path / "out")["encoder"]["merged_cuts"] == 1
-
-
 @pytest.mark.parametrize(
     ("model", "system", "turns"),
     [
@@ -67,14 +55,6 @@ def test_a_link_as_output_keeps_pointing(pipeline: Run, tmp_path: Path) -> None:
         pipeline(*SFT, PROBLEMS, "--layout", layout).ended()
         assert (tmp_path / "out").is_symlink()
         assert read_manifest(tmp_path / "real")["layout"] == layout
-
-
-def test_padding_cuts_nothing(pipeline: Run) -> None:
-    """A width below the longest example is refused."""
-    options = (*QWEN, "-o", "e.arrow", "--until", "encode")
-    pipeline("run", "sft", PROBLEMS, *options).ended()
-    ran = pipeline("stage", "pad", "e.arrow", "-o", "padded", "--pad-to", "16")
-    ran.refused(2, "more than the width 16")
 
 
 QWEN = ("--model", "qwen2-1.5b")

@@ -142,118 +142,12 @@ def test_a_filter_depends_on_no_order(pipeline: Run, tmp_path: Path, cache: Path
     assert {order[at] for at in _lines(other)} == own
 
 
-@pytest.mark.slow
-def test_the_best_of_equal_examples_stays(pipeline: Run, tmp_path: Path) -> None:
-    """Of equal scores the first, no score is the least, and a double of a filtered one stays."""
-    said = [("Say it.", score) for score in (None, 1, 5, 5.0, 9)] + [
-        ("Other.", None),
-        ("Other.", -3),
-    ]
-    rows = [{"prompt": text, "completion": "It.", "quality": score} for text, score in said]
-    data = write_rows(tmp_path / "data.jsonl", rows)
-    for words, kept in (
-        (("--dedup-keep", "first"), [0, 5]),
-        (("--dedup-keep", "lowest:quality"), [1, 6]),
-        (("--dedup-keep", "highest:quality", "--filter", "quality < 9 or quality is null"), [2, 6]),
-        (("--filter", "quality is not null"), [1, 6]),
-    ):
-        built = _build(pipeline, data, "out", "--dedup", "--ignore", "quality", *words)
-        _balanced(read_manifest(built))
-        pipeline("check", built).ended()
-        assert _lines(built) == kept, words
-
-
 @pytest.mark.parametrize(("words", "status", "says"), table("filters.toml")["no_choices"])
 def test_what_cannot_be_chosen_by_is_refused(
     words: list[str], status: int, says: str, pipeline: Run, data: Path, tmp_path: Path
 ) -> None:
     pipeline(*SFT, data, *words).refused(status, says)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_an_absent_column_may_be_expected(pipeline: Run, data: Path) -> None:
-    texts = ("spam is null", "coalesce(spam, 0) = 0", "not (spam is not null)")
-    words = [word for text in texts for word in ("--filter", text)]
-    assert len(_lines(_build(pipeline, data, "out", *words))) == 40
-
-
-@pytest.mark.slow
-def test_a_column_of_several_types_names_rows_of_the_file(pipeline: Run, tmp_path: Path) -> None:
-    """Also where each file by itself has one type."""
-    for name, ranks in (("a", [1, 2]), ("b", [3, "4"]), ("c", ["5", "6"])):
-        rows = [{"prompt": f"{name}{x}?", "completion": "It.", "rank": x} for x in ranks]
-        write_rows(tmp_path / f"{name}.jsonl", rows)
-    for files, said in (
-        (("b",), "a number in b.jsonl:1 and a text in b.jsonl:2"),
-        (("a", "c"), "a number in a.jsonl:1 and a text in c.jsonl:1"),
-    ):
-        data = [tmp_path / f"{name}.jsonl" for name in files]
-        pipeline(*SFT, *data, "--filter", "rank > 1").refused(3, said)
-
-
-@pytest.mark.slow
-def test_a_column_called_like_a_figure_is_asked_about(pipeline: Run, tmp_path: Path) -> None:
-    rows = [{**row, "n_tokens": 7 + n} for n, row in enumerate(_rows())]
-    data = write_rows(tmp_path / "data.jsonl", rows)
-    common = (*SFT, data)
-    ran = pipeline(*common, "--filter", "n_tokens > 20")
-    ran.refused(2, "data.jsonl has a column n_tokens of its own")
-    column = _build(pipeline, data, "column", "--filter", '"n_tokens" > 20')
-    assert _lines(column) == list(range(14, 40))
-    figure = _build(pipeline, data, "figure", "--filter", "n_tokens > 20", "--ignore", "n_tokens")
-    assert _lines(figure) != _lines(column)
-
-
-def test_a_filter_on_a_rating_decides_what_is_trained(pipeline: Run, tmp_path: Path) -> None:
-    """Without one the build asks, since every answer would be trained."""
-    rows = [{**row, "rating": n % 5} for n, row in enumerate(_rows())]
-    data = write_rows(tmp_path / "data.jsonl", rows)
-    keep = ("--dedup", "--dedup-keep", "highest:rating")
-    pipeline(*SFT, data, *keep).refused(3)
-    built = _build(pipeline, data, "out", "--filter", "rating >= 3", *keep)
-    assert _lines(built) == [n for n in range(40) if n % 5 >= 3]
-
-
-@pytest.mark.slow
-def test_a_row_is_filtered_only_where_all_its_examples_are(pipeline: Run, tmp_path: Path) -> None:
-    """PRM800K gives several examples a row; each filter decides for an example."""
-    good = [{"text": f"Step {n}", "rating": 1} for n in range(3)]
-    bad = [{"text": "No " * (3 * n + 1), "rating": -1} for n in range(3)]
-    steps = [
-        {"completions": [*both], "human_completion": None, "chosen_completion": 0}
-        for both in zip(good, bad, strict=True)
-    ]
-    rows = [
-        {"question": {"problem": "1+1?"}, "label": {"steps": own, "finish_reason": "solution"}}
-        for own in (steps, steps[:1]) * 2
-    ]
-    data = write_rows(tmp_path / "data.jsonl", rows)
-    whole = read_manifest(_build(pipeline, data, "whole", task="prm"))
-    assert whole["examples"]["made"] > whole["rows"]["in"]
-    built = _build(pipeline, data, "out", "--filter", "n_steps > 1", task="prm")
-    manifest = read_manifest(built)
-    _balanced(manifest)
-    assert set(_lines(built)) == {0, 2}
-    assert manifest["rows"]["filtered"] == manifest["filters"][0]["rows"] == 2
-    assert manifest["filters"][0]["examples"] > 2
-    pipeline("check", built).ended()
-    positions = load_from_disk(str(built))["train"]["step_positions"]
-    assert min(map(len, positions)) == 2
-
-
-@pytest.mark.slow
-def test_plan_says_what_a_build_leaves_out(pipeline: Run, data: Path) -> None:
-    words = ("--filter", "language = 'en'", "--filter", "meta.score > 1")
-    common = ("plan", "--task", "sft", data, "--model", "qwen2-1.5b")
-    planned = pipeline(*common, "--json", *words).ended().told["filters"]
-    built = read_manifest(_build(pipeline, data, "out", *words))["filters"]
-    for one, other in zip(planned, built, strict=True):
-        assert (one["examples"], one["null"]) == (other["examples"], other["null"])
-    text = pipeline(*common, *words).out
-    assert "language = 'en' leaves out 26 of 40 sampled examples, 13 of them" in text
-    pipeline(*common, "--filter", "lang = 'en'").refused(2)
-    pipeline(*common, "--filter", "n_tokens < 2").refused(3)
 
 
 @pytest.mark.slow
@@ -554,15 +448,7 @@ def test_types_that_do_not_go_together_are_refused(text: str, why: str) -> None:
     assert why in raised.value.what
 
 
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ([1, "x"], "a number in x.jsonl:1 and a text in x.jsonl:2"),
-        ([None, True, 3.5], "a number in x.jsonl:3 and true or false in x.jsonl:2"),
-        ([1, [2]], "a list or an object in x.jsonl:2"),
-        ([{"b": 1}], "a list or an object in x.jsonl:1"),
-    ],
-)
+@pytest.mark.parametrize(("values", "said"), table("several_types.jsonl"))
 def test_a_column_of_several_types_is_refused_with_rows(values: list[Any], said: str) -> None:
     rows = [{"n_tokens": 1, "n_trained": 1, "a": value} for value in values]
     with pytest.raises(errors.DataError, match=said):

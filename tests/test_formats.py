@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import READ, REFUSED, UNUSABLE, WHOLE, normalizing, turns, unfolded
-from support import ROOT, SAMPLES, Run, check_reading, few, read_manifest, rows_to
+from rows import READ, REFUSED, UNUSABLE, WHOLE, turns, unfolded
+from support import ROOT, SAMPLES, Run, check_reading, few, read_manifest, rows_to, table
 
 from pipeline.tasks import kind_of
 from stages import catalog, contract, errors, formats, readers
 from stages.files.line_block import parse
 from stages.format import Format
 from stages.normalize import evidence, stage
-from stages.rows import examples, loss_mask, stop_text
+from stages.rows import loss_mask, stop_text
 from stages.rows.selection import renamed
 
 
@@ -119,16 +119,6 @@ def test_ratings_are_read_at_the_tags_whatever_the_texts_hold(
     assert found.pieces == [problem + pieces[0], *pieces[1:], ""]
 
 
-def test_the_step_tag_and_the_separator_can_be_named() -> None:
-    """A tag and a separator that nobody knows are read when they are named."""
-    options = contract.FormatOptions(step_tag="#", prompt_separator="||")
-    row = {"input": "P|| s #\nt #", "value": ["+", "-"]}
-    (found,) = formats.load("openrlhf_prm").read(row, options)
-    assert isinstance(found, contract.StepChain)
-    chain = examples.chain(found)
-    assert (chain.problem, chain.steps, chain.labels) == ("P", ["|| s", "t"], [1.0, 0.0])
-
-
 @pytest.mark.parametrize(("neutral", "value"), [("null", None), ("good", 1.0), ("bad", 0.0)])
 def test_alternatives_are_rated_as_neutral_says(neutral: str, value: float | None) -> None:
     """Rating 0 is what ``neutral`` says, alone and in the chain, and all else is as without it."""
@@ -165,15 +155,6 @@ def test_a_rating_is_read_in_every_place(
     assert isinstance(found, contract.StepChain)
     unsaid = 1.0 if place == "human" else None
     assert found.labels == [unsaid if meant is None else _SAID[meant]]
-
-
-def test_completions_that_are_no_list_are_refused_as_a_row() -> None:
-    """A row of another shape in a PRM800K file is refused by name and stops nothing."""
-    row = {"question": {"problem": "P"}, "label": {"steps": [{"completions": 5}]}}
-    door = normalizing("prm", "prm800k")
-    (found,) = door([contract.Record(0, 0, b"", row)]).to_pylist()
-    assert found["reject_code"] == "malformed_row"
-    assert found["reject_detail"]
 
 
 @settings(max_examples=50, deadline=None)
@@ -255,29 +236,6 @@ def test_no_rows_crash_detection(rows: list[contract.Row]) -> None:
         assert "\n" not in said
 
 
-def test_the_format_of_most_rows_is_detected() -> None:
-    """Some odd rows do not hide the format; their own refusal will name them."""
-    good, odd = {"instruction": "q", "output": "a"}, {"id": 1}
-    assert evidence.detect([good, odd, good], kind_of("sft"), "x.jsonl").reading == "alpaca"
-    with pytest.raises(errors.DataError, match="no format of conversations fits"):
-        evidence.detect([good, odd, odd], kind_of("sft"), "x.jsonl")
-
-
-def test_rows_that_read_two_ways_are_not_guessed_at() -> None:
-    """Where two formats fit equally well the user says which."""
-    turned: contract.Row = {"messages": turns(Q, A), "prompt": "q", "completion": "b"}
-    stepped: contract.Row = {
-        "input": "P ки",
-        "label": "P +",
-        "completions": ["s"],
-        "labels": [True],
-    }
-    for task, row in (("sft", turned), ("prm", stepped)):
-        with pytest.raises(errors.DataError, match="reads as") as caught:
-            evidence.detect([row], kind_of(task), "x.jsonl")
-        assert "--format" in caught.value.remedy
-
-
 @pytest.mark.parametrize("task", ["sft", "rm", "prm"])
 def test_undetectable_rows_are_refused_with_their_columns(task: str) -> None:
     """The message names the columns that were found and the formats that read rows."""
@@ -309,23 +267,7 @@ def test_columns_named_by_hand_reach_their_format() -> None:
 
 
 # file under sample_data: format, rows, codes of the refused ones
-SAMPLE_FILES: dict[str, tuple[str, int, list[str]]] = {
-    "sft/chat.jsonl": ("openai", 17, ["bad_json", "empty_answer", "no_user_turn"]),
-    "sft/instructions.json": ("alpaca", 9, []),
-    "agent.jsonl": ("openai", 6, ["bad_tool_call"]),
-    "sft/turn_weights.jsonl": ("openai", 5, []),
-    "sft/word_problems.jsonl": ("query_response", 10, []),
-    "sft/zh_dialogues.jsonl": ("sharegpt", 5, ["no_answer"]),
-    "rm/pairs.jsonl": ("preference", 12, ["empty_answer", "identical_pair"]),
-    "rm/pairs_margin.jsonl": ("preference", 6, []),
-    "rm/pairs_messages.jsonl": ("preference", 11, ["no_prompt"]),
-    "prm/math_shepherd.jsonl": ("math_shepherd", 16, ["misaligned", "no_steps"]),
-    "prm/value_list.jsonl": ("openrlhf_prm", 15, ["label_count"]),
-    "prm/stepwise.jsonl": ("stepwise", 15, ["label_count"]),
-    "prm/stepwise_soft.jsonl": ("stepwise", 6, []),
-    "prm/first_error.json": ("processbench", 14, []),
-    "prm/alternatives.jsonl": ("prm800k", 2, ["nothing_labelled"]),
-}
+SAMPLE_FILES: dict[str, tuple[str, int, list[str]]] = dict(table("sample_files.jsonl"))
 
 
 def test_sample_files_are_recognised_and_read() -> None:
@@ -372,92 +314,9 @@ def test_a_templated_prompt_of_a_pair_is_never_templated_again(opening: str) -> 
         assert [pair.chosen[0].content, pair.rejected[0].content] == wanted
 
 
-def test_an_input_has_no_place_behind_a_templated_instruction() -> None:
-    """It would stand where the answer begins."""
-    row = {"instruction": THINK, "input": "more", "output": "a"}
-    with pytest.raises(errors.RowError, match="input has no place after it"):
-        formats.load("alpaca").read(row, contract.FormatOptions(already_templated=True))
-
-
-def test_a_masked_speaker_is_not_trained() -> None:
-    """Whatever the spelling of the role, in the mask or in the turns."""
-    said = [{"from": "human", "value": "q"}, {"from": "Assistant", "value": "a"}]
-    for value in ("User", "human", "gpt", "ASSISTANT"):
-        row = {"mask": value, "conversations": said}
-        (found,) = formats.load("sharegpt").read(row, contract.FormatOptions())
-        assert isinstance(found, contract.Conversation)
-        trained = [None, False] if value in ("gpt", "ASSISTANT") else [False, None]
-        assert [turn.trained for turn in found.messages] == trained, value
-
-
 def node(role: str, text: str, *replies: contract.Row, **more: Any) -> contract.Row:
     """A message with the replies to it."""
     return {"role": role, "text": text, "replies": list(replies), **more}
-
-
-TREE: contract.Row = {
-    "message_tree_id": "1",
-    "prompt": node(
-        "prompter",
-        "q",
-        node("assistant", "b", rank=1),
-        node("assistant", "a", node("prompter", "r", node("assistant", "c", rank=0)), rank=0),
-        node("assistant", "none", rank=None),
-        node("assistant", "gone", rank=2, deleted=True),
-    ),
-}
-SEVERAL: contract.Row = {"prompt": "q", "chosen": ["a", "c"], "rejected": ["b", "d"]}
-
-
-def test_what_is_open_is_asked_and_each_answer_reads() -> None:
-    """The choices are in the message, and each of them makes examples."""
-    for task, row, offered in (
-        ("rm", SEVERAL, ["answer_lists/first", "answer_lists/all"]),
-        ("sft", TREE, ["message_paths/best", "message_paths/all"]),
-    ):
-        with pytest.raises(errors.DataError) as asked:
-            evidence.detect([row] * 2, kind_of(task), "x.jsonl")
-        for one in offered:
-            assert f"--format {one}" in asked.value.remedy
-            found = formats.choose(one, kind_of(task)).read(row, contract.FormatOptions())
-            assert any(not isinstance(example, contract.Refused) for example in found)
-
-
-def texts(reading: str, row: contract.Row) -> list[tuple[str | None, str | None]]:
-    """Both answers of each pair."""
-    found = formats.choose(reading, kind_of("rm")).read(row, contract.FormatOptions())
-    pairs = [one for one in found if isinstance(one, contract.Pair)]
-    return [(pair.chosen[0].content, pair.rejected[0].content) for pair in pairs]
-
-
-def test_several_answers_pair_up_as_asked() -> None:
-    """The first of each, or each of one with each of the other; one side may be a text."""
-    assert texts("answer_lists/first", SEVERAL) == [("a", "b")]
-    crossed = [("a", "b"), ("a", "d"), ("c", "b"), ("c", "d")]
-    assert texts("answer_lists/all", SEVERAL) == crossed
-    assert texts("answer_lists/all", {**SEVERAL, "chosen": "a"}) == crossed[:2]
-
-
-def test_trees_follow_the_best_or_all() -> None:
-    """The best path has what is ranked first at each message; the others are counted."""
-    best = formats.choose("message_paths/best", kind_of("sft")).read(TREE, contract.FormatOptions())
-    path = zip(("user", "assistant") * 2, "qarc", strict=True)
-    assert [one for one in best if isinstance(one, contract.Conversation)] == [
-        contract.Conversation([contract.Message(*turn) for turn in path])
-    ]
-    codes = [one.code for one in best if isinstance(one, contract.Refused)]
-    assert codes == ["deleted_message", "not_the_best", "not_the_best"]
-    whole = formats.choose("message_paths/all", kind_of("sft")).read(TREE, contract.FormatOptions())
-    assert sum(isinstance(one, contract.Conversation) for one in whole) == 3
-
-
-def test_the_sign_of_a_strength_can_be_turned() -> None:
-    """By --format; the evidence says which way it is read."""
-    name, row = READ["strength"].reading, READ["strength"].row
-    found = evidence.detect([row], kind_of("rm"), "x")
-    assert "below 0 the first answer is the better one" in found.evidence
-    assert texts(name, row) == [("a", "b")]
-    assert texts("strength_pair/positive-is-first", row) == [("b", "a")]
 
 
 @st.composite
@@ -577,30 +436,6 @@ def test_what_is_no_format_is_refused_where_it_is_loaded(monkeypatch: pytest.Mon
             formats.load("toy")
 
 
-def judged(name: str, row: contract.Row) -> tuple[str | None, set[str]]:
-    """What a row is refused with, and what of it is not read."""
-    stage = normalizing("sft", name)
-    (code,) = stage([contract.Record(0, 0, b"", row)]).column("reject_code").to_pylist()
-    return code, set(stage.tally.rows)
-
-
-def test_a_row_without_an_answer_is_refused_by_the_code_of_its_format() -> None:
-    """Where the rows around it have one, alone; the page on formats lists these codes."""
-    file = [{"messages": turns(Q, A)}] * 20 + [{"messages": turns(Q)}]
-    found = evidence.detect(file, kind_of("sft"), "x.jsonl")
-    assert found.reading == "openai"
-    rows: list[tuple[str, contract.Row, str]] = [
-        ("openai", {"messages": turns(Q)}, "no_answer"),
-        ("sharegpt", {"conversations": [{"from": "human", "value": "q"}]}, "no_answer"),
-        ("prompt_completion", {"prompt": "q"}, "bad_column"),
-        ("alpaca", {"instruction": "q", "input": ""}, "bad_column"),
-        ("query_response", {"question": "q"}, "bad_column"),
-        ("prompt_completion", {"prompt": "q", "completion": ""}, "empty_answer"),
-    ]
-    for name, row, code in rows:
-        assert judged(name, row)[0] == code, name
-
-
 EXTRA = "<extra_id_0>System\n{}\n\n<extra_id_1>User\nq\n<extra_id_1>Assistant"
 
 
@@ -643,29 +478,3 @@ def test_the_page_says_which_documentation_was_read() -> None:
     for program in PROGRAMS:
         pages = section.partition(f"**{program}")[2].partition("** (")[2].partition(")")[0]
         assert "`" in pages or '"' in pages, program
-
-
-def test_what_a_part_says_beside_its_value_is_named_or_asked_about() -> None:
-    """Keys of parts are columns like all others."""
-    text, thought = {"type": "text", "text": "t"}, {"type": "thinking", "thinking": "r"}
-    said = turns(Q, ("assistant", [{**thought, "signature": "x"}, text]))
-    found = judged("openai", {"messages": said})
-    assert found == (None, {"messages[].content[].signature"})
-    for part, code in (
-        ({"text": "q", "inlineData": {"data": "x"}}, "unread_column"),
-        ({**text, "cache_control": {"type": "ephemeral"}}, "unknown_flag"),
-    ):
-        assert judged("openai", {"messages": turns(("user", [part]), A)})[0] == code
-
-
-def test_what_stands_beside_an_answer_is_asked_about_or_named() -> None:
-    """A better answer is asked about, and so are arguments of the template, since a build renders
-    all rows alike; whether there is one, how often, or the same answer again is only named."""
-    row = {"instruction": "q", "output": "a"}
-    asked = judged("alpaca", {**row, "corrected": "A better one."})
-    assert asked == ("unread_column", set())
-    for value in (True, 2, "a"):
-        assert judged("alpaca", {**row, "corrected": value}) == (None, {"corrected"})
-    for column in ("enable_thinking", "chat_template_kwargs"):
-        told = {"messages": turns(Q, A), column: {"enable_thinking": False}}
-        assert judged("openai", told)[0] == "unread_column"

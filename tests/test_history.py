@@ -9,9 +9,8 @@ import pytest
 from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import turns
 from small_tokenizers import template_folder
-from support import Make, few, read_manifest, rows_to
+from support import Make, few, read_manifest, rows_to, table
 from test_plan_command import planned
 from test_render import seen, spans
 from test_turn_ends import _vendors
@@ -222,19 +221,7 @@ def test_templates_of_vendors_append_what_was_sampled(
     assert [text for _, text in spans(texts, segments)] == alone
 
 
-ROWS: list[dict[str, Any]] = [
-    {
-        "messages": turns(
-            ("user", "Hi there"),
-            ("assistant", THOUGHT.format(1) + "Yo"),
-            ("user", "Hm\n ok "),
-            ("assistant", THOUGHT.format(2) + "Fine  "),
-            ("user", "And?"),
-            ("assistant", "That is all."),
-        )
-    },
-    {"messages": turns(("user", "Well?"), ("assistant", "No."), ("user", "So?"))},
-]
+ROWS: list[dict[str, Any]] = table("history_rows.jsonl")
 
 
 def fed(tokenizer: Tokenizer, messages: list[dict[str, Any]]) -> list[int]:

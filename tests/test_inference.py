@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 from support import Make, read_manifest, write_rows
 from transformers import AutoTokenizer
 
-from pipeline.builds.build import Build
-from pipeline.builds.summary import said
 from pipeline.manifest import counts
 from pipeline.shards import answers
 from stages import encoders, errors, profile
@@ -89,33 +87,6 @@ def test_every_hybrid_profile_has_two_prompts(name: str, cache_dir: Path) -> Non
         assert prompt.tail[0] in model.controls.values()
 
 
-def test_a_build_of_both_is_warned_about_and_can_choose(make: Make, tmp_path: Path) -> None:
-    """Counts of both; one prompt for all, or one kind of rows, on request."""
-    data = write_rows(tmp_path / "d.jsonl", [PLAIN, THOUGHT, THOUGHT])
-    folder = make("sft", data, model="qwen3-0.6b")
-    both = read_manifest(folder)
-    assert both["inference"]["trained_turns"] == {"non_thinking": 1, "thinking": 2, "other": 0}
-    assert both["inference"]["arguments"] is None
-    assert both["inference"]["mixed"]
-    assert any("--thinking" in line for line in said("inference", Build.open(folder).manifest))
-    on = read_manifest(make("sft", data, "on", model="qwen3-0.6b", thinking="on"))
-    assert on["inference"]["trained_turns"] == {"non_thinking": 0, "thinking": 3, "other": 0}
-    assert on["inference"]["arguments"] == {"enable_thinking": True}
-    asked = {"model": "qwen3-0.6b", "thinking": "off"}
-    off = read_manifest(make("sft", data, "off", **asked, reasoning="strip"))
-    assert off["inference"]["trained_turns"] == {"non_thinking": 3, "thinking": 0, "other": 0}
-    assert off["rows"]["rejected"] == 0
-    # What is masked is not trained, but a server must leave room for it.
-    thought = write_rows(tmp_path / "t.jsonl", [THOUGHT])
-    kept, masked = (
-        read_manifest(make("sft", thought, how, model="qwen3-0.6b", reasoning=how))
-        for how in ("keep", "mask")
-    )
-    assert kept["max_new_tokens"] == masked["max_new_tokens"]
-    with pytest.raises(errors.ModelError, match="has only one generation prompt"):
-        make("sft", data, "none", thinking="on")
-
-
 def test_directories_are_asked_for_their_switch() -> None:
     """A template that turns reasoning off by an argument has two prompts, others have one."""
     assert variants(Template(template("qwen3"), "2024-07-26")) == (
@@ -157,27 +128,3 @@ def test_percentile_leaves_out_the_rare_giant() -> None:
     found.lengths.update({7: 1999, 4000: 1})
     assert answers.limits(found) == counts.AnswerTokens(p999=7, max=4000, turns=2000)
     assert answers.limits(answers.Answers()) is None
-
-
-def test_the_limit_reaches_every_engine(make: Make, tmp_path: Path) -> None:
-    """vLLM takes 16 tokens and transformers 20 where nobody says more."""
-    folder = make("sft", write_rows(tmp_path / "d.jsonl", [PLAIN]))
-    serving = json.loads((folder / "serving.json").read_bytes())
-    longest = serving["max_new_tokens"]["max"]
-    assert longest == 2  # "4" and the end of the turn
-    engines = serving["engines"]
-    assert engines["vllm"]["SamplingParams"]["max_tokens"] == longest
-    assert engines["transformers"]["GenerationConfig"]["max_new_tokens"] == longest
-    assert engines["openai"]["max_tokens"] == longest
-    assert read_manifest(folder)["max_new_tokens"] == serving["max_new_tokens"]
-
-
-def test_pairs_are_counted_by_the_prompt_that_they_share(make: Make, tmp_path: Path) -> None:
-    """Of both sides, which start behind one prompt; a reward model needs no limit."""
-    think = "<think>\nhm\n</think>\n\n"
-    pair = {"prompt": "2 + 2?", "chosen": "4", "rejected": "5"}
-    thought = {"prompt": "2 + 2?", "chosen": f"{think}4", "rejected": f"{think}5"}
-    data = write_rows(tmp_path / "d.jsonl", [pair, pair, thought])
-    manifest = read_manifest(make("rm", data, model="qwen3-0.6b"))
-    assert manifest["inference"]["trained_turns"] == {"non_thinking": 2, "thinking": 1, "other": 0}
-    assert manifest["max_new_tokens"] is None

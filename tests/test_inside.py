@@ -3,11 +3,10 @@
 import itertools
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Run, stored_rows, write_rows
+from support import table
 
 from pipeline.tasks import kind_of
 from stages import formats
@@ -39,21 +38,7 @@ SPELLINGS = {
 }
 TURNS = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
 # Rows of every shape that has tools: the place of the tools is left open.
-ROWS: dict[str, tuple[str, Row]] = {
-    "turns": ("sft", {"messages": TURNS}),
-    "turns of other words": (
-        "sft",
-        {"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]},
-    ),
-    "question and answer": ("sft", {"question": "q", "answer": "a"}),
-    "prompt and completion": ("sft", {"prompt": "q", "completion": "a"}),
-    "instruction": ("sft", {"instruction": "q", "output": "a"}),
-    "a pair": ("rm", {"prompt": "q", "chosen": "a", "rejected": "b"}),
-    "a pair of turns": (
-        "rm",
-        {"chosen": TURNS, "rejected": [TURNS[0], {"role": "assistant", "content": "b"}]},
-    ),
-}
+ROWS: dict[str, tuple[str, Row]] = dict(table("rows_with_tools.jsonl"))
 
 
 def read(task: str, row: Row, **options: Any) -> list[Example]:
@@ -199,28 +184,7 @@ def test_calls_in_the_text_and_as_data_are_asked_about() -> None:
         read_as("openai", twice)
 
 
-RATED = [{"text": "s", "rating": 1}, {"text": "t", "rating": 0}]
-ROWS_OF_STEPS: list[Row] = [
-    {"prompt": "q", "completions": ["s", "t"], "labels": [True, False]},
-    {"problem": "q", "steps": ["s", "t"], "label": 1},
-    {"problem": "q", "steps": RATED},
-    {"question": "q", "process": "s ки\nt ки", "label": ["+", "-"]},
-    {"input": "q Step 1: s ки\nStep 2: t ки", "label": "q Step 1: s +\nStep 2: t -"},
-    {"messages": [TURNS[0], {"role": "assistant", "content": "s ки\nt ки"}], "labels": [1, 0]},
-    {
-        "messages": [
-            {"role": "user", "content": "q Step 1: s"},
-            {"role": "assistant", "content": "+"},
-            {"role": "user", "content": "Step 2: t"},
-            {"role": "assistant", "content": "-"},
-        ]
-    },
-    {"problem": "q", "prefixes": ["s", "s t"], "values": [1.0, 0.0]},
-    {
-        "problem": "q",
-        "tree": {"children": [{"text": "s", "value": 1.0}, {"text": "t", "value": 0.0}]},
-    },
-]
+ROWS_OF_STEPS: list[Row] = table("rows_of_steps.jsonl")
 
 
 @pytest.mark.parametrize("row", ROWS_OF_STEPS)
@@ -235,31 +199,6 @@ def test_rated_steps_keep_the_rows_own_system_text(row: Row) -> None:
     if "messages" in row:
         system = {"role": "system", "content": "Be brief."}
         assert read("prm", {**row, "messages": [system, *row["messages"]]}) == behind
-
-
-def test_a_templated_problem_keeps_its_system_text() -> None:
-    """As the turns inside of it say."""
-    text = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nq<|im_end|>\n"
-    [example] = read("prm", {**ROWS_OF_STEPS[0], "prompt": text}, already_templated=True)
-    assert isinstance(example, StepChain)
-    assert (example.system, example.problem) == ("Be brief.", "q")
-
-
-def test_system_texts_of_rated_steps_are_rendered_by_the_template(
-    pipeline: Run, tmp_path: Path
-) -> None:
-    """As ``--system`` is for rows that have none; the raw text has no place for one."""
-    model = ("--model", "qwen2.5-7b")
-    rows = [{**ROWS_OF_STEPS[0], "prompt": f"q{n}"} for n in range(3)]
-    write_rows(tmp_path / "own.jsonl", [{**row, "system": "Be brief."} for row in rows])
-    write_rows(tmp_path / "none.jsonl", rows)
-    pipeline("run", "prm", "own.jsonl", *model, "-o", "a").ended()
-    pipeline("run", "prm", "own.jsonl", *model, "--system", "Talk.", "-o", "b").ended()
-    pipeline("run", "prm", "none.jsonl", *model, "--system", "Be brief.", "-o", "c").ended()
-    built = [stored_rows(tmp_path / name) for name in "abc"]
-    assert len({str([row["input_ids"] for row in found]) for found in built}) == 1
-    raw = ("--prm-template", "raw")
-    pipeline("run", "prm", "own.jsonl", *model, *raw, "-o", "d").refused(3, "system_text")
 
 
 ASKED, SAID = "What is 2 + 2?", "It is 4."
@@ -454,20 +393,6 @@ def test_a_beginning_of_an_answer_is_asked_about_for_every_task(name: str) -> No
             rows = [{**row, name: value}] * 3
             asked = survey(rows, reading, kind, told, Selection()).asked
             assert asked == ({name} if value not in ("", None, "a", 3) else set()), (shape, value)
-
-
-@pytest.mark.parametrize("whole", ["full", "whole", "entire"])
-def test_the_whole_of_an_answer_is_offered_before_its_end(
-    whole: str, pipeline: Run, tmp_path: Path
-) -> None:
-    """Beside the ends that the pair compares; both are asked about at once, the reading first."""
-    ends = {"prompt": "q", "chosen": "4.", "rejected": "5."}
-    row = {**ends, f"{whole}_chosen": "It is 4.", f"{whole}_rejected": "It is 5."}
-    data = write_rows(tmp_path / "rows.jsonl", [row] * 3)
-    maps = f"--map chosen={whole}_chosen --map rejected={whole}_rejected"
-    left = f"--ignore {whole}_chosen --ignore {whole}_rejected"
-    error = pipeline("plan", "--task", "rm", data, "--model", "qwen2-1.5b").refused(3, maps, left)
-    assert error.err.index(maps) < error.err.index(left)
 
 
 def test_two_questions_about_texts_are_one_message() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import few
+from support import few, table
 
 from pipeline.options.ways import ways
 from pipeline.tasks import kind_of
@@ -163,13 +163,7 @@ def _steps(i: int) -> list[str]:
     return [f"Take the number {i}.", f"Add {i * 7} to it.", "Write down what comes out."]
 
 
-LABELS: Mapping[str, tuple[Any, Any, Any]] = {  # a good step, a bad one, one that is neither
-    "words": ("correct", "incorrect", "neutral"),
-    "yes": ("Yes", "No", None),
-    "spelled": ("1", "0", None),
-    "richtig": ("richtig", "falsch", None),
-    "flags": (True, False, None),
-}
+LABELS: Mapping[str, tuple[Any, Any, Any]] = dict(table("step_words.jsonl"))
 SHAPES: Mapping[str, Callable[[list[str], list[Any]], Row]] = {
     "lists": lambda steps, said: {"chain_steps": steps, "step_verdicts": said},
     "objects": lambda steps, said: {
@@ -244,19 +238,6 @@ def test_what_says_that_something_is_bad_is_no_rating_of_a_step(name: str) -> No
     ]
     with pytest.raises(DataError):
         _read(rows, "prm")
-
-
-def test_a_strength_is_read_by_the_sign_that_is_named() -> None:
-    """Nothing in a name says which answer a number below 0 prefers."""
-    rows = [
-        {"prompt": _asked(i), "first": _answers(i)[0], "second": _answers(i)[1]}
-        | {"preference_score": (-2, 1)[i % 2]}
-        for i in ROWS
-    ]
-    with pytest.raises(DataError, match="where it is below 0") as asked:
-        _read(rows, "rm")
-    assert "strength_pair/negative-is-first" in asked.value.remedy
-    assert "strength_pair/positive-is-first" in asked.value.remedy
 
 
 @given(st.lists(st.sampled_from([0, 1, "A", "B", None, ""]), max_size=7))

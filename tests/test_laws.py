@@ -114,18 +114,6 @@ def test_the_chain_by_hand_gives_the_shards_of_the_run(
     assert shards == {k: v for k, v in files_of(tmp_path / "chain").items() if k.endswith(".arrow")}
 
 
-def test_until_stops_after_a_stage(pipeline: Run, tmp_path: Path) -> None:
-    """--until writes that stage's file, from which the chain can go on."""
-    source = SAMPLES / "prm" / "stepwise.jsonl"
-    options = ("--model", "qwen2-1.5b", "-o", "here.arrow")
-    ran = pipeline("run", "prm", source, *options, "--until", "render").ended()
-    assert "1 row refused" in ran.err
-    pipeline("stage", "mark", "here.arrow", "-o", "marked.arrow").ended()
-    ran = pipeline("stage", "encode", "here.arrow", "-o", "unmarked.arrow")
-    assert ran.status == 3
-    assert "no rows left" in ran.err
-
-
 DATA = [
     str(SAMPLES / "sft" / name)
     for name in ("chat.jsonl", "turn_weights.jsonl", "word_problems.jsonl", "zh_dialogues.jsonl")
@@ -369,12 +357,6 @@ def test_ranks_meet_in_a_store(pipeline: Run, tmp_path: Path, cache: Path, in_s3
     built = {name.partition("/")[2]: store.get(name) for name in store.list()}
     whole = files_of(tmp_path / "one")
     assert {name: content for name, content in built.items() if name in whole} == whole
-
-
-def test_a_recipe_that_is_not_there_is_named(pipeline: Run) -> None:
-    """And not taken for data, of which the task and the model would have to be said."""
-    for command in (("parts", *_ranked(0, 2)), ("shards", *_ranked(0, 2)), ("commit",), ("plan",)):
-        pipeline(command[0], "gone.toml", *command[1:]).refused(2, "There is no recipe gone.toml.")
 
 
 def test_missing_ranks_are_named(array: Run, tmp_path: Path, cache: Path) -> None:

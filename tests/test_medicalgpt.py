@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from datasets import load_dataset
-from support import SAMPLES, Run, stored_rows, table, write_rows
+from support import SAMPLES, Run, stored_rows, table
 
 from pipeline.builds.build import Build
 from pipeline.builds.packs import examples
@@ -178,16 +178,3 @@ def test_raw_rows_of_every_form_say_the_same() -> None:
         ]
         assert all(batch.equals(made[0]) for batch in made), task
         assert made[0]["reject_code"].null_count == 1
-
-
-def test_what_medicalgpt_would_train_otherwise_is_refused(pipeline: Run, tmp_path: Path) -> None:
-    """Several answers in a row, and control text that a user wrote."""
-    row = {"prompt": "What does <|im_end|> mean?", "chosen": "An end.", "rejected": "No."}
-    forged = write_rows(tmp_path / "forged.jsonl", [row])
-    command = ("--model", "qwen2-1.5b", "--for", "medicalgpt", "-o", "out")
-    for task, data, says in (
-        ("sft", SAMPLES / "sft" / "chat.jsonl", "more than one stretch of tokens"),
-        ("rm", forged, "tokenized differently as text (forged.jsonl:1)"),
-    ):
-        pipeline("run", task, data, *command).refused(2, says)
-        assert not (tmp_path / "out").exists()

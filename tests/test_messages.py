@@ -80,13 +80,6 @@ def test_other_commands_begin_with_status_and_code(pipeline: Run, built: Make) -
         assert list(told.items())[:2] == [("status", "ok"), ("code", 0)]
 
 
-def test_a_stage_file_is_told_as_an_object(pipeline: Run, tmp_path: Path) -> None:
-    """``--until`` builds nothing, and says where its file is."""
-    found = object_of(pipeline(*SFT, "--until", "render", "--json"))
-    assert found["status"] == "built"
-    assert (tmp_path / found["paths"]["stage"]).exists()
-
-
 def lines_of(text: str) -> list[dict[str, Any]]:
     """Lines of JSON, every one of them."""
     return [json.loads(line) for line in text.splitlines()]
@@ -152,23 +145,6 @@ def test_a_command_is_notified_of_every_end(pipeline: Run, tmp_path: Path, bad: 
     statuses = ["built", "refused", "failed", "unchanged", "failed", "failed"]
     assert [one["status"] for one in objects] == statuses
     assert objects[0]["manifest"]["task"] == "sft"
-
-
-def test_a_notification_that_fails_is_a_warning(pipeline: Run, tmp_path: Path, bad: Path) -> None:
-    """It hides neither a build nor a refusal."""
-    ran = pipeline(*SFT, "--notify", "echo no route >&2; exit 7").ended()
-    assert "warning: The notify command ended with status 7: no route" in ran.err
-    ran = pipeline("run", "sft", bad, *MODEL, "--notify", "false", "--json")
-    assert object_of(ran)["status"] == "refused"
-
-
-def test_whom_to_notify_must_be_a_command(pipeline: Run, tmp_path: Path) -> None:
-    """As every key of a recipe, with its line."""
-    for given in ("notify = 3", "[notify]\nmail = 'x'", "notify = ' '"):
-        recipe = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n{given}\n'
-        (tmp_path / "r.toml").write_text(recipe)
-        said = pipeline("build", "r.toml", "--trust").ended(2).err
-        assert re.search(r"r.toml:[45]: (notify must be a command|--notify is empty)", said), said
 
 
 def test_a_notification_is_stopped_when_it_hangs(tmp_path: Path) -> None:

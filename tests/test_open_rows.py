@@ -14,7 +14,7 @@ from stages import formats
 from stages.contract import FormatOptions, Pair, Refused, Row, StepChain
 from stages.errors import AskError, DataError, RowError
 from stages.normalize.evidence import detect
-from stages.rows import column_names, examples, selection
+from stages.rows import column_names, selection
 
 # reading: a row, and by meaning a value that says something else
 ROWS: dict[str, tuple[Row, dict[str, Any]]] = {
@@ -65,16 +65,6 @@ def test_a_second_column_of_one_meaning_is_not_chosen_between(reading: str) -> N
         mine = next((one for one in found.columns[meaning] if one in row), None)
         if meaning not in ("answers", "margin") and mine is not None:
             assert read(reading, {**row, name: _as_held(reading, name, row[mine])}) == wanted, name
-
-
-def test_what_map_names_is_what_is_read() -> None:
-    """The doubt's own options settle it, for the row and for the file."""
-    row = {"query": "q", "response": "a", "output": "z", "rejected_response": "b"}
-    (pair,) = read("rejected_response", row, output="output")
-    assert isinstance(pair, Pair)
-    assert pair.chosen[0].content == "z"
-    found = formats.load("rejected_response")
-    assert found.doubt([row], {"output": "output"}) is None
 
 
 SCORES = st.lists(st.sampled_from([None, 0, 1, 2.5]), min_size=2, max_size=6)
@@ -156,23 +146,6 @@ def test_a_path_leaves_exactly_the_rest(value: Any, data: st.DataObject) -> None
     assert sorted(found + taken) == sorted(paths)
 
 
-EMPTY_SIDES: dict[str, Row] = {
-    "rejected_response": {"query": "q", "response": "a", "rejected_response": ""},
-    "strength_pair": {"p": 1, "response_1": "a", "response_2": "", "preference_strength": -1},
-    "indexed_pair": {"prompt": "q", "response_a": "", "response_b": "b", "winner": "A"},
-    "preference": {"prompt": "q", "response_chosen": "a", "response_rejected": ""},
-}
-
-
-def test_an_empty_answer_is_refused_as_one() -> None:
-    """Not as a column that is missing."""
-    for reading, row in EMPTY_SIDES.items():
-        (made,) = read(reading, {"prompt": "q", **row})
-        assert isinstance(made, Pair)
-        with pytest.raises(RowError, match="does not end with an answer"):
-            examples.pair(made)
-
-
 def test_few_rows_that_ask_are_left_to_be_refused() -> None:
     """One row in a hundred stops no file; each is refused with the options that settle it."""
     row, _ = ROWS["preference"]
@@ -182,15 +155,6 @@ def test_few_rows_that_ask_are_left_to_be_refused() -> None:
     assert found.doubt([row] * 98 + [odd], {}) is not None
     with pytest.raises(AskError, match="--ignore chosen_response"):
         read("preference", odd)
-
-
-def test_an_index_behind_a_sample_of_letters_is_no_guess() -> None:
-    """Where the file's answers are named, a number may count from 0 or from 1."""
-    row = {"prompt": "q", "response_a": "a", "response_b": "b", "winner": 1}
-    with pytest.raises(RowError, match="an index from 0, an index from 1"):
-        read("indexed_pair", row)
-    with pytest.raises(RowError, match="names neither answer"):
-        read("indexed_pair", {**row, "winner": "  "})
 
 
 PROBLEM = {"problem": "P", "steps": ["s", "t", "u"]}
@@ -224,36 +188,6 @@ def test_a_second_rating_that_differs_is_asked_about(reading: str) -> None:
             assert read(reading, one) == wanted
             assert name in one.read_columns or value in ([None, None], [0.5])
             assert form.doubt([dict(one)], {}) is None
-
-
-def test_ratings_are_compared_by_what_they_mean() -> None:
-    """Written as + and -, or as numbers; nulls alone rate nothing, and the column that holds
-    ratings is read, whichever comes first."""
-    row: Row = {"prompt": "P", "completions": ["s", "t"]}
-    for reading, labels, scores, wanted in (
-        ("stepwise", ["+", "-"], [1, -1], [1.0, 0.0]),
-        ("stepwise/signed", [1, -1], ["+", "-"], [1.0, 0.0]),
-        ("stepwise", [None, None], [1, 0], [1.0, 0.0]),
-    ):
-        found = read(reading, {**row, "labels": labels, "scores": scores})
-        assert found == [StepChain("P", ["s", "t"], [*wanted])], (labels, scores)
-    alone = read("stepwise", {**row, "labels": [None, None]})
-    assert alone == [StepChain("P", ["s", "t"], [None, None])]
-
-
-def test_ratings_of_a_solution_among_several() -> None:
-    """They refuse that solution alone, and the file is asked about with the path of the list."""
-    good = {"steps": ["s", "t"], "labels": [1, 0], "scores": [True, False]}
-    odd = {"steps": ["s", "t"], "labels": [1, 1], "rewards": [1, 0]}
-    row = {"problem": "P", "solutions": [good, odd]}
-    chain, refused = read("nested_steps", row)
-    assert chain == StepChain("P", ["s", "t"], [1.0, 0.0])
-    assert isinstance(refused, Refused)
-    assert "labels and rewards could each be the rating of each step" in refused.detail
-    with pytest.raises(DataError) as caught:
-        detect([row], kind_of("prm"), "x.jsonl")
-    ways = "--ignore 'solutions[].rewards' or --ignore 'solutions[].labels'"
-    assert ways in caught.value.remedy
 
 
 @pytest.mark.parametrize("other", ["text", "content", "step_text", "thought"])
@@ -308,20 +242,6 @@ def test_no_text_of_a_node_is_dropped(other: str) -> None:
         read("step_tree", both)
 
 
-def test_a_verdict_beside_the_first_error_is_no_index() -> None:
-    """Whatever the label holds, the file is asked about before anything is trained. Rows of 0 and 1
-    are a question only where no other column says that they are indices."""
-    for label, first, count in ((1, -1, 3), (0, 2, 1), (3, -1, 1), (True, 1, 1), ("math", 1, 1)):
-        row = {**PROBLEM, "label": label, "first_error": first}
-        with pytest.raises(DataError, match="label and first_error could each be the index"):
-            detect([row] * count, kind_of("prm"), "x.jsonl")
-    rows = [{**PROBLEM, "label": n % 2} for n in range(4)]
-    with pytest.raises(DataError, match="verdict"):
-        detect(rows, kind_of("prm"), "x.jsonl")
-    both = [{**row, "first_error": row["label"]} for row in rows]
-    assert detect(both, kind_of("prm"), "x.jsonl").reading == "processbench"
-
-
 @given(
     firsts=st.lists(st.integers(-1, 2), min_size=1, max_size=5),
     base=st.sampled_from([0, 1]),
@@ -346,69 +266,3 @@ def test_an_index_counts_as_the_file_shows(firsts: list[int], base: int, name: s
         (chain,) = read(found.reading, row)
         wanted = [1.0] * 3 if first < 0 else [1.0] * first + [0.0] + [None] * (2 - first)
         assert chain.labels == wanted
-
-
-def test_a_0_may_say_that_no_step_is_wrong() -> None:
-    """It proves a count from 0 only where -1 or null says that; else the build asks, and offers
-    first to count from 1 where 0 is the most frequent number."""
-    for firsts, likelier in (((0, 1, 1, 2), "0-based"), ((0, 0, 0, 1, 2, 1), "1-based")):
-        rows = [{**PROBLEM, "first_error_step": n} for n in firsts]
-        with pytest.raises(DataError, match="which may be the first step or say") as asked:
-            detect(rows, kind_of("prm"), "x.jsonl")
-        assert asked.value.remedy.startswith(f"Say which with --format processbench/{likelier}")
-    for none in (-1, None):
-        more = [*rows, {**PROBLEM, "first_error_step": none}]
-        assert detect(more, kind_of("prm"), "x.jsonl").reading == "processbench/0-based"
-
-
-def test_solutions_without_errors_need_no_numbering() -> None:
-    """They build, and a number that the sample did not have is refused, not guessed."""
-    for none in (-1, None):
-        row = {**PROBLEM, "first_error_step": none}
-        found = detect([row], kind_of("prm"), "x.jsonl")
-        assert found.reading == "processbench"
-        assert read(found.reading, row) == [StepChain("P", ["s", "t", "u"], [1.0, 1.0, 1.0])]
-        with pytest.raises(RowError, match="--format processbench/0-based or"):
-            read(found.reading, {**PROBLEM, "first_error_step": 2})
-
-
-def test_only_what_map_names_shows_how_it_is_read() -> None:
-    """A second column with the meaning is not looked at, also where the first is null."""
-    for meant, own, second, other, reading in (
-        ("label", 0, "first_error_step", 3, "processbench"),
-        ("first_error", 3, "label", 1, "processbench/1-based"),
-        ("error_steps", [3], "errors", [0, 1], "error_list/1-based"),
-        ("ratings", [1, 0, 1], "labels", [1, -1, 1], "stepwise"),
-    ):
-        rows = [{**PROBLEM, meant: own, second: other}]
-        variant, _ = formats.load(reading.partition("/")[0]).settle(rows, {meant: "own"})
-        assert variant == reading.partition("/")[2], meant
-    row = {**PROBLEM, "label": 1, "first_error": None}
-    (chain,) = read("processbench", row, first_error="first_error")
-    assert chain.labels == [1.0, 1.0, 1.0]
-
-
-def test_numbers_from_both_ends_are_asked_about() -> None:
-    """A step 0 and one past the end: the one is no step from 1, and the other none from 0. A 0
-    where steps count from 1 says that none is wrong."""
-    rows = [{**PROBLEM, "first_error_step": n} for n in (0, 3)]
-    assert detect(rows, kind_of("prm"), "x.jsonl").reading == "processbench/1-based"
-    more = [*rows, {**PROBLEM, "first_error_step": -1}]  # which says itself that none is wrong
-    with pytest.raises(DataError, match="both a step 0 and a step past the end"):
-        detect(more, kind_of("prm"), "x.jsonl")
-    with pytest.raises(RowError, match="is not a step of 3"):
-        read("processbench/0-based", rows[1])
-    (chain,) = read("processbench/1-based", rows[0])
-    assert chain.labels == [1.0, 1.0, 1.0]
-
-
-def test_label_counts_from_0_whatever_it_shows() -> None:
-    """Where it is to count from 1, it is read under another name."""
-    row = {**PROBLEM, "label": 2}
-    assert detect([row, row], kind_of("prm"), "x.jsonl").reading == "processbench"
-    assert read("processbench", row) == [StepChain("P", ["s", "t", "u"], [1.0, 1.0, 0.0])]
-    with pytest.raises(RowError, match="--map first_error=label"):
-        read("processbench/1-based", row)
-    renamed = {**PROBLEM, "first_error": 2}
-    (chain,) = read("processbench/1-based", renamed, first_error="label")
-    assert chain.labels == [1.0, 0.0, None]

@@ -126,12 +126,7 @@ def test_marks_stand_for_every_text_of_a_pair(rows: list[Any], stops: str, typed
     come_out_the_same(normalize("preference", stop_text=stops), rows, typed)
 
 
-MAPS = (
-    {"prompt": "context"},
-    {"margin": "score_chosen"},
-    {"margin": "margin"},
-    {"tools": "meta.a"},
-)
+MAPS = table("outline_maps.jsonl")
 
 
 @given(

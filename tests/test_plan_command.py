@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from datasets import load_from_disk
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Make, Run, read_manifest, read_rows, write_rows
+from support import SAMPLES, Make, read_manifest, write_rows
 from transformers import AutoTokenizer
 
 from pipeline.builder import population
@@ -26,7 +26,6 @@ from pipeline.shards import plan as planning
 from pipeline.shards.choose import choose
 from pipeline.shards.examples import PlannedExamples, part_of
 from stages.columns import Ints
-from stages.errors import DataError
 
 MODEL = "qwen2-1.5b"
 
@@ -138,23 +137,6 @@ def test_only_a_little_of_a_file_is_read(tmp_path: Path, cache_dir: Path) -> Non
     assert not found.sampled.ledger.rows_by_code
 
 
-def test_the_task_is_the_one_that_the_rows_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_dir: Path
-) -> None:
-    """Without --task; nothing is written, colours stay out of a pipe."""
-    monkeypatch.chdir(tmp_path)
-    for data, says in (
-        ("sft/chat.jsonl", "sft, packed"),
-        ("rm/pairs.jsonl", "rm, ragged"),
-        ("prm/stepwise.jsonl", "prm, packed"),
-    ):
-        said = invoked("plan", SAMPLES / data, "--model", MODEL, "--cache-dir", cache_dir)
-        assert says in said
-        assert "nothing was written" in said
-        assert "\x1b[" not in said
-        assert not list(tmp_path.iterdir())
-
-
 def test_plan_as_json_and_dry_run_agree(cache_dir: Path) -> None:
     """--json holds what the page says; ``run --dry-run`` says the same."""
     data = SAMPLES / "sft" / "word_problems.jsonl"
@@ -163,13 +145,6 @@ def test_plan_as_json_and_dry_run_agree(cache_dir: Path) -> None:
     assert said["inputs"][0]["format"] == "query_response"
     assert [entry["max_length"] for entry in said["packing"]] == list(population.MAX_LENGTHS)
     assert json.loads(invoked("run", "sft", data, *options, "--dry-run")) == said
-
-
-def test_rows_that_fit_no_task_or_two(pipeline: Run, tmp_path: Path) -> None:
-    """One sentence, with the choices."""
-    (tmp_path / "odd.jsonl").write_text('{"foo": 1}\n')
-    ran = pipeline("plan", "odd.jsonl", "--model", MODEL)
-    ran.refused(3, "no format of conversations fits", "no format of rated steps fits")
 
 
 def test_a_build_that_would_stop_is_foreseen(tmp_path: Path, cache_dir: Path) -> None:
@@ -185,50 +160,6 @@ def test_a_build_that_would_stop_is_foreseen(tmp_path: Path, cache_dir: Path) ->
         write_rows(path, [good] * 30 + [bad] * 20)
         said = as_json(planned(cache_dir, "sft", path, format="query_response", **options))
         assert said["rejects"]["build_would_stop"] is stops
-
-
-def test_what_no_trimming_fits_is_foreseen(tmp_path: Path, cache_dir: Path, make: Make) -> None:
-    """A first exchange that is too long by itself is refused; a later one only goes."""
-    q, a = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
-    long = {"role": "assistant", "content": "word " * 300}
-    path = tmp_path / "rows.jsonl"
-    limits = {"max_length": 128, "too_long": "trim-turns"}
-    for turns, lost in (([q, long], 3), ([q, a, q, long], 0), ([q, long, q, a], 3)):
-        path.write_text((json.dumps({"messages": turns}) + "\n") * 3)
-        found = planned(cache_dir, "sft", path, **limits)
-        assert found.sampled.long == lost
-        assert as_json(found)["rejects"]["build_would_stop"] is bool(lost)
-        assert ("cannot be trimmed to that" in as_text(found)) is bool(lost)
-        if lost:
-            with pytest.raises(DataError, match="Nothing is left"):
-                make("sft", path, "out", **limits)
-
-
-@pytest.mark.parametrize(("bad", "status"), [(range(3000), 3), (range(100), 0)])
-def test_a_build_that_is_bound_to_be_refused_stops_before_it_begins(
-    pipeline: Run, tmp_path: Path, bad: range, status: int
-) -> None:
-    """Bad rows in every place of the file stop it; a bad beginning does not."""
-    rows = [{"question": "q", "answer": "" if n in bad and n % 10 else "a"} for n in range(3000)]
-    path = write_rows(tmp_path / "rows.jsonl", rows)
-    ran = pipeline("run", "sft", path, "--model", "qwen2-1.5b", "-o", "out", "--max-reject", "0.05")
-    assert ran.status == status, ran.err
-    assert ("of 120 sampled rows were refused" in ran.err) is (status == 3)
-
-
-def test_plan_has_the_status_of_the_build(pipeline: Run, tmp_path: Path) -> None:
-    """Where a build would stop, ``plan`` says why in words, and ends with 3."""
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"question": "q", "answer": ""}\n{"question": "q", "answer": "a"}\n')
-    options = (path, "--model", "qwen2-1.5b", "--max-reject", "0")
-    planned = pipeline("plan", *options)
-    ran = pipeline("run", "sft", *options, "-o", "out")
-    assert planned.status == ran.status == 3
-    assert "turn 2 (assistant) is empty" in planned.out
-    assert "the fix: pipeline explain empty_answer" in planned.out
-    assert "out.failed/rejects.jsonl" in ran.err
-    refused = read_rows(tmp_path / "out.failed" / "rejects.jsonl")
-    assert [one["code"] for one in refused] == ["empty_answer"]
 
 
 # The plan sees numbers: equal examples, rows, packs within parts, the memory that all take.

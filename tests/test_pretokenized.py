@@ -81,24 +81,3 @@ def test_a_build_of_a_build_is_the_build(built: Make, pipeline: Run, tmp_path: P
         for column in ("input_ids", "labels"):
             flat = [[i for row in rows[column] for i in row] for rows in (first, second)]
             assert flat[0] == flat[1]
-
-
-def test_what_no_trainer_should_see_is_refused(make: Make, tmp_path: Path) -> None:
-    """Shifted labels, a turn that never ends, padding inside: by the invariants' names."""
-    end, pad = 151645, 151643
-    good = {"input_ids": [1, 2, end], "labels": [-100, 2, end]}
-    data = rows_to(
-        tmp_path / "ids.jsonl",
-        good,
-        {"input_ids": [1, 2, end], "labels": [2, end, -100]},
-        {"input_ids": [1, 2, 3], "labels": [-100, 2, 3]},
-        {"input_ids": [1, 2, end, pad], "labels": [-100, 2, end, -100]},
-        {"input_ids": [1, 2, end], "labels": [-100, -100, -100]},
-    )
-    folder = make("sft", data, format="pretokenized")
-    assert read_manifest(folder)["rows"]["rejected_by_code"] == {
-        "labels_equal_ids": 1,
-        "no_padding_inside": 1,
-        "something_trained": 1,
-        "turns_end_supervised": 1,
-    }

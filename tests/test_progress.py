@@ -308,13 +308,6 @@ def test_ctrl_c_gives_the_terminal_back(tmp_path: Path, cache_dir: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_gets_no_control_codes(pipeline: Run) -> None:
-    """Neither progress of a short build."""
-    ran = pipeline("run", "sft", DATA, "--model", "qwen2-1.5b", "-o", "out")
-    assert CONTROL not in ran.err + ran.out
-    assert ran.err.startswith("built: ")
-
-
 def test_what_is_open_takes_what_is_said_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
     """A warning is a line of its own, whoever shows progress; nothing stays open."""
     with session.following(session.Session(), quiet=True) as report:

@@ -476,31 +476,6 @@ def test_an_address_that_cannot_be_written_is_a_usage_error(builds: Builds, tmp_
     assert hub.repository("hf://a/b.c-d/") == hub.Repository("a/b.c-d")
 
 
-def test_an_address_is_no_path_of_this_machine(pipeline: Run, tmp_path: Path) -> None:
-    """A path of that name would be a folder called ``s3:``. Builds can go into stores, but not to
-    the hub or the web."""
-    data = SAMPLES / "sft" / "word_problems.jsonl"
-    (tmp_path / "r.toml").write_text(
-        f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = ["{data}"]\noutput = "https://bucket/x"\n'
-    )
-    shared = ("--model", "qwen2-1.5b")
-    for command in (
-        ("run", "sft", data, *shared, "-o", "hf://somebody/x"),
-        ("plan", "sft", data, *shared, "-o", "file:///bucket/x"),
-        ("run", "sft", data, *shared, "--until", "normalize", "-o", "s3://bucket/x"),
-        ("run", "sft", data, *shared, "-o", "x", "--data-docs", "s3://bucket/x"),
-        ("build", "r.toml"),
-        ("plan", "r.toml"),
-        ("build", "r.toml", "-o", "hf://somebody/x"),
-        ("export", "trl", tmp_path, "-o", "s3://bucket/x"),
-        ("stage", "normalize", data, *shared, "--task", "sft", "-o", "s3:/bucket/x"),
-    ):
-        ran = pipeline(*command).refused(2, "is an address")
-        elsewhere = {"--data-docs", "--until", "stage"} & {*map(str, command)}
-        assert elsewhere or "pipeline publish DIR" in ran.err
-    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(":")] == []
-
-
 def test_of_a_folder_of_versions_the_current_one_is_published(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_dir: Path
 ) -> None:

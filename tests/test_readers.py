@@ -299,16 +299,7 @@ def test_rows_under_the_only_key_of_an_object_are_told_so(folder: Path) -> None:
         assert readers.load("json").glimpse(plain, 10).key == ""
 
 
-ROWS_THEMSELVES: list[list[Any]] = [
-    [{"messages": [{"role": "user", "content": "a"}]}],
-    [{"conversations": [{"from": "human", "value": "a"}]}],
-    [{"data": ROWS[:2], "version": 1}],
-    [{"id": 1, "data": ROWS[:2]}],
-    [{"steps": ROWS[:2]}, {"steps": ROWS[:3]}],
-    [{"data": ROWS[0]}],
-    [{"data": ["a", "b"]}],
-    [{"data": []}],
-]
+ROWS_THEMSELVES: list[list[Any]] = table("rows_themselves.jsonl")
 
 
 @pytest.mark.parametrize("rows", ROWS_THEMSELVES)

@@ -359,17 +359,6 @@ def test_set_changes_a_key(tmp_path: Path) -> None:
             builds_of(path, [wrong])
 
 
-def test_flags_win_over_the_recipe(pipeline: Run, tmp_path: Path) -> None:
-    """Every flag of run, after the recipe; what is not given stays as the recipe has it."""
-    text = 'keep = 0\nlayout = "ragged"\nmax-length = 64\ndedup = true\n'
-    path = write_recipe(tmp_path, HEAD + text)
-    flags = ("--max-length", "512", "--no-dedup", "-o", "out")
-    options = pipeline("build", path, *flags, "--json").ended().told["manifest"]["options"]
-    assert (options["layout"], options["max_length"], options["dedup"]) == ("ragged", 512, False)
-    assert (tmp_path / "out" / "manifest.json").exists()
-    pipeline("build", path, "--neutral", "good").refused(2, "--neutral is an option of prm")
-
-
 def test_build_has_every_flag_of_run() -> None:
     """And needs none of them."""
     command: click.Command = catalog.load("pipeline.commands", "build", "COMMAND")
@@ -441,19 +430,10 @@ def test_each_value_is_at_its_line(text: str) -> None:
         assert all(place[:length] in found for length in range(1, len(place)))
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "line"),
-    [
-        ("\n\na = 1", ("a",), 3),
-        ("d = 1979-05-27 07:32:00\ne = 1", ("e",), 2),
-        ("[[s]]\n[[s]]\n[s.map]\np = 1", ("s", 1, "map", "p"), 4),
-        ("[[s]]\n[[s.t]]\n[[s.t]]\nx = 1", ("s", 0, "t", 1, "x"), 4),
-        ('k = """\n"" """" # a = 1\nl = 2', ("l",), 3),
-    ],
-)
+@pytest.mark.parametrize(("text", "place", "line"), table("lines_of_keys.jsonl"))
 def test_a_key_is_at_its_line(text: str, place: toml_file.Place, line: int) -> None:
     """Some that are easily missed."""
-    assert toml_file.lines_of(text)[place] == line
+    assert toml_file.lines_of(text)[tuple(place)] == line
 
 
 # A mixture of three real sources with everything that chooses examples, built twice.
@@ -578,16 +558,6 @@ def test_two_sources_are_two_runs_in_one(pipeline: Run, tmp_path: Path, cache: P
     assert "train_on" not in manifest["options"]
 
 
-def test_a_mixture_is_checked(pipeline: Run, tmp_path: Path) -> None:
-    """Nothing to do is noticed; ``check`` makes a sample of every source again with its own
-    options."""
-    recipe = _recipe(tmp_path, f'{TOP}output = "one"\n{MATH}{TALK}')
-    pipeline("build", recipe).ended()
-    assert "already up to date" in pipeline("build", recipe).err
-    said = pipeline("check", "one", "--json").ended().told
-    assert said["rows_made_again"] == read_manifest(tmp_path / "one")["examples"]["kept"], said
-
-
 def test_the_id_says_which_source_an_input_is_of(tmp_path: Path) -> None:
     """The same files, cut into sources elsewhere, are another build."""
     for name in "abc":
@@ -601,19 +571,6 @@ def test_the_id_says_which_source_an_input_is_of(tmp_path: Path) -> None:
         (config,) = builds_of(_recipe(tmp_path, TOP + tables))
         found.add(equal_build.id_of("recipe", scan(config)))
     assert len(found) == 3
-
-
-def test_a_source_is_held_to_its_own_limit(pipeline: Run, tmp_path: Path) -> None:
-    """One without a limit counts with the others, towards the limit at the top."""
-    good = json.loads(CHAT.read_text().splitlines()[0])
-    refused = {"messages": [{"role": "user", "content": "no answer"}]}
-    rows = [{**good, "id": f"bad{at}"} if at % 2 else refused for at in range(60)]
-    bad = write_rows(tmp_path / "bad.jsonl", rows)
-    for keys, status in (({}, 3), ({"max_reject": "0.6"}, 0), ({"max_reject": "0.3"}, 3)):
-        text = TOP + TALK + _source("bad", bad, ignore='["id"]', **keys)
-        pipeline("plan", _recipe(tmp_path, text)).ended(status)
-    ran = pipeline("build", tmp_path / "mix.toml", "-o", "out")
-    ran.refused(3, "rows of source bad were refused", "at most 30.0% by max-reject of source bad")
 
 
 def test_budgets_are_read_and_checked(tmp_path: Path) -> None:
@@ -666,18 +623,6 @@ def test_what_may_differ_comes_from_the_top(tmp_path: Path) -> None:
     assert (one.sources[1].options.system, two.plan.max_length) == ("set", 64)
     with pytest.raises(UsageError, match=r"there is no \[\[source\]\] 'c'"):
         builds_of(path, ["source.c.system=set"])
-
-
-def test_an_option_that_an_error_names_is_of_one_source(pipeline: Run, tmp_path: Path) -> None:
-    """As a flag it would be for all of them."""
-    rows = [{"question": f"q {at}?", "answer": "a", "label": at % 2 == 0} for at in range(40)]
-    rated = write_rows(tmp_path / "rated.jsonl", rows)
-    path = _recipe(tmp_path, TOP + TALK + _source("rated", rated))
-    for command in ("build", "plan"):
-        ran = pipeline(command, path)
-        ran.refused(3, "--where label=true", "keys of the [[source]] rated")
-    path.write_text(path.read_text() + 'where = "label=true"\n')
-    pipeline("plan", path).ended()
 
 
 @pytest.mark.slow
@@ -750,27 +695,6 @@ def test_a_large_input_counts_for_more(tmp_path: Path, cache: Path) -> None:
     assert abs(many.has.examples - 9000) <= 90
     assert few.has.examples == 90
     assert 0.4 < many.share < 0.7
-
-
-@pytest.mark.slow
-def test_lengths_are_known_or_not_said(pipeline: Run, tmp_path: Path, cache: Path) -> None:
-    """Where one source trains every turn and another its answers alone, a shard does not show which
-    turns are answers; the figure is left out rather than guessed."""
-
-    def longest(*words: object) -> Any:
-        ran = pipeline(*words, "--json", "--quiet", "--cache-dir", cache).ended()
-        return json.loads(ran.out)["manifest"]["max_new_tokens"]
-
-    def mixed(keys: str) -> Any:
-        text = f"{TOP}{_source('math', WORDS)}{_source('talk', CHAT)}{keys}"
-        return longest("build", _recipe(tmp_path, text), "-o", "mix")
-
-    alone = [
-        longest("run", "sft", data, "--model", "qwen2-1.5b", "-o", data.stem)["max"]
-        for data in (WORDS, CHAT)
-    ]
-    assert mixed("")["max"] == max(alone)
-    assert mixed('train-on = "all"\n') is None
 
 
 # Options by phase: each is one field of one phase, and enters the hashes that its phase feeds.
@@ -946,85 +870,6 @@ def test_what_it_writes_builds(pipeline: Run, tmp_path: Path, task: str) -> None
     (config,) = builds_of(every)
     assert config.plan.trainer == "trl"
     pipeline("init", FILES[task], *MODEL).refused(2, "is there already")
-
-
-def test_data_that_is_read_in_two_ways_becomes_two_sources(pipeline: Run, tmp_path: Path) -> None:
-    """One for each format; paths count from the recipe, and a dollar sign is one."""
-    folder = tmp_path / "a $b [c]"
-    folder.mkdir()
-    chat = folder / "chat.jsonl"
-    chat.write_bytes((SAMPLES / "sft" / "chat.jsonl").read_bytes())
-    words = os.path.relpath(FILES["sft"], tmp_path)
-    pipeline("init", words, "a $b [c]/chat.jsonl", *MODEL, "-o", "sub/mix.toml").ended()
-    path = tmp_path / "sub" / "mix.toml"
-    table = _json(path.read_text())
-    VALIDATOR.validate(table)
-    assert table["source"][1]["data"] == ["../a $$b [c]/chat.jsonl"]
-    (config,) = builds_of(path)
-    assert [one.name for one in config.sources] == ["word_problems", "chat"]
-
-
-def test_a_question_about_the_data_is_asked(pipeline: Run, tmp_path: Path) -> None:
-    """As by a build; the option that answers it is then in the recipe."""
-    rows = [{"question": f"q {at}?", "answer": "a", "label": at % 2 == 0} for at in range(40)]
-    write_rows(tmp_path / "rated.jsonl", rows)
-    asked = ("init", "rated.jsonl", *MODEL, "--task", "sft")
-    pipeline(*asked).refused(3, "--where label=true")
-    assert not (tmp_path / "recipe.toml").exists()
-    pipeline(*asked, "--where", "label=true").ended()
-    (config,) = builds_of(tmp_path / "recipe.toml")
-    assert config.source.where == ("label=true",)
-
-
-def _chats(path: Path, words: int) -> None:
-    """Forty rows, a tenth of which have answers of so many words."""
-    answers = ("yes " * (words if at % 10 == 0 else 3) for at in range(400))
-    write_rows(path, [{"question": f"q {at}", "answer": text} for at, text in enumerate(answers)])
-
-
-def test_a_length_that_rows_fit_in_is_chosen(pipeline: Run, tmp_path: Path) -> None:
-    """Where the default would refuse too many of them."""
-    _chats(tmp_path / "chats.jsonl", 5000)
-    pipeline("init", "chats.jsonl", *MODEL).ended()
-    (config,) = builds_of(tmp_path / "recipe.toml")
-    assert config.plan.max_length == 8192
-    assert "# max-length" not in (tmp_path / "recipe.toml").read_text()
-
-
-@pytest.mark.slow
-def test_what_a_build_would_refuse_is_said_in_the_recipe(pipeline: Run, tmp_path: Path) -> None:
-    """The recipe is there to be changed, and the status is that of a build of it."""
-    _chats(tmp_path / "chats.jsonl", 40_000)
-    ran = pipeline("init", "chats.jsonl", *MODEL)
-    ran.refused(3, "recipe.toml is written, but a build of it is refused")
-    assert ran.out == "recipe.toml\n"
-    text = (tmp_path / "recipe.toml").read_text()
-    why = r"# As it stands, a build of it is refused:\n#   \d+ examples longer than 4,096 tokens\n"
-    assert re.search(why, text), text
-    pipeline("build", "recipe.toml", "--quiet").ended(3)
-
-
-def test_test_files_are_not_trained_on(pipeline: Run, tmp_path: Path) -> None:
-    """Where other files are named too; alone, a file of that name is data."""
-    for name, first in (("train", 0), ("test", 900), ("testimony", 700)):
-        rows = [{"question": f"q {n}?", "answer": "a"} for n in range(first, first + 20)]
-        write_rows(tmp_path / f"{name}.jsonl", rows)
-    pipeline("init", "train.jsonl", "test.jsonl", "testimony.jsonl", *MODEL).ended()
-    table = _json((tmp_path / "recipe.toml").read_text())
-    VALIDATOR.validate(table)
-    assert (table["data"], table["test"]) == (["train.jsonl", "testimony.jsonl"], ["test.jsonl"])
-    pipeline("init", "test.jsonl", *MODEL, "-o", "alone.toml").ended()
-    assert _json((tmp_path / "alone.toml").read_text())["data"] == ["test.jsonl"]
-
-
-def test_only_the_task_that_could_read_the_rows_asks(pipeline: Run, tmp_path: Path) -> None:
-    """What other tasks say is that they cannot."""
-    row = {"prompt": "### Instruction:\nsay it\n\n### Response:\n", "response": "it"}
-    (tmp_path / "rows.jsonl").write_text(f"{json.dumps(row)}\n" * 9)
-    ran = pipeline("init", "rows.jsonl", *MODEL)
-    assert (ran.status, "--already-templated" in ran.err, "[rm]" in ran.err) == (3, True, False)
-    pipeline("init", "rows.jsonl", *MODEL, "--already-templated").ended()
-    assert "already-templated = true" in (tmp_path / "recipe.toml").read_text()
 
 
 def test_it_prints_the_schema(pipeline: Run) -> None:

@@ -1,7 +1,6 @@
 """A refused build says what would let it pass; each refused row and sequence is recorded."""
 
 import gzip
-import json
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from click.testing import CliRunner
 from conftest import NAME
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Make, Run, few, files_of, read_manifest, read_rows, table, write_rows
+from support import Make, Run, few, read_manifest, read_rows, table, write_rows
 
 from pipeline.builder import max_reject, rejects, stagewise
 from pipeline.builder.max_reject import Limit, error_of, exceeding, shares
@@ -23,86 +22,12 @@ from pipeline.options.config import Config
 from pipeline.shards.chain import Losses, Refusal
 from stages.readers import jsonl
 
-GOOD = SAMPLES / "sft" / "word_problems.jsonl"
 MODEL = ("--model", "qwen2-1.5b", "-o", "out")
-KEPT = ["reasons.json", "rejects.jsonl", "report.html"]
 
 
 def rows(path: Path, answers: list[str]) -> Path:
     """A file of questions with these answers."""
     return write_rows(path, ({"question": "q", "answer": a} for a in answers))
-
-
-def names(folder: Path) -> list[str]:
-    """Of the files in a folder."""
-    return sorted(path.name for path in folder.iterdir())
-
-
-def test_a_refused_build_leaves_its_reasons(pipeline: Run, tmp_path: Path) -> None:
-    """The folder has what ``--json`` prints, is replaced by the next and removed by a success."""
-    pipeline("run", "sft", GOOD, *MODEL).ended()
-    before = files_of(tmp_path / "out", with_run=True)
-    failed = tmp_path / "out.failed"
-    bad = rows(tmp_path / "bad.jsonl", [""] * 30 + ["a"] * 70)
-    ran = pipeline("run", "sft", bad, *MODEL, "--json").refused(3)
-    told = ran.told
-    assert told["status"] == "refused"
-    assert names(failed) == KEPT
-    assert told["paths"]["failed"] == "out.failed"
-    assert told["paths"]["rejects"] == "out.failed/rejects.jsonl"
-    assert "out.failed/rejects.jsonl" in told["remedy"]
-    assert told["remedy"] in ran.err
-    reasons = json.loads((failed / "reasons.json").read_text())
-    assert (reasons["figures"], reasons["message"]) == (told["figures"], told["message"])
-    assert told["figures"]["by_code"]["empty_answer"]["rows"] == 30
-    assert told["figures"]["share"] == 0.3
-    assert "30 of 100 rows were refused (30.0%; at most 1.0% by --max-reject)" in told["message"]
-    page = (failed / "report.html").read_text()
-    assert "30 of 100" in page
-    assert "empty_answer: the first rows" in page
-    assert "<script" not in page
-    assert files_of(tmp_path / "out", with_run=True) == before
-
-    fewer = rows(tmp_path / "bad.jsonl", [""] * 20 + ["a"] * 80)
-    pipeline("run", "sft", fewer, *MODEL).refused(3)
-    assert len(read_rows(failed / "rejects.jsonl")) == 20
-    figures = json.loads((failed / "reasons.json").read_text())["figures"]
-    assert figures["lost"]["rows"] == {"total": 100, "refused": 20}
-    pipeline("run", "sft", GOOD, *MODEL).ended()  # unchanged, and no longer failed
-    assert not failed.exists()
-
-    # A folder with other files is left alone, and the message names none.
-    failed.mkdir()
-    (failed / "notes.txt").write_text("mine")
-    ran = pipeline("run", "sft", fewer, *MODEL).refused(3)
-    assert "out.failed" not in ran.err
-    assert names(failed) == ["notes.txt"]
-
-
-@pytest.mark.parametrize(("content", "says"), [("\n\n", "is empty"), ('{"a": 1}\n', "no format")])
-def test_what_is_refused_before_it_begins_leaves_its_reasons(
-    pipeline: Run, tmp_path: Path, content: str, says: str
-) -> None:
-    """There are no refused rows then."""
-    path = tmp_path / "rows.jsonl"
-    path.write_text(content)
-    pipeline("run", "sft", path, *MODEL).refused(3, says, "out.failed/report.html")
-    assert names(tmp_path / "out.failed") == ["reasons.json", "report.html"]
-
-
-def test_a_broken_expectation_leaves_the_verdict(pipeline: Run, tmp_path: Path) -> None:
-    """A suite of the user's that the rows do not meet."""
-    short = {"column": "n_tokens", "max_value": 1}
-    kind = "expect_column_values_to_be_between"
-    suite = [{"type": kind, "kwargs": short, "meta": {"severity": "critical"}}]
-    (tmp_path / "short.json").write_text(
-        json.dumps({"name": "short", "meta": {"table": "examples"}, "expectations": suite})
-    )
-    pipeline("run", "sft", GOOD, *MODEL, "--expectations", "short.json").refused(3)
-    assert "validation.json" in names(tmp_path / "out.failed")
-    verdict = json.loads((tmp_path / "out.failed" / "validation.json").read_text())
-    assert verdict["passed"] is False
-    assert "Expectations that do not hold" in (tmp_path / "out.failed" / "report.html").read_text()
 
 
 limits = st.sampled_from([0.0, 0.001, 0.01, 0.1, 0.29, 0.5, 1.0])
@@ -233,114 +158,10 @@ def test_empty_files_among_many_are_a_choice(pipeline: Run, tmp_path: Path) -> N
     pipeline(*command, "--empty", "warn").refused(3, "is empty")
 
 
-def alternatives(*steps: tuple[list[dict[str, Any]], int | None]) -> str:
-    """A row of completions and the chosen one of each step."""
-    made = [{"completions": given, "chosen_completion": chosen} for given, chosen in steps]
-    return json.dumps({"question": {"problem": "What?"}, "label": {"steps": made}}) + "\n"
-
-
-def test_each_is_counted_by_its_code(pipeline: Run, tmp_path: Path) -> None:
-    """Made = kept + rejected; rows stay used; the summary names what a used row lost."""
-    given = {"a": 1, "b": -1, "c": None}
-    good, bad, nothing = ({"text": text, "rating": rating} for text, rating in given.items())
-    (tmp_path / "steps.jsonl").write_text(
-        alternatives(([good, nothing, bad], 0), ([bad], None), ([good], 0))
-        + alternatives(([nothing], None))
-        + alternatives(([nothing, nothing], None))
-        + "{}\n"
-    )
-    command = ("steps.jsonl", "--model", "qwen2-1.5b", "--format", "prm800k", "-o", "out")
-    pipeline("run", "prm", *command).refused(3, "3 of 4 rows were refused")
-    command = (*command, "--max-reject", "1")
-    done = pipeline("run", "prm", *command).ended()
-    manifest = read_manifest(tmp_path / "out")
-    rows, examples = manifest["rows"], manifest["examples"]
-    assert (rows["in"], rows["used"], rows["used_in_part"], rows["rejected"]) == (4, 1, 1, 3)
-    assert examples["rejected_in_part"] == {"behind_chain_end": 1, "unrated_completion": 1}
-    assert "4 in = 0 used whole + 1 used in part + 3 refused" in done.err
-    assert rows["rejected_by_code"] == {"bad_column": 1, "unrated_completion": 2}
-    # of the first row three are kept, one has no rating, and one is behind the chain's end
-    assert (examples["made"], examples["kept"], examples["rejected"]) == (7, 3, 4)
-    assert examples["rejected_by_code"] == {"behind_chain_end": 1, "unrated_completion": 3}
-    assert "1 example refused, of rows with other examples: behind_chain_end" in done.err
-    found = [(r["id"], r["code"]) for r in read_rows(tmp_path / "out" / "rejects.jsonl")]
-    assert found == [
-        ("steps.jsonl:1#0", "unrated_completion"),
-        ("steps.jsonl:1#4", "behind_chain_end"),
-        ("steps.jsonl:2#0", "unrated_completion"),
-        ("steps.jsonl:3#0", "unrated_completion"),
-        ("steps.jsonl:3#1", "unrated_completion"),
-        ("steps.jsonl:4#0", "bad_column"),
-    ]
-    pipeline("check", "out").ended()
-
-
-LONG = "word " * 300
-# Conversations of which one turn is too long, and one call of a tool is.
-CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
-    "answers": [
-        {"role": "user", "content": "q"},
-        {"role": "assistant", "content": "a"},
-        {"role": "user", "content": "more"},
-        {"role": "assistant", "content": LONG},
-    ],
-    "calls": [
-        {"role": "user", "content": "q"},
-        {"role": "assistant", "content": "a"},
-        {"role": "user", "content": LONG},
-        {
-            "role": "assistant",
-            "content": "",
-            "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}],
-        },
-        {"role": "tool", "content": "2"},
-        {"role": "assistant", "content": "b"},
-    ],
-}
-
-
-@pytest.mark.parametrize("shape", few(CONVERSATIONS, 1))
-def test_examples_that_are_refused_fail_a_build(pipeline: Run, tmp_path: Path, shape: str) -> None:
-    """One example per turn: every row is used, and half or more of the examples are not."""
-    turns = CONVERSATIONS[shape]
-    count = sum(one["role"] == "assistant" for one in turns)
-    rows = [{"messages": [{**turns[0], "content": f"q{n}"}, *turns[1:]]} for n in range(30)]
-    data = write_rows(tmp_path / "d.jsonl", rows)
-    command = ("run", "sft", data, "--model", "qwen3-8b", "--max-length", "256", "-o", "out")
-    lost = 30 * (count - 1)
-    ran = pipeline(*command).refused(3, f"{lost} of {30 * count} examples were refused")
-    assert "--max-length 1024" in ran.err
-    assert "--too-long" not in ran.err, "the last turn is the one that is trained"
-    planned = pipeline("plan", "--task", *command[1:]).ended(3)
-    assert f"a build would stop: {lost} of {30 * count} sampled examples" in planned.out
-    done = pipeline(*command, "--max-reject", "1").ended()
-    assert "30 in = 0 used whole + 30 used in part + 0 refused" in done.err
-    manifest = read_manifest(tmp_path / "out")
-    assert manifest["rows"]["used_in_part"] == 30
-    assert manifest["examples"]["rejected_in_part"] == {"too_long": lost}
-    pipeline("check", "out").ended()
-    pipeline(*command[:5], "--max-length", "1024", "-o", "all").ended()
-    told = pipeline("diff", "out", "all", "--json").ended().told
-    assert told["in_part"] == {"rows": {"a": 30, "b": 0}, "too_long": {"a": lost, "b": None}}
-
-
-def test_trained_turns_that_are_refused_fail_a_build(pipeline: Run, tmp_path: Path) -> None:
-    """Two rows of two hundred have most of the turns."""
-    exchange = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a " * 9}]
-    rows = [{"messages": exchange * (40 if n < 2 else 1), "id": n} for n in range(200)]
-    data = write_rows(tmp_path / "d.jsonl", rows)
-    command = ("run", "sft", data, "--model", "qwen2-1.5b", "--max-length", "128", "-o", "out")
-    command = (*command, "--ignore", "id")
-    ran = pipeline(*command).refused(3, "80 of 278 trained turns were refused", "in 2 examples")
-    assert "--too-long trim-turns" in ran.err
-    pipeline(*command, "--max-reject", "0.3").ended()
-    turns = read_manifest(tmp_path / "out")["examples"]["turns"]
-    assert turns == {"made": 278, "rejected": 80}
-
-
 def test_the_counts_of_parts_add_up(tmp_path: Path, make: Make, monkeypatch: Any) -> None:
     """Of one part and of many, in one window and in several."""
-    turns = CONVERSATIONS["answers"]
+    said = [("user", "q"), ("assistant", "a"), ("user", "more"), ("assistant", "word " * 300)]
+    turns = [{"role": role, "content": text} for role, text in said]
     rows = [
         {"messages": turns if n % 3 else turns[:2]} if n % 7 else {"messages": []}
         for n in range(60)

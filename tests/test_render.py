@@ -275,16 +275,7 @@ def test_what_a_template_does_not_print_is_not_lost_in_silence() -> None:
         assert refusal(QWEN2, found).code == "lost_in_template", name
 
 
-@pytest.mark.parametrize(
-    ("text", "kept"),
-    [
-        ("<think>\nhm\n</think>\n\nno", True),
-        ("<think>hm</think>no", True),
-        ("hm</think>no", True),
-        ("well <think>hm</think>no", False),
-        ("hm</think>hm</think>no", False),
-    ],
-)
+@pytest.mark.parametrize(("text", "kept"), table("answers_with_reasoning.jsonl"))
 def test_an_answer_with_reasoning_in_it_is_printed_whole_or_refused(text: str, kept: bool) -> None:
     """Qwen3's template takes such an answer apart, and prints two of its pieces.
 

@@ -1,6 +1,5 @@
 """What a build may take the place of, and where it is one of several versions."""
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +10,9 @@ import pytest
 from conftest import NAME
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Make, Run, files_of, read_manifest, write_rows
+from support import SAMPLES, Make, Run, write_rows
 
-from pipeline.builds import build, lease, limits
-from pipeline.builds.folder_versions import FolderVersions
+from pipeline.builds import build, limits
 from pipeline.manifest import counts, dataset_files
 from pipeline.options.config import Config
 from pipeline.options.paths import BY_RECIPE
@@ -32,69 +30,6 @@ def rows(path: Path, count: int, words: int = 1) -> Path:
         path,
         ({"question": f"Count {n}.", "answer": " ".join([f"n{n}"] * words)} for n in range(count)),
     )
-
-
-@pytest.mark.slow
-def test_another_task_or_model_asks(make: Make, tmp_path: Path) -> None:
-    """Before any row is encoded; the old build stays until --replace."""
-    out = make("sft", GOOD)
-    before = files_of(out, with_run=True)
-    pairs = SAMPLES / "rm" / "pairs.jsonl"
-    for task, data, model in (("rm", pairs, NAME), ("sft", GOOD, "qwen2.5-7b-instruct")):
-        said = r"out is a build of sft for qwen2-1\.5b; this one would be"
-        with pytest.raises(UsageError, match=said) as refused:
-            make(task, data, model=model)
-        assert "--replace" in refused.value.remedy
-        assert files_of(out, with_run=True) == before
-    assert read_manifest(make("rm", pairs, replace=True))["task"] == "rm"
-
-
-@pytest.mark.slow
-def test_a_build_that_lost_most_rows_asks(pipeline: Run, tmp_path: Path) -> None:
-    """More than half of them, and more than a few; what it would have been is kept as refused."""
-    data = tmp_path / "rows.jsonl"
-    command = ("run", "sft", data, *MODEL, "-o", "out")
-    rows(data, 300)
-    pipeline(*command).ended()
-    before = files_of(tmp_path / "out", with_run=True)
-    rows(data, 140)
-    ran = pipeline(*command, "--json")
-    told = json.loads(ran.out)
-    assert (ran.status, told["status"]) == (3, "refused")
-    assert told["figures"]["drift"] == {
-        "rows": {"before": 300, "after": 140, "change": -0.533333, "limit": 0.5}
-    }
-    assert "rows: 300 -> 140 (-53.3%; the limit is 50.0%)" in told["message"]
-    assert "--replace, or allow it with --drift rows=0.54" in told["remedy"]
-    assert "Change against the build before" in Path(tmp_path, told["paths"]["report"]).read_text()
-    assert files_of(tmp_path / "out", with_run=True) == before
-    pipeline(*command, "--drift", "rows=0.54").ended()
-    rows(data, 60)
-    pipeline(*command).ended()  # 80 rows fewer: a small build is somebody's trial
-
-
-@pytest.mark.slow
-def test_limits_of_sources(pipeline: Run, tmp_path: Path) -> None:
-    """By name, whatever their files are called: the share of what is trained on."""
-    rows(tmp_path / "a.jsonl", 50)
-    rows(tmp_path / "b.jsonl", 50, words=3)
-    sources = "".join(
-        f'[[source]]\nname = "{name}"\ndata = ["{file}.jsonl"]\n'
-        for name, file in (("math", "a"), ("talk", "b"))
-    )
-    head = 'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\nkeep = 0\n'
-    head += "drift.source_share = 0.05\n"
-    (tmp_path / "r.toml").write_text(head + sources)
-    pipeline("build", "r.toml").ended()
-    before = {one["name"]: one["share"] for one in read_manifest(tmp_path / "out")["sources"]}
-    (tmp_path / "b.jsonl").rename(tmp_path / "c.jsonl")
-    (tmp_path / "r.toml").write_text(head + sources.replace("b.jsonl", "c.jsonl"))
-    pipeline("build", "r.toml").ended()
-    rows(tmp_path / "c.jsonl", 80, words=3)
-    over = pipeline("build", "r.toml", "--json").told["figures"]["drift"]
-    assert set(over) == {"source_share of math", "source_share of talk"}
-    assert over["source_share of math"]["before"] == before["math"]
-    pipeline("build", "r.toml", "--drift", "source_share=0.2").ended()
 
 
 def test_a_limit_that_is_none_is_refused(pipeline: Run) -> None:
@@ -213,17 +148,6 @@ def _lines(folder: Path, count: int) -> None:
     (folder / "rows.jsonl").write_text("".join(LINES[:count]), "utf-8")
 
 
-def test_a_new_output_is_a_folder_of_versions(pipeline: Run, tmp_path: Path, recipe: Path) -> None:
-    """With a link to the last, a line for each run, and nothing to say about it."""
-    for status in ("built", "unchanged"):
-        found = pipeline("build", recipe, "--json", "--quiet").ended().told
-        assert (found["status"], found["figures"]["notes"]) == (status, [])
-    out = tmp_path / "out"
-    assert (out / "current").resolve().name == found["build_id"]
-    assert len((out / lease.HISTORY).read_text().splitlines()) == 2
-    assert not (out / "manifest.json").exists()
-
-
 def test_as_many_stay_as_the_default_says(recipe: Path) -> None:
     """Of a recipe; what a command and a call make is one build, as what a recipe asks for: by a
     flag, also where the recipe says otherwise; by the recipe; by ``--set``."""
@@ -238,33 +162,3 @@ def test_as_many_stay_as_the_default_says(recipe: Path) -> None:
     recipe.write_text(f"{HEAD}keep = 3\n")
     (by_flag,) = builds_of(recipe, flags={"keep": 0})
     assert [one.run.keep for one in (by_set, by_recipe, by_flag)] == [0, 0, 0]
-
-
-def test_one_build_stays_one(pipeline: Run, make: Make, tmp_path: Path, recipe: Path) -> None:
-    """A schedule goes on as it was, and every summary says how versions are kept."""
-    out = make("sft", tmp_path / "rows.jsonl")
-    before = (out / "manifest.json").read_bytes()
-    assert "out is one build and stays one" in pipeline("build", recipe).ended().err
-    _lines(tmp_path, 8)
-    ran = pipeline("build", recipe, "--json").ended()
-    (note,) = ran.told["figures"]["notes"]
-    assert "keep = 0" in note
-    assert note in ran.err
-    assert (out / "manifest.json").read_bytes() != before
-    assert not (out / "current").is_symlink()
-    assert not (out / lease.HISTORY).exists()
-    recipe.write_text(f"{HEAD}keep = 0\n")
-    assert "stays one" not in pipeline("build", recipe).err
-
-
-def test_every_build_of_a_recipe_has_a_folder_of_its_own(
-    pipeline: Run, make: Make, tmp_path: Path, recipe: Path
-) -> None:
-    """Also where one of them was one build before."""
-    make("sft", tmp_path / "rows.jsonl", "b")
-    builds = "".join(f'[[build]]\noutput = "{name}"\n' for name in "ab")
-    recipe.write_text(HEAD.replace('output = "out"\n', "") + builds)
-    told = pipeline("build", recipe, "--json", "--quiet").ended().told
-    assert [len(one["figures"]["notes"]) for one in told["builds"]] == [0, 1]
-    assert len(FolderVersions(tmp_path / "a").all()) == 1
-    assert (tmp_path / "b" / "manifest.json").is_file()

@@ -464,17 +464,6 @@ def test_a_share_is_none_or_all_only_where_it_is() -> None:
 # The last words of a build: what it came to, what it lost, and the commands that go on from it.
 
 DATA = SAMPLES / "sft" / "word_problems.jsonl"
-MODEL = ("--model", "qwen2-1.5b")
-
-
-def _said(err: str) -> dict[str, list[str]]:
-    """The lines of a summary by their label; those without one belong to the one before."""
-    found: dict[str, list[str]] = {}
-    label = ""
-    for line in err.splitlines():
-        label = line[:9].strip() or label
-        found.setdefault(label, []).append(line[10:])
-    return found
 
 
 def test_equal_examples_are_kept_only_if_nothing_left_them_out(
@@ -494,50 +483,6 @@ def test_equal_examples_are_kept_only_if_nothing_left_them_out(
     assert "8 equal examples kept (see --dedup)" in said[0]
     assert "8 equal examples found, before 27 examples were left out (see --dedup)" in said[1]
     assert "kept (see" not in said[1]
-
-
-def test_a_build_says_what_it_came_to_and_lost(pipeline: Run, tmp_path: Path) -> None:
-    """Counts with separators, each loss with its number, codes under a heading of their own."""
-    good = [{"question": f"How much is {n}?", "answer": str(n)} for n in range(1200)]
-    bad = [{"question": "q", "answer": ""}] * 3 + [{"question": None, "answer": "a"}] * 2
-    lossy = write_rows(tmp_path / "rows.jsonl", [*good, *bad, *good[:4]])
-    ran = pipeline("run", "sft", lossy, *MODEL, "-o", "out", "--dedup").ended()
-    said = _said(ran.err)
-    assert said["rows"] == ["1,209 in = 1,200 used + 5 refused + 4 duplicates"]
-    assert said["lost"][0] == "9 of 1,209 rows (0.7%)"
-    assert said["lost"][1].startswith("5 refused, by the codes below; every one is in rejects.jso")
-    assert said["lost"][2].startswith("4 equal to an earlier example")
-    head, *codes = said["refused"]
-    assert head.endswith("pipeline explain CODE")
-    assert all(": " in line for line in codes)  # the fix
-    assert [line.split()[0] for line in codes] == ["3", "2"]
-    assert {"rows/s", "tokens/s"} <= set(re.findall(r"\w+/s", said["time"][0]))
-    assert "% " in said["tokens"][0].replace("%)", "% ")
-    assert said["report"] == ["out/report.html"]
-    assert ran.err.splitlines()[-1].endswith("MODEL_DIR")
-
-
-def test_tokens_that_are_cut_off_are_counted(pipeline: Run, tmp_path: Path) -> None:
-    """Where rows that are too long are trimmed, the number is that of the manifest."""
-    turns = [("user", "How much is one and one?"), ("assistant", "It is two. " * 9)] * 3
-    path = tmp_path / "rows.jsonl"
-    path.write_text(json.dumps({"messages": [{"role": r, "content": t} for r, t in turns]}) + "\n")
-    trimmed = ("--max-length", "128", "--too-long", "trim-turns")
-    ran = pipeline("run", "sft", path, *MODEL, "-o", "out", *trimmed).ended()
-    cut = pp.Build.open(tmp_path / "out").manifest.tokens.truncated
-    assert cut > 0
-    assert any(line.startswith(f"{cut:,} tokens cut off (") for line in _said(ran.err)["warning"])
-
-
-def test_an_equal_build_says_less(pipeline: Run, tmp_path: Path) -> None:
-    """What it is, what it holds, and the same commands."""
-    command = ("run", "sft", DATA, *MODEL, "-o", "out", "--for", "trl")
-    first, again = (_said(pipeline(*command).err) for _ in range(2))
-    for label in ("rows", "tokens", "report", "load", "look", "train"):
-        assert first[label] == again[label], label
-    assert {"time", "format", "packs"} <= first.keys()
-    assert not {"time", "format", "packs"} & again.keys()
-    assert again["train"] == ["sh out/launch/trl.sh MODEL_DIR"]
 
 
 @pytest.mark.slow
@@ -602,16 +547,3 @@ def test_every_loss_has_its_line_and_codes_their_fix(built: Make) -> None:
     assert summaries.said("losses", _losing(manifest, rejected=36), summaries.no_fix)[0].endswith(
         "(less than 0.1%)"
     )
-
-
-def test_several_builds_end_in_a_line_each(pipeline: Run, tmp_path: Path) -> None:
-    """What each holds, or why it is not there."""
-    (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "mine.txt").write_text("not a build")
-    head = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{DATA}"\n'
-    (tmp_path / "r.toml").write_text(f'{head}[[build]]\noutput = "a"\n[[build]]\noutput = "b"\n')
-    ran = pipeline("build", "r.toml").ended(2)
-    one, two = ran.err.splitlines()[-2:]
-    assert one.startswith("built     a: ")
-    assert one.endswith(" tokens")
-    assert two.startswith("failed    b: ")

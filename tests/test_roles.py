@@ -5,14 +5,13 @@ import itertools
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Run, few, read_manifest, stored_rows, write_rows
+from support import few, table
 
 from pipeline.options.ways import ways
 from pipeline.tasks import kind_of
@@ -25,7 +24,6 @@ from stages.rows.selection import inside, lookup, renamed, rest
 from stages.rows.unread import turns_of
 
 ROWS = range(12)
-MODEL = ("--model", "qwen2-1.5b")
 # What each role says in row number i; every text differs from row to row.
 SAYS: Mapping[str, Callable[[int], Any]] = {
     "question": lambda i: f"What is {i} and {i * 7} together, in words?",
@@ -39,17 +37,7 @@ SAYS: Mapping[str, Callable[[int], Any]] = {
     "choice": lambda i: "ab"[i % 2],
 }
 # Words for a role; every spelling of each is tried, and none of them is the name of a format's own.
-WORDS: Mapping[str, Sequence[str]] = {
-    "question": ("question", "query", "problem", "prompt", "instruction", "user_request"),
-    "answer": ("response", "solution", "completion", "reply", "generation", "model_output"),
-    "reasoning": ("reasoning", "thinking", "chain_of_thought", "rationale", "cot"),
-    "chosen": ("accepted", "preferred", "winner", "better", "positive", "answer_w"),
-    "rejected": ("rejected", "dispreferred", "loser", "worse", "negative", "answer_l"),
-    "steps": ("solution_steps", "reasoning_steps", "process", "chain_steps"),
-    "ratings": ("step_correctness", "step_scores", "process_rewards"),
-    "error": ("mistake_index", "first_mistake", "error_position"),
-    "choice": ("preferred", "winner", "judge_preference", "better_side"),
-}
+WORDS: Mapping[str, Sequence[str]] = dict(table("words_of_roles.jsonl"))
 # What stands beside the data and plays no role.
 BESIDE: Mapping[str, Callable[[int], Any]] = {
     "uuid": lambda i: f"8c{i}-ff",
@@ -185,15 +173,6 @@ def test_two_columns_of_one_role_are_asked_about_with_both(rng: Random, role: st
             evidence.detect(given_rows, kind_of("sft"), "x.jsonl", columns=way)
 
 
-def test_a_text_that_holds_its_answer_does_not_ask_for_it() -> None:
-    """It is trained alone; a text that another column answers is a question."""
-    texts = [{"text": SAYS["question"](i), "response": SAYS["answer"](i)} for i in ROWS]
-    found = evidence.detect(texts, kind_of("sft"), "x.jsonl")
-    assert found.format.renamed == {"question": "text", "answer": "response"}
-    whole = [{**row, "text": f"{row['text']}\n{row['response']}"} for row in texts]
-    assert evidence.detect(whole, kind_of("sft"), "x.jsonl").reading == "text"
-
-
 @pytest.mark.parametrize("stems", [("user", "assistant"), ("Question", "Answer"), ("q", "a")])
 def test_a_numbered_family_is_the_turns_of_one_conversation(stems: tuple[str, str]) -> None:
     """Where some rows have more of it, none of their turns is lost."""
@@ -228,15 +207,7 @@ SPOKEN = {
 }
 
 
-NAMED: list[tuple[str, tuple[Any, Any]]] = [
-    ("speaker", ("customer", "agent")),
-    ("sender", ("USER", "BOT")),
-    ("type", ("user_message", "assistant_message")),
-    ("is_bot", (False, True)),
-    ("human", (True, False)),
-    ("author", ({"role": "user", "name": None}, {"role": "assistant", "name": None})),
-    ("author", ({"name": "Ann", "bot": False}, {"name": "Bo", "bot": True})),
-]
+NAMED: list[tuple[str, tuple[Any, Any]]] = [*map(tuple, table("named_turns.jsonl"))]
 
 
 @pytest.mark.parametrize(("who", "names"), few(NAMED, 3))
@@ -425,16 +396,6 @@ def test_numbers_beside_answers_are_of_those_that_they_name() -> None:
         evidence.detect(unnamed, kind_of("rm"), "x.jsonl")
 
 
-@pytest.mark.parametrize("kind", ["sft", "rm", "prm"])
-def test_what_plays_no_role_is_told_as_it_is(kind: str) -> None:
-    """The message names the columns with what is in them, and none that is not there."""
-    rows = [{"uuid": f"u{i}", "level": i, "kinds": ["x"], "extra": {"a": 1}} for i in ROWS]
-    with pytest.raises(DataError) as refused:
-        evidence.detect(rows, kind_of(kind), "x.jsonl")
-    assert "uuid (text), level (number), kinds (list), extra (object)" in refused.value.what
-    assert "turns" not in refused.value.what
-
-
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=8), min_size=1, max_size=4))
 def test_a_reading_keeps_any_names(columns: dict[str, str]) -> None:
     """Signs that a reading itself has among them."""
@@ -526,37 +487,6 @@ def test_a_part_of_a_name_means_a_word_that_it_begins() -> None:
             assert role_names.role_of(word[:cut]) == role, word[:cut]
         assert role_names.role_of(f"{word}_id") == ""
         assert role_names.role_of(f"is_{word}_valid") == ""
-
-
-def test_a_found_reading_is_built_and_says_its_columns(pipeline: Run, tmp_path: Path) -> None:
-    """At the first command, in the manifest and in what is not read; the options that the evidence
-    stands for build the same examples."""
-    rows = [
-        {
-            "Problem": SAYS["question"](i),
-            "Output": SAYS["answer"](i),
-            "expected_answer": str(i * 8),
-            "Notes": {"by": "x"},
-        }
-        for i in ROWS
-    ]
-    data = write_rows(tmp_path / "rows.jsonl", rows)
-    pipeline("run", "sft", data, *MODEL, "-o", "out").ended()
-    (source,) = read_manifest(tmp_path / "out")["inputs"]
-    assert source["format"] == "query_response?question=Problem&answer=Output"
-    assert source["evidence"] == (
-        "Problem as question and Output as answer in 12 of 12 sampled rows"
-    )
-    assert {one["column"] for one in source["unread"]} == {"expected_answer", "Notes"}
-    flags = ("--map", "question=Problem", "--map", "answer=Output")
-    pipeline("run", "sft", data, *MODEL, "-o", "named", *flags).ended()
-    for name in ("input_ids", "labels"):
-        one, other = (stored_rows(tmp_path / out) for out in ("out", "named"))
-        assert [row[name] for row in one] == [row[name] for row in other]
-    named = ("--format", "query_response")
-    pipeline("run", "sft", data, *MODEL, "-o", "again", *named).ended()
-    (again,) = read_manifest(tmp_path / "again")["inputs"]
-    assert again["format"] == source["format"]
 
 
 @pytest.mark.parametrize("lacking", [True, False])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Run, printed, read_manifest, write_rows
+from support import Run, printed, table, write_rows
 
 from pipeline.inputs import answers, sheet
 from pipeline.lines import MOST, of_columns
@@ -30,16 +30,7 @@ READ: dict[str, dict[str, Any]] = {
     "prm": {"prompt": "What is {n}?", "completions": ["One {n}.", "Two."], "labels": [True, False]},
 }
 # Columns that nothing reads and that are asked about, by themselves.
-ASKED: dict[str, dict[str, list[Any]]] = {
-    "sft": {
-        "score": [1, 4, 5],
-        "is_correct": [True, False],
-        "context": ["A passage to read."],
-        "images": [["a.png"]],
-    },
-    "rm": {"context": ["A passage to read."], "images": [["a.png"]], "documents": ["Text {n}."]},
-    "prm": {"context": ["A passage to read."], "images": [["a.png"]]},
-}
+ASKED: dict[str, dict[str, list[Any]]] = dict(table("asked_of_tasks.jsonl"))
 
 
 def _rows(count: int, row: dict[str, Any], more: dict[str, list[Any]]) -> list[dict[str, Any]]:
@@ -66,44 +57,6 @@ def test_all_questions_are_asked_at_once(task: str, pipeline: Run, tmp_path: Pat
     assert shown[-1].endswith("--leave-rest")
     for one in shown:
         pipeline(*shlex.split(one)[1:]).ended()
-
-
-def test_one_question_is_asked_as_it_is(pipeline: Run, tmp_path: Path) -> None:
-    """With the page behind it, and a command for each answer."""
-    write_rows(tmp_path / "rows.jsonl", _rows(12, READ["sft"], {"score": [1, 4, 5]}))
-    told = pipeline("plan", "rows.jsonl", "--task", "sft", *MODEL).ended(3).err
-    assert "column 'score'" in told
-    assert re.search(r"^  score +all +number 1, 4, 5 +filter \(\?\)$", told, re.M)
-    assert [one.split(*MODEL[1:])[-1] for one in printed(told)] == [
-        " --where 'score>=4'",
-        " --ignore score",
-    ]
-
-
-def test_what_is_new_is_asked_again(pipeline: Run, tmp_path: Path) -> None:
-    """``--leave-rest`` holds for what the build before left out, and for nothing else."""
-    build = ("run", "sft", "rows.jsonl", *MODEL, "-o", "out", "--leave-rest", "--quiet")
-    asked = {"score": [1, 4, 5], "context": ["A passage to read."]}
-    write_rows(tmp_path / "rows.jsonl", _rows(12, READ["sft"], asked))
-    pipeline(*build).ended()
-    (one,) = read_manifest(tmp_path / "out")["inputs"]
-    assert {column["column"] for column in one["unread"]} == {*asked}
-    write_rows(tmp_path / "rows.jsonl", _rows(13, READ["sft"], asked))
-    pipeline(*build).ended()
-    write_rows(tmp_path / "rows.jsonl", _rows(13, READ["sft"], asked | {"is_safe": [True, False]}))
-    told = pipeline(*build).refused(3, "'is_safe'").err
-    assert "column 'score'" not in told
-    pipeline(*shlex.split(printed(told)[0])[1:]).ended()
-
-
-def test_a_row_with_a_column_of_its_own_is_refused(pipeline: Run, tmp_path: Path) -> None:
-    """``--leave-rest`` leaves out what the sample shows, and nothing that no sampled row had."""
-    rows = _rows(12_000, READ["sft"], {"score": [1, 4, 5]})
-    rows[7_001]["context"] = "A passage to read."
-    write_rows(tmp_path / "rows.jsonl", rows)
-    pipeline("run", "sft", "rows.jsonl", *MODEL, "-o", "out", "--leave-rest").ended()
-    counts = read_manifest(tmp_path / "out")["rows"]
-    assert (counts["used"], counts["rejected"]) == (11_999, 1)
 
 
 def _config(task: str = "sft", **options: Any) -> Config:
@@ -141,24 +94,7 @@ def test_what_becomes_of_columns() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ([True, False], "true or false"),
-        ([True], "true"),
-        ([1, 2, 1, 2], "number 1, 2"),
-        ([0.5, 1.25, 7], "number 0.5 to 7"),
-        (["a", "b", "a", "b"], "text: a, b"),
-        (["x" * 30, "y" * 32, "z" * 40], "text of about 32 characters"),
-        (['{"a": 1}'], "JSON text"),
-        (["{not json"], "text of about 9 characters"),
-        ([{"a": 1}], "object"),
-        ([TURNS, TURNS[:1]], "1 to 2 turns"),
-        ([[1, 2], [3]], "list of 1 to 2 numbers"),
-        ([["a"], []], "list of 0 to 1 text"),
-        ([1, "one two", 2, 3], "number 1 to 3 or text of about 7 characters"),
-    ],
-)
+@pytest.mark.parametrize(("values", "words"), table("shapes_in_words.jsonl"))
 def test_shapes_in_words(values: list[Any], words: str) -> None:
     """What all values are, the most frequent kind first."""
     assert shape_of(values) == words
@@ -243,82 +179,12 @@ def test_an_answer_after_which_rows_are_refused(
     assert answers.settled(read, _config(ignore=("a",)), lambda config, why: []) == "read"
 
 
-@pytest.mark.parametrize(
-    ("remedy", "dead", "left"),
-    [
-        (
-            "Say which: x with --ignore a, or y with --where b=1.",
-            "--ignore a",
-            "Say which: y with --where b=1.",
-        ),
-        (
-            "Say which with --ignore a, or with --ignore b.",
-            "--ignore a",
-            "Say which with --ignore b.",
-        ),
-        ("Split it, or add --ignore a to go on.", "--ignore a", "Split it."),
-        ("Repair it. To go on, add --ignore a.", "--ignore a", "Repair it."),
-        (
-            "Say --ignore a if b, or use another task: pipeline run rm.",
-            "--ignore a",
-            "Say use another task: pipeline run rm.",
-        ),
-        (
-            "Say which: --ignore a (in 3, of 4), or --ignore b.",
-            "--ignore b",
-            "Say which: --ignore a (in 3, of 4).",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("remedy", "dead", "left"), table("remedies.jsonl"))
 def test_words_of_a_remedy_go_with_its_option(remedy: str, dead: str, left: str) -> None:
     """The other ways, and what is no option, stay as they were said."""
     (way,) = ways(dead)
     assert without(remedy, {way}) == left
     assert without(remedy, ()) == remedy
-
-
-@pytest.mark.parametrize("command", ["plan", "run"])
-def test_rows_that_the_template_would_refuse_are_asked_about(
-    command: str, pipeline: Run, tmp_path: Path
-) -> None:
-    """On the sample, with every option that settles it, together with all other questions."""
-    turns = [TURNS[0], {**TURNS[1], "reasoning_content": "I count to {n}."}]
-    write_rows(tmp_path / "rows.jsonl", _rows(30, {"messages": turns}, {"score": [1, 4, 5]}))
-    words = ("run", "sft", "rows.jsonl") if command == "run" else ("plan", "rows.jsonl")
-    words += () if command == "run" else ("--task", "sft")
-    told = pipeline(*words, *MODEL).refused(3, "2 questions", "lost_in_template").err
-    shown = printed(told)
-    assert [one.partition(" --where ")[2] for one in shown if "--where" in one] == [
-        "'score>=4' --reasoning-in think"
-    ]
-    for one in shown:
-        pipeline(*shlex.split(one)[1:]).ended()
-
-
-def test_a_table_with_another_delimiter_is_asked_about_whole(pipeline: Run, tmp_path: Path) -> None:
-    """With what is asked of its rows; how a wrong guess would read it is not offered."""
-    rows = "".join(f"{n};What is {n}?;It is {n}.;{'yes' if n % 3 else 'no'}\n" for n in range(30))
-    (tmp_path / "rows.csv").write_text("nr;question;answer;is_correct\n" + rows)
-    told = pipeline("plan", "rows.csv", "--task", "sft", *MODEL).refused(3, "2 questions").err
-    shown = printed(told)
-    assert shown
-    assert "--cells" not in told
-    for one in shown:
-        assert "--delimiter ';'" in one
-        pipeline(*shlex.split(one)[1:]).ended()
-
-
-def test_with_no_reject_allowed_ties_are_asked_about(pipeline: Run, tmp_path: Path) -> None:
-    """One in many rows, on the sample; with a limit it is refused as it is."""
-    row = {"prompt": "What is {n}?", "response_a": "It is {n}.", "response_b": "Who knows {n}?"}
-    winners = ["a", "b"] * 40 + ["tie"]
-    write_rows(tmp_path / "rows.jsonl", _rows(81, row, {"winner": winners}))
-    words = ("plan", "rows.jsonl", "--task", "rm", *MODEL)
-    pipeline(*words, "--max-reject", "0.05").ended()
-    told = pipeline(*words, "--max-reject", "0").refused(3, "1 of 81 sampled rows").err
-    assert "--where 'winner!=tie'" in told
-    for one in printed(told):
-        pipeline(*shlex.split(one)[1:]).ended()
 
 
 @pytest.mark.parametrize(

@@ -180,27 +180,6 @@ def test_long_examples_are_cut_in_the_middle(built: Make) -> None:
     assert shards.strips(row, tokens=len(row["input_ids"])) == [whole]
 
 
-@pytest.mark.parametrize("layout", ["packed", "ragged"])
-def test_a_row_is_found_or_told_why_it_is_not(tmp_path: Path, built: Make, layout: str) -> None:
-    """One that gave several examples by its own name, and a refused one with its reason."""
-    two = [{"input": "a", "output": "one"}, {"input": "b", "output": "two"}]
-    rows = [{"instruction": f"i{n}", "instances": two} for n in range(40)]
-    rows.append({"instruction": "i", "instances": [two[0], {"input": "b", "output": ""}]})
-    data = write_rows(tmp_path / "rows.jsonl", rows)
-    folder = built("sft", data, "--layout", layout, "--max-reject", "0.5")
-    assert (
-        show(folder, "--row", "rows.jsonl:3").partition("\n")[2].partition("\nNext:")[0]
-        == (show(folder, "--row", "rows.jsonl:3#0").partition("\n")[2].partition("\nNext:")[0])
-    )
-    assert "rows.jsonl:41#0" in show(folder, "--row", "rows.jsonl:41")
-    shards = drawing.Shards(Build.open(folder))
-    with pytest.raises(errors.UsageError, match="41#1 was refused: empty_answer") as caught:
-        shards.find("rows.jsonl:41#1")
-    assert "pipeline explain empty_answer" in caught.value.remedy
-    with pytest.raises(errors.UsageError, match="No example has the row_id"):
-        shards.find("rows.jsonl:3#2")
-
-
 def test_rows_are_found_by_id_in_any_layout(built: Make) -> None:
     """The same example from a pack and from a row of its own."""
     data = SAMPLES / "sft" / "word_problems.jsonl"
@@ -436,49 +415,6 @@ def test_the_printed_commands_lead_through_all_matches(make: Make, tmp_path: Pat
     assert re.findall(r"^── (\S+) ·", both, re.MULTILINE) == ids
 
 
-def test_a_search_stops_where_it_has_found_enough(make: Make, tmp_path: Path) -> None:
-    """What lies behind the match is not read, and the page says how much was."""
-    data = write_rows(tmp_path / "many.jsonl", [{"prompt": "hi", "completion": "yes"}] * 9000)
-    folder = make("sft", data, layout="ragged", workers=2)
-    assert show(folder, "--where", "id = 'many.jsonl:5'").endswith(
-        "Looked at 8,192 of 9,000 examples.\n"
-    )
-    assert "Looked at 808 of 9,000 examples." in show(
-        folder, "--where", "tokens > 0", "--after", "many.jsonl:8193"
-    )
-
-
-def test_wrong_conditions_name_the_fields(built: Make) -> None:
-    """A misspelt field, one of another task, no condition, and types that do not go together."""
-    folder = built("rm", PAIRS)
-    text = refused(folder, "--where", "chozen > 3")
-    assert "reads chozen, which examples of this build do not have. Did you mean chosen?" in text
-    fields = "Fields are id, source, split, row, tokens, prompt, chosen, rejected, margin;"
-    assert fields in text
-    for wrong in ("trained = 0", "tokens >", "chosen = 'long'", "tokens", "", "1 = 1"):
-        said = refused(folder, "--where", wrong)
-        assert said.startswith("--where")
-        assert fields in said or (not wrong and "trained = 0" in said)
-    listed = show(folder, "--fields")
-    assert [line.split()[0] for line in listed.splitlines()] == [*of_build(Build.open(folder))]
-
-
-def test_options_that_do_not_go_together(built: Make) -> None:
-    """Each is refused with its own sentence, and nothing is shown."""
-    folder = built("sft", CHAT)
-    for options, said in (
-        ("--row a --where id='a'", "--row and --where exclude each other"),
-        ("--after a --before b", "--after and --before exclude each other"),
-        ("--count", "--count counts what --where finds"),
-        ("--count --after a", "--count counts what --where finds"),
-        ("--limit 2", "--limit is for searches"),
-        ("--fields --pack 0", "--fields and --pack exclude each other"),
-        ("--after nowhere:1", "No example has the row_id 'nowhere:1'"),
-        ("--where tokens>1 --split dev", "There is no split 'dev'"),
-    ):
-        assert said in refused(folder, *options.split())
-
-
 def test_every_token_has_its_mark(built: Make) -> None:
     """With --ids the ids of the row can be read off; with --boundaries each token ends in a line.
     Content that has such a mark itself is escaped."""
@@ -492,17 +428,6 @@ def test_every_token_has_its_mark(built: Make) -> None:
     lines = show(folder, "--row", row["row_id"], "--boundaries")
     (strip,) = shards.strips(row)
     assert lines.count("│") == len(strip.pieces)
-
-
-def test_marks_in_content_are_escaped(make: Make, tmp_path: Path) -> None:
-    """So a line that is drawn is always the end of a token."""
-    row = {"prompt": "a│b", "completion": "⟨7⟩"}
-    folder = make("sft", write_rows(tmp_path / "marks.jsonl", [row]))
-    assert "a│b" in show(folder)
-    text = show(folder, "--boundaries")
-    assert "\\u2502" in text.replace("│", "")
-    ids = re.sub(r"⟨\d+⟩", "", show(folder, "--ids"))
-    assert "trained | \\u27e87\\u27e9<|im_end|>" in ids
 
 
 def test_a_narrow_terminal_breaks_between_words(make: Make, tmp_path: Path) -> None:

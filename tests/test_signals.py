@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import WHOLE, come_out_the_same, normalizing, records
-from support import few
+from support import few, table
 
 from pipeline.shards.filter_expressions import NUMBER, TEXT, TRUTH, evaluate
 from pipeline.tasks import kind_of
@@ -34,58 +34,7 @@ ALL = ("sft", "rm", "prm")
 NO_TEXTS: list[Any] = [0, 1.5, True]
 # Words of a class in several of their forms; the tasks that ask about them; values of their shape,
 # and values that are none.
-FAMILIES: dict[str, tuple[str, tuple[str, ...], list[Any], list[Any]]] = {
-    "rated": (
-        "score scores rating ratings rated reward rewards helpfulness relevance accuracy",
-        ("sft",),
-        [0, 0.25, "0.0", "3/5", [1, 2], {"a": 1, "b": 0}],
-        [PROSE, "https://a.b/c", [PROSE]],
-    ),
-    "judged": (
-        "valid validated validity verified verification correct correctness incorrect passed pass",
-        ("sft",),
-        [True, False, 0, 1, "yes", "No", "incorrect", "0.5", [True, False], "not solved"],
-        [PROSE, [PROSE]],
-    ),
-    "judged_safe": (
-        "failed solved resolved success accepted approved safe unsafe safety toxic toxicity",
-        ("sft",),
-        [False, 0, "no", [True, False]],
-        [PROSE, [PROSE]],
-    ),
-    "judged_pair": (
-        "tie tied swapped flipped confidence agreement votes margin consensus",
-        ("rm",),
-        [True, False, 0, 0.5, [1, 2], {"a": 2, "b": 1}],
-        [PROSE, [PROSE]],
-    ),
-    "reasoning": (
-        "cot rationale rationales reasoning thinking thoughts explanation trajectory trace plan",
-        ("sft",),
-        [PROSE, [PROSE, PROSE], {"text": PROSE}],
-        NO_TEXTS,
-    ),
-    "context": (
-        "context contexts passage passages document article table evidence knowledge options hint",
-        ALL,
-        [PROSE, [PROSE], {"text": PROSE}],
-        NO_TEXTS,
-    ),
-    "conversation": ("system developer history dialogue", ALL, [PROSE], NO_TEXTS),
-    "tools": (
-        "tool tools function functions",
-        ALL,
-        [[{"name": "f", "parameters": {}}], '[{"name": "f"}]', {"name": "f"}],
-        [*NO_TEXTS, "search"],
-    ),
-    "media": (
-        "image images img video videos audio photo screenshot",
-        ALL,
-        ["a/b.png", "https://a.b/c", ["a.png"], {"bytes": "aa"}],
-        NO_TEXTS,
-    ),
-    "weight": ("weight weights importance mask masks", ALL, [0.5, 2, [1, 0]], [PROSE]),
-}
+FAMILIES: dict[str, Any] = dict(table("signs_of_columns.jsonl"))
 # What a name is about, whatever stands before it.
 ABOUT = (
     "id ids idx index count tokens length size time date timestamp seed temperature latency cost "

@@ -57,21 +57,6 @@ def test_a_folder_holds_what_its_links_lead_to(tmp_path: Path) -> None:
     assert [source.name for source in found] == ["a.jsonl", "b.jsonl"]
 
 
-def test_files_of_a_folder_that_are_no_data_are_named(pipeline: Run, tmp_path: Path) -> None:
-    """``plan``, the summary and run.json name what no reader is for; hidden files are nobody's."""
-    folder = tmp_path / "data"
-    folder.mkdir()
-    (folder / "rows.jsonl").write_text('{"question": "q", "answer": "a"}\n')
-    for name in ("more.txt", ".hidden"):
-        (folder / name).write_text("a,b\n")
-    options = (folder, "--model", "qwen2-1.5b")
-    assert f"{folder / 'more.txt'} (no rows" in pipeline("plan", *options).out
-    ran = pipeline("run", "sft", *options, "-o", "out")
-    assert f"not read  {folder / 'more.txt'} (no rows" in ran.err
-    record = json.loads((tmp_path / "out" / "run.json").read_bytes())
-    assert record["files_left_out"] == ["more.txt"]
-
-
 ROW = '{"question": "q", "answer": "a"}\n'
 SETTINGS = {"model_type": "x", "architectures": ["y"], "nested": {"features": [{"name": "z"}]}}
 

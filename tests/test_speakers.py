@@ -3,11 +3,10 @@
 import itertools
 import json
 import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Run, stored_rows, write_rows
+from support import table
 
 from pipeline.tasks import kind_of
 from stages import formats
@@ -18,12 +17,7 @@ from stages.normalize.evidence import detect
 from stages.rows import speakers
 from stages.rows.selection import Selection
 
-WORDS = {
-    "system": ["system", "developer"],
-    "user": ["user", "human"],
-    "assistant": ["assistant", "gpt", "bot", "ai", "model"],
-    "tool": ["tool", "function"],
-}
+WORDS = dict(table("speaker_words.jsonl"))
 BESIDE = {
     "system": ["prompt", "message"],
     "user": ["prompt", "question", "input", "turn"],
@@ -125,27 +119,3 @@ def test_a_refused_turn_says_how_its_role_is_read() -> None:
     with pytest.raises(RowError, match="--role narrator=user") as error:
         read({"role": "narrator", "content": "a"}, "messages[0]")
     assert error.value.code == "unknown_role"
-
-
-def test_a_build_reads_roles_as_it_was_told(pipeline: Run, tmp_path: Path) -> None:
-    """The same bytes as with known names; a name that no turn has is a mistake."""
-    model = ("--model", "qwen2-1.5b")
-    write_rows(tmp_path / "known.jsonl", [{"messages": turns("user", "assistant")}] * 4)
-    write_rows(tmp_path / "named.jsonl", [{"messages": turns("Patient", "Doctor")}] * 4)
-    pipeline("run", "sft", "named.jsonl", *model, "-o", "a").refused(
-        3, "--role Patient=user --role Doctor=assistant"
-    )
-    roles = ("--role", "Patient=user", "--role", "Doctor=assistant")
-    pipeline("run", "sft", "named.jsonl", *model, *roles, "-o", "a").ended()
-    pipeline("run", "sft", "known.jsonl", *model, "-o", "b").ended()
-    one, other = (stored_rows(tmp_path / name) for name in "ab")
-    assert [row["input_ids"] for row in one] == [row["input_ids"] for row in other]
-    assert [row["labels"] for row in one] == [row["labels"] for row in other]
-    wrong = ("--role", "Pacient=user")
-    pipeline("run", "sft", "named.jsonl", *model, *wrong, "-o", "c").refused(
-        2, "has the role Pacient", "Did you mean Patient?"
-    )
-    odd = ("--role", "Patient=narrator")
-    pipeline("run", "sft", "named.jsonl", *model, *odd, "-o", "c").refused(
-        2, "'narrator' is none of system, user, assistant, tool"
-    )

@@ -21,7 +21,6 @@ from support import Make, Run, read_manifest, read_rows, write_rows
 from pipeline.options.build_options import Budget, require_mixture
 from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
-from pipeline.publish.check import check
 from pipeline.run_build import build
 from pipeline.shards import collect, doubles, train_test
 from pipeline.shards.budgets import Portions, portions
@@ -183,30 +182,6 @@ def test_rows_without_a_value_in_the_column_are_refused() -> None:
     batch = _normalized("sft", "prompt_completion", given, "topic.id")
     assert batch.column("reject_code").to_pylist() == [None, groups.NO_GROUP]
     assert batch.schema.field("group").type == pa.uint64()
-
-
-def test_named_files_are_the_test_split(make: Make, cache_dir: Path, tmp_path: Path) -> None:
-    """What asks the same as a row of theirs is not trained on, whatever its answer and spelling."""
-    trained = [*_rows(20), {"prompt": "what IS 42 and 42", "completion": "So much."}]
-    data = write_rows(tmp_path / "data.jsonl", trained)
-    test = write_rows(tmp_path / "held.jsonl", [*_rows(5, 15), *_rows(3, 40)])
-    sides_ = _split(make, data, test=(str(test),))
-    assert sides_["test"] == {row["prompt"] for row in [*_rows(5, 15), *_rows(3, 40)]}
-    assert sides_["train"] == {row["prompt"] for row in _rows(15)}
-    manifest = read_manifest(tmp_path / "out")
-    assert manifest["rows"]["contaminated"] == 6
-    assert manifest["sides"]["by"] == "files"
-    assert check(tmp_path / "out", cache_dir).faults == []
-
-
-def test_named_files_and_a_share_are_not_both_given(pipeline: Run, tmp_path: Path) -> None:
-    data = write_rows(tmp_path / "data.jsonl", _rows(20))
-    test = write_rows(tmp_path / "held.jsonl", _rows(3, 40))
-    command = ("run", "sft", "--model", "qwen2-1.5b", "-o", tmp_path / "out")
-    ran = pipeline(*command, data, "--test", test, "--test-size", "0.1")
-    ran.refused(2, "--test and --test-size both say")
-    again = write_rows(tmp_path / "again.jsonl", _rows(20, 0))
-    pipeline(*command, data, "--test", again).refused(2, "leave nothing to train on")
 
 
 @pytest.mark.slow
@@ -529,17 +504,6 @@ def test_a_mixture_from_recipe_to_shards(pipeline: Run, tmp_path: Path, cache_di
     for side, before in stored.items():
         assert not before - more[side]
     assert more["train"].total() > stored["train"].total()
-
-
-def test_a_budget_that_cannot_be_met_is_told(pipeline: Run, tmp_path: Path) -> None:
-    _write(tmp_path / "math.jsonl", "math", 30)
-    recipe = _recipe(tmp_path, "", "math rows = 50")
-    ran = pipeline("plan", recipe)
-    assert "warning   math gives 30 of the 50 rows asked for" in ran.out + ran.err
-    ran = pipeline("build", recipe).ended()
-    assert "warning   math gives 30 of the 50 rows asked for: add data, or" in ran.err + ran.out
-    assert read_manifest(tmp_path / "out")["sources"][0]["short"]
-    assert "30 of 50 rows: it has no more" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_a_wrong_source_closes_the_gate(

@@ -1,11 +1,9 @@
 """Steps in one text: tags of any spelling, also line breaks, in every place of such a text."""
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Run, stored_rows, write_rows
 
 from pipeline.options.build_options import OPTIONS
 from pipeline.tasks import kind_of
@@ -83,15 +81,3 @@ def test_escapes_of_a_tag() -> None:
         for plain in (*TAGS, "Step 1:", "\n", "", "\\x"):
             assert settled(plain) == plain
     assert OPTIONS["step_tag"].value.settled(None) is None
-
-
-def test_a_build_takes_a_tag_of_line_breaks(pipeline: Run, tmp_path: Path) -> None:
-    """The same tokens as rows with the steps in a list."""
-    model = ("--model", "qwen2.5-7b")
-    write_rows(tmp_path / "text.jsonl", [rows("\n\n", [1, 1, 0], "")[3]] * 3)
-    listed = {"problem": "q", "steps": STEPS, "labels": [1, 1, 0]}
-    write_rows(tmp_path / "list.jsonl", [listed] * 3)
-    pipeline("run", "prm", "text.jsonl", *model, "--step-tag", "\\n\\n", "-o", "a").ended()
-    pipeline("run", "prm", "list.jsonl", *model, "-o", "b").ended()
-    one, other = (stored_rows(tmp_path / name) for name in "ab")
-    assert [row["input_ids"] for row in one] == [row["input_ids"] for row in other]

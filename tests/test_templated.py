@@ -159,15 +159,6 @@ def test_templated_rows_are_refused_until_somebody_says_so(name: str, task: str,
         assert example == Pair(turns[:-1], turns[-1:], [Message("assistant", "six")])
 
 
-def test_a_system_column_does_not_hide_one_inside_the_prompt() -> None:
-    """Two system texts are refused; the same one twice is one."""
-    row = {"system": "Be exact.", "question": PROMPT, "answer": "five"}
-    assert unfolded("query_response", row, ALLOWED) == [Conversation(wanted(TALK))]
-    with pytest.raises(errors.RowError) as caught:
-        unfolded("query_response", {**row, "system": "Be brief."}, ALLOWED)
-    assert caught.value.code == "two_system_texts"
-
-
 # One profile for each template that is shipped.
 BY_SOURCE = {p.chat_template: p for p in all_profiles().values() if p.pair is None}
 PROFILES = {profile.name: profile for profile in BY_SOURCE.values()}
@@ -258,19 +249,6 @@ def test_what_a_header_lacks_is_no_part_of_the_answer(
     assert (asked.role, (asked.content or "").strip()) == ("user", "q")
     assert made.role == "assistant"
     assert made.content == (answer.strip() if found[0].strips else answer)
-
-
-def test_a_templated_problem_may_open_the_answer() -> None:
-    """Of a PRM's problem nothing is kept that generation starts from."""
-    for start in ("", "assistant", "assistant\n", "assistant\n<think>\n"):
-        opened = f"<|im_start|>{start}" if start else ""
-        row: Row = {
-            "prompt": f"<|im_start|>user\nq<|im_end|>\n{opened}",
-            "completions": ["a"],
-            "labels": [True],
-        }
-        (chain,) = unfolded("stepwise", row, ALLOWED)
-        assert getattr(chain, "problem", None) == "q"
 
 
 def test_markers_of_any_template_are_told_of_from_the_first_row() -> None:

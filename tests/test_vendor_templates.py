@@ -19,7 +19,7 @@ import peers
 import pytest
 from conversations import Speech, conversation
 from jinja2 import TemplateError
-from support import WIDE, few
+from support import WIDE, few, table
 from test_families import FAMILIES, TABLE
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -166,21 +166,7 @@ def test_deepseek_v4_prints_what_its_encoder_does(thinking: bool) -> None:
             assert ours(*shown, **told) == theirs(*shown, **told)
 
 
-_TYPES: list[dict[str, Any]] = [
-    {},
-    {"type": "string", "enum": ["a", "b"], "default": "a", "description": "Which"},
-    {"type": "string", "nullable": True, "default": None},
-    {"type": "integer", "default": 3},
-    {"type": "boolean"},
-    {"type": ["object", "null"]},
-    {"type": ["string"]},
-    {"type": "object"},
-    {"type": "array", "nullable": True},
-    {"type": "array", "items": {"type": "number"}, "nullable": True, "default": [1]},
-    {"type": "array", "items": {"type": ["object", "object"]}},
-    {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
-    {"type": "object", "properties": {"a": {"type": "number"}, "b": {}}, "required": ["b"]},
-]
+_TYPES: list[dict[str, Any]] = table("argument_types.jsonl")
 _TYPES += [
     {"type": "array", "items": _TYPES[-1]},
     {"type": "array", "items": {"type": "object", "properties": {"c" * 60: {}}}},

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from preloaded import Server, outputs
-from support import Make, Run, write_rows
+from support import Make, Run, table, write_rows
 
 from pipeline.builds import folder_versions, lease
 from pipeline.builds.build import Build
@@ -253,17 +253,7 @@ def test_a_kill_at_any_step_of_publication(commands: Server, tmp_path: Path) -> 
         assert ids(place.real) == {id_of("next")}
 
 
-@pytest.mark.parametrize(
-    ("inside", "keep", "says"),
-    [
-        (["manifest.json"], 3, "is a build, not a folder of versions"),
-        (["thesis.tex"], 3, "has files in it and holds no versions"),
-        (["current/x", "history.jsonl"], 3, "current is not a link"),
-        (["history.jsonl"], 0, "holds versions of a build"),
-        ([".DS_Store"], 3, ""),
-        (["history.jsonl", "README.md"], 3, ""),
-    ],
-)
+@pytest.mark.parametrize(("inside", "keep", "says"), table("folders_of_versions.jsonl"))
 def test_a_folder_of_versions_is_told_from_others(
     tmp_path: Path, inside: list[str], keep: int, says: str
 ) -> None:

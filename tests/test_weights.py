@@ -1,8 +1,6 @@
 """Loss weights: a turn's own number on each of its trained tokens, in every layout."""
 
-import math
 from collections.abc import Callable
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from pipeline.shards.chain import split_off
 from stages.chat_template import loss_weights, segments
 from stages.columns import IGNORED
 from stages.contract import Record
-from stages.errors import RowError, UsageError
+from stages.errors import RowError
 from stages.profile import TargetModel
 from stages.tokens.folded_labels import unfold
 
@@ -129,35 +127,6 @@ def test_one_example_per_turn_keeps_that_turns_weight(model: TargetModel) -> Non
     assert [set(one["loss_weights"]) for one in made] == [{0.0, 0.5}, set()]
 
 
-def test_what_is_no_weight_is_refused(model: TargetModel) -> None:
-    """By name; so is a row of which nothing is left to train."""
-    odd = (-0.5, math.nan, math.inf, 1e39, 10**400, 1e-50, "0.5", [0.5], {})
-    turns = [{"weight": value} for value in odd] + [{"train": 0.5}, {"loss": 0.5}, {"weight": 0}]
-    question = {"role": "user", "content": "a"}
-    rows = [{"messages": [question, {"role": "assistant", "content": "b", **t}]} for t in turns]
-    made, refused = encoded(model, rows)
-    assert not made
-    codes = ["bad_weight"] * (len(rows) - 1) + ["nothing_trained"]
-    assert [one["reject_code"] for one in sorted(refused, key=itemgetter("line"))] == codes
-
-
-def test_only_trained_turns_take_a_weight(model: TargetModel) -> None:
-    """A user's turn is trained under ``all`` only; pairs and steps have no loss of turns."""
-    row = talk(("user", "a", 0.5), ("assistant", "b", None))
-    assert encoded(model, [row])[1][0]["reject_code"] == "untrainable_turn"
-    assert set(encoded(model, [row], "all")[0][0]["loss_weights"]) == {0.0, 0.5, 1.0}
-    pair = {
-        "prompt": "a",
-        "chosen": [{"role": "assistant", "content": "b", "weight": 0.5}],
-        "rejected": [{"role": "assistant", "content": "c"}],
-    }
-    door = normalizing("rm", "preference")
-    assert door([Record(0, 0, b"", pair)]).column("reject_code").to_pylist() == ["bad_weight"]
-    steps = talk(("user", "1+1? Step 1: 2", None), ("assistant", "+", 0.5))
-    door = normalizing("prm", "step_conversations")
-    assert door([Record(0, 0, b"", steps)]).column("reject_code").to_pylist() == ["bad_weight"]
-
-
 def test_turns_that_a_template_joins_have_no_weights_of_their_own() -> None:
     """Where a turn has no end of its own, its weight has no place; nothing is guessed."""
     texts = ["ask", " answer", "</s>"]
@@ -228,18 +197,3 @@ def test_stages_by_hand_keep_the_weights(
     stagewise.run_layout("pack", tmp_path / "3.arrow", tmp_path / "chain", cache_dir)
     shard = "train/data-00000-of-00001.arrow"
     assert (tmp_path / "chain" / shard).read_bytes() == (sample("packed") / shard).read_bytes()
-
-
-def test_only_trainers_that_read_weights_are_offered(
-    make: Make, sample: Callable[[str], Path], tmp_path: Path
-) -> None:
-    """The others say so, in the manifest and when they are asked for; nothing is published."""
-    said = read_manifest(sample("ragged"))["trainers"]
-    for name in ("openrlhf", "verl"):
-        assert "divided by their sum" in said[name]["detail"]
-        assert said.pop(name)["supported"]
-    assert not any(verdict["supported"] for verdict in said.values())
-    assert "reads no loss weights" in said["trl"]["detail"]
-    with pytest.raises(UsageError, match="trl reads no loss weights"):
-        make("sft", SAMPLE, "trl", layout="", trainer="trl")
-    assert not (tmp_path / "trl").exists()

@@ -17,7 +17,7 @@ from conftest import NAME
 from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import few, files_of, read_manifest, silent, write_rows
+from support import few, files_of, read_manifest, silent, table, write_rows
 
 import pipeline.shards.plan
 from expectations import contract, stored_rows, tallies
@@ -137,18 +137,7 @@ def _require_same(one: Path, other: Path) -> None:
     assert (one / "rejects.jsonl").read_bytes() == (other / "rejects.jsonl").read_bytes()
 
 
-OPTIONS: list[tuple[str, dict[str, Any]]] = [
-    ("sft", {"layout": "packed", "dedup": True, "test_size": 0.2}),
-    ("sft", {"layout": "padded", "test_size": 0.3, "padding_side": "right"}),
-    ("rm", {"layout": "ragged", "dedup": True, "test_size": 0.2}),
-    ("sft", {"layout": "packed", "shuffle": True, "seed": 3, "dedup": True, "test_size": 0.2}),
-    ("sft", {"layout": "packed", "shuffle": True, "pack_within": "part"}),
-    ("rm", {"layout": "padded", "shuffle": True}),
-    ("sft", {"layout": "ragged", "shuffle": True, "total": 3000}),
-    # What needs all examples in one memory is laid out by windows all the same.
-    ("sft", {"layout": "packed", "total": 2000, "test_size": 0.2}),
-    ("sft", {"layout": "ragged", "filter": ("n_tokens < 60",)}),
-]
+OPTIONS: list[tuple[str, dict[str, Any]]] = [*map(tuple, table("windows.jsonl"))]
 
 
 @settings(deadline=None)

@@ -333,7 +333,7 @@ def compared_texts(batch: Batch, kind: kinds.Kind, whole: bool) -> tuple[Sequenc
     if not kind.texts:
         raise UsageError(
             f"Rows of {kind.words} cannot be compared with others: they have no texts.",
-            "Give rows with texts, or leave --decontaminate and --near-dedup out.",
+            "Give rows with texts, or build without what compares them.",
         )
     found: list[str] = []
     pieces: list[Ints] = []
