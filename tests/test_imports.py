@@ -70,7 +70,8 @@ def test_the_list_of_commands_loads_no_command(tmp_path: Path) -> None:
         "pipeline.commands.show"
     }
     listed = {name for name in declared() if " " not in name}
-    assert listed == {"pipeline", *cli.list_commands(click.Context(cli))}  # alone it has a page, too
+    # Without a command the program has a page of its own.
+    assert listed == {"pipeline", *cli.list_commands(click.Context(cli))}
 
 
 def test_a_command_outside_the_list_is_loaded_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
