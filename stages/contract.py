@@ -90,7 +90,7 @@ class Lines:
     """What a reader yields: some records, and how many lines they span.
 
     Attributes:
-        records: a list, or a sequence that makes records when they are asked for.
+        records: the rows; blank lines are none.
         damage: what ended the file too early, where only the rows before it are kept.
         size: bytes of these lines, decompressed; 0 where a reader does not know.
     """
@@ -103,8 +103,7 @@ class Lines:
     @property
     def by_line(self) -> Mapping[int, Record]:
         """The records by the number of their line."""
-        known: Mapping[int, Record] | None = getattr(self.records, "by_line", None)
-        return {record.line: record for record in self.records} if known is None else known
+        return {record.line: record for record in self.records}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,12 @@
-"""Whole lines of JSON, parsed when somebody asks for their rows.
-
-Most rows of a file become columns together, and nobody needs a record of them. So a block keeps its
-bytes, and makes records for those who look at single rows: refused ones, sampled ones, odd ones.
-"""
+"""Lines of JSON as records, and the strict parsing of one object."""
 
 from __future__ import annotations
 
-import functools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -20,16 +15,8 @@ from stages.errors import RowError
 
 if TYPE_CHECKING:
     import numpy as np
-    import numpy.typing as npt
 else:
     np = late.module("numpy")
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = late.module("numpy")
-
-BOM = b"\xef\xbb\xbf"
-Ints: TypeAlias = "npt.NDArray[np.int64]"
 
 
 def record(line: int, offset: int, raw: bytes, longest: int) -> contract.Record:
@@ -48,151 +35,23 @@ def too_long(line: int, offset: int, raw: bytes, longest: int, length: int) -> c
     return contract.Record(line, offset, raw[:4096], data=None, error=("line_too_long", detail))
 
 
-class LineBlock(Sequence[contract.Record]):
-    """The rows of some whole lines. Blank lines are no rows.
+def records(lines: Sequence[bytes], first: int, offset: int, longest: int) -> list[contract.Record]:
+    """The rows of some lines, without their ends. Blank lines are no rows.
 
     Args:
-        content: the lines, the last one without its end.
         first: number of the first line; ``offset``: of its first byte.
-        at_start: a byte-order mark may stand at offset 0.
         longest: bytes of a line that is read.
     """
-
-    def __init__(
-        self, content: bytes, first: int, offset: int, at_start: bool, longest: int
-    ) -> None:
-        self.content = content
-        self.longest = longest
-        self._first, self._offset = first, offset
-        self._marked = at_start and offset == 0 and content.startswith(BOM)
-
-    @functools.cached_property
-    def starts(self) -> Ints:
-        """Where each line starts in the content, and where one behind the last would."""
-        ends = np.flatnonzero(np.frombuffer(self.content, np.uint8) == ord("\n"))
-        return np.concatenate([[0], ends + 1, [len(self.content) + 1]]).astype(np.int64)
-
-    @functools.cached_property
-    def line_count(self) -> int:
-        """How many lines there are, blank ones included."""
-        return self.content.count(b"\n") + 1
-
-    @functools.cached_property
-    def _bounds(self) -> list[int]:
-        """The same as ``starts``, for single lines."""
-        bounds: list[int] = self.starts.tolist()
-        return bounds
-
-    def cut(self, lines: int) -> Iterator[LineBlock]:
-        """The same lines in blocks of at most so many."""
-        if self.line_count <= lines:
-            yield self
-            return
-        for place in range(0, self.line_count, lines):
-            begin, end = self.starts[place], self.starts[min(place + lines, self.line_count)] - 1
-            yield LineBlock(
-                self.content[begin:end],
-                self._first + place,
-                self._offset + int(begin),
-                at_start=self._marked,
-                longest=self.longest,
-            )
-
-    @functools.cached_property
-    def _rows(self) -> list[contract.Row] | None:
-        """The rows of all lines; None where these are parsed one by one."""
-        lines = self.content.split(b"\n")
-        long = len(self.content) > self.longest and max(map(len, lines)) > self.longest
-        if long or b"\r" in self.content:
-            return None
-        return parse_all(lines, self.content)
-
-    @functools.cached_property
-    def _records(self) -> dict[int, contract.Record]:
-        """By place, what lines are that are parsed one by one."""
-        found = {}
-        for place, line in enumerate(self.content.split(b"\n")):
-            offset, body = self._offset + int(self.starts[place]), line
-            if self._marked and place == 0:
-                offset, body = offset + len(BOM), body[len(BOM) :]
-            body = body.removesuffix(b"\r")
-            if body.strip():
-                found[place] = record(self._first + place, offset, body, self.longest)
-        return found
-
-    def _record(self, place: int) -> contract.Record:
-        if self._rows is None:
-            return self._records[place]
-        begin, end = self._bounds[place : place + 2]
-        raw, offset = self.content[begin : end - 1], self._offset + begin
-        return contract.Record(self._first + place, offset, raw, self._rows[place])
-
-    @functools.cached_property
-    def places(self) -> Ints:
-        """Which of the lines are rows."""
-        if self._rows is None:
-            return np.array([*self._records], np.int64)
-        return np.arange(self.line_count)
-
-    @property
-    def lines(self) -> Ints:
-        """The number of each row's line."""
-        return self._first + self.places
-
-    def data(self) -> Sequence[contract.Row | None]:
-        """What was parsed of the rows; None for one that could not be."""
-        if self._rows is None:
-            return [record.data for record in self._records.values()]
-        return self._rows
-
-    @property
-    def by_line(self) -> Mapping[int, contract.Record]:
-        """The records by the number of their line."""
-        return _ByLine(self)
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    @overload
-    def __getitem__(self, row: int) -> contract.Record: ...
-    @overload
-    def __getitem__(self, row: slice) -> list[contract.Record]: ...
-    def __getitem__(self, row: int | slice) -> contract.Record | list[contract.Record]:
-        places = self.places
-        if isinstance(row, slice):
-            return [self._record(place) for place in places[row].tolist()]
-        return self._record(int(places[row]))
-
-    def __iter__(self) -> Iterator[contract.Record]:
-        return map(self._record, self.places.tolist())
-
-
-def lines_of(records: Sequence[contract.Record], rows: Sequence[int]) -> list[int]:
-    """The numbers of the lines of some records."""
-    if isinstance(records, LineBlock):
-        lines: list[int] = records.lines[np.array(rows, np.int64)].tolist()
-        return lines
-    return [records[row].line for row in rows]
-
-
-class _ByLine(Mapping[int, contract.Record]):
-    """The records of a block by the number of their line."""
-
-    def __init__(self, block: LineBlock) -> None:
-        self._block = block
-
-    def __getitem__(self, line: int) -> contract.Record:
-        lines = self._block.lines
-        row = int(np.searchsorted(lines, line))
-        if row == len(lines) or lines[row] != line:
-            raise KeyError(line)  # it is no row of the block
-        return self._block[row]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._block.lines.tolist())
-
-    def __len__(self) -> int:
-        return len(self._block)
+    joined, found = b"\n".join(lines), []
+    plain = b"\r" not in joined and max(map(len, lines)) <= longest
+    rows = parse_all(lines, joined) if plain else None
+    for number, raw in enumerate(lines, first):
+        if rows is not None:
+            found.append(contract.Record(number, offset, raw, rows[number - first]))
+        elif (body := raw.removesuffix(b"\r")).strip():
+            found.append(record(number, offset, body, longest))
+        offset += len(raw) + 1
+    return found
 
 
 # Strict parsing of one JSON object: ambiguous text is refused, and no value is changed.

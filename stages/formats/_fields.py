@@ -7,11 +7,13 @@ of a file's sample asks about the file before anything is built, so that both as
 """
 
 import itertools
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from stages.contract import FormatOptions, Row
+from stages.contract import Columns, FormatOptions, Row
 from stages.errors import AskError, RowError
 from stages.format import Format
 from stages.rows.column_names import EMPTY, peek
@@ -21,6 +23,23 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 FEW = 0.01  # of the rows: no more of them stop a file
 Question = tuple[str, str]  # what is open, and the options that settle it
 Names = tuple[str, ...]  # of one column, or of the two that are sides of one thing
+_TABLE = tomllib.loads(Path(__file__).with_name("columns.toml").read_text("utf-8"))
+
+
+def columns_of(name: str) -> Columns:
+    """What the rows of a format may say, and the columns that may say it: its place in the table
+    ``columns.toml``."""
+    found: dict[str, Names] = {}
+    for what, names in _TABLE[name].items():
+        shared = map(columns_of, names.split()) if what == "with" else [{what: (*names.split(),)}]
+        for one in shared:
+            found |= one
+    return found
+
+
+def couples(names: Names) -> Sequence[Names]:
+    """Names of columns that stand next to each other, two and two."""
+    return [*zip(names[::2], names[1::2], strict=True)]
 
 
 def says(row: Row, name: str) -> bool:

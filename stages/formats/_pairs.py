@@ -8,7 +8,16 @@ from typing import Any, TypeVar
 from stages.contract import FormatOptions, Message, Pair, Row
 from stages.errors import AskError, RowError, counted
 from stages.formats import _messages, _turns, texts
-from stages.formats._fields import NOTHING, Asking, Field, Question, open_question, says
+from stages.formats._fields import (
+    NOTHING,
+    Asking,
+    Field,
+    Question,
+    columns_of,
+    couples,
+    open_question,
+    says,
+)
 from stages.kinds import PAIR
 from stages.rows import judgements, stop_text
 from stages.rows.column_names import peek
@@ -19,24 +28,10 @@ T = TypeVar("T")
 
 _SIDES = ("chosen", "rejected")
 _MAX_FLOAT32 = 3.4028235e38  # margins are stored as float32
-PROMPTS = ("prompt", "question", "query", "input", "input_text")
-TURNS = ("conversations", "messages")
+_PROMPTS = columns_of("pair")["prompt"]
+PROMPTS, TURNS = _PROMPTS[:5], _PROMPTS[5:7]
 _LISTED = ("contents", "context")  # turns where they hold a list; a context may be a text too
-# score_chosen, chosen_score, score-chosen, chosen-score, and so on with each noun
-SCORES = tuple(
-    (f"{prefix}chosen{suffix}", f"{prefix}rejected{suffix}")
-    for noun in ("score", "rating", "reward", "avg_rating", "reward_score")
-    for joint in ("_", "-")
-    for prefix, suffix in ((f"{noun}{joint}", ""), ("", f"{joint}{noun}"))
-)
-MARGIN = {"margin": ("margin",), "scores": tuple(name for names in SCORES for name in names)}
-# What every pair may say beside its answers.
-BESIDE = {
-    "prompt": (*PROMPTS, *TURNS, "contents"),
-    "instruction": ("instruction", "input", "context"),
-    **_turns.BESIDE,
-    **MARGIN,
-}
+SCORES = couples(columns_of("margin")["scores"])
 _TEXT = Field("answer", ("text", "content", "response", "answer", "output", "completion"))
 
 

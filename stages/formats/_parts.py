@@ -14,6 +14,7 @@ from typing import Any
 from stages.contract import Row
 from stages.errors import RowError
 from stages.files import line_block
+from stages.formats._fields import columns_of
 
 TEXT, REASONING, CALL, RESULT = "text", "reasoning", "call", "result"
 _KINDS = {
@@ -268,7 +269,7 @@ def calls_of(value: Any, where: str) -> list[dict[str, Any]]:
 # all, or several one after another; one object, or a list inside of an object. All of them become
 # the same list, for every task and place.
 
-TOOLS = ("tools", "functions")
+TOOLS = columns_of("tools")["tools"]
 _CODE = "bad_tools"
 _NAMING = ("name", "function")  # a key of what is one tool
 _BETWEEN = re.compile(r"[\s,]*")  # two values of a text

@@ -5,20 +5,15 @@ import re
 from itertools import pairwise
 from typing import Any
 
-from stages.contract import Columns, FormatOptions, Message, Row, StepChain
+from stages.contract import FormatOptions, Message, Row, StepChain
 from stages.errors import RowError, counted
 from stages.formats import _messages, _turns
-from stages.formats._fields import Field
+from stages.formats._fields import Field, columns_of
 from stages.rows.column_names import peek
 
 # Step tags in the wild: Math-Shepherd, Qwen2.5-Math-PRM, Llama PRMs.
 TAGS = ("ки", "<extra_0>", "<|reserved_special_token_0|>", "<step>", "<|step|>")
-PROBLEMS = ("problem", "prompt", "question", "query", "input")
-LISTS = ("steps", "completions", "process", "solution_steps", "modified_process")
-_TURNS = ("conversations", "messages", "conversation")
-PROBLEM: Columns = {"problem": PROBLEMS, **_turns.BEFORE}
-LISTED: Columns = {**PROBLEM, "steps": LISTS}
-TURNS: Columns = {"turns": _TURNS, **_turns.BEFORE}
+PROBLEMS, LISTS = columns_of("problem")["problem"], columns_of("listed")["steps"]
 
 
 _BREAKS = ("\n\n", "\n")  # what may stand between steps where no tag does, the longer one first
@@ -137,7 +132,7 @@ def are_texts(value: Any) -> bool:
 
 
 STEPS = Field("list of steps", LISTS, lambda value: bool(value) and are_texts(value))
-SPOKEN = Field("turns", _TURNS, _turns.are_turns)
+SPOKEN = Field("turns", columns_of("spoken")["turns"], _turns.are_turns)
 
 
 def texts(row: Row, field: Field, options: FormatOptions) -> list[str]:

@@ -6,16 +6,14 @@ from typing import Any
 from stages.contract import Message, Row
 from stages.errors import RowError
 from stages.formats import _messages, _parts
+from stages.formats._fields import columns_of
 from stages.formats._messages import kind_of
 from stages.formats._parts import json_value
 from stages.formats._parts import tools as tools
 from stages.rows import column_names
 
-SYSTEM = ("system", "system_prompt", "system_instruction", "systemInstruction")
-BEFORE = {"system text": SYSTEM, "history": ("history",)}  # what stands before a question
-TOOLS = {"tools": _parts.TOOLS}
-BESIDE = {**BEFORE, **TOOLS}
-WEIGHTS = {"weights of turns": ("turn_weights",)}
+SYSTEM = columns_of("system")["system text"]
+_WEIGHTS = "turn_weights"
 _AHEAD = frozenset((*SYSTEM, "history"))
 
 
@@ -130,9 +128,9 @@ def behind(row: Row, turns: list[Message]) -> list[Message]:
 
 def whole(row: Row, column: str) -> list[Message]:
     """A column of turns behind what the row says before them."""
-    turns, weights = row.get(column), column_names.peek(row, WEIGHTS["weights of turns"][0])
+    turns, weights = row.get(column), column_names.peek(row, _WEIGHTS)
     if isinstance(weights, list):
-        turns = _weighed(turns_in(turns) or turns, row["turn_weights"])
+        turns = _weighed(turns_in(turns) or turns, row[_WEIGHTS])
     return behind(row, conversation(turns, column))
 
 

@@ -4,19 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stages.contract import Columns, Conversation, Example, FormatOptions, Message, Row
+from stages.contract import Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _messages, _turns, unusable
-from stages.formats._fields import Asking, Field, required
+from stages.formats._fields import Asking, Field, columns_of, required
 from stages.kinds import CONVERSATION
 from stages.rows.column_names import peek
 from stages.rows.shapes import is_text
 from stages.rows.speakers import role_named
 from stages.rows.unread import FLAGS
-
-_PROMPT = {"prompt": ("prompt",)}
-_COLUMNS = ("conversations", "conversation")
 
 
 class _Dialogue(Format, abstract=True):
@@ -54,7 +51,7 @@ class _OpenAI(_Dialogue):
 
     name = "openai"
     _shapes = (("messages", *_OURS),)
-    columns: Columns = {"turns": ("messages",), **_PROMPT, **_turns.WEIGHTS, **_turns.BESIDE}
+    columns = columns_of("openai")
     passes_on = ("messages", "prompt", *_turns.SYSTEM)
 
     def matches(self, row: Row) -> str | None:
@@ -68,7 +65,7 @@ class _Contents(_Dialogue):
     name = "contents"
     _shapes = (("contents", "parts", "role and parts"),)
     _never = frozenset(("completions",))
-    columns: Columns = {"turns": ("contents",), **_PROMPT, **_turns.BESIDE}
+    columns = columns_of("contents")
 
 
 class _ShareGPT(_Dialogue):
@@ -76,18 +73,12 @@ class _ShareGPT(_Dialogue):
 
     name = "sharegpt"
     _shapes = (
-        *((column, *keys) for column in _COLUMNS for keys in (_THEIRS, _OURS)),
+        *((c, *keys) for c in ("conversations", "conversation") for keys in (_THEIRS, _OURS)),
         ("messages", *_THEIRS),
     )
     _never = frozenset(("chosen", "rejected"))
-    columns: Columns = {
-        "turns": (*_COLUMNS, "messages"),
-        "untrained speaker": ("mask",),
-        **_PROMPT,
-        **_turns.WEIGHTS,
-        **_turns.BESIDE,
-    }
-    passes_on = (*_COLUMNS, "messages", "prompt", *_turns.SYSTEM)
+    columns = columns_of("sharegpt")
+    passes_on = (*columns["turns"], "prompt", *_turns.SYSTEM)
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         examples = super().read(row, options)
@@ -110,11 +101,7 @@ def _untrained(turn: Message, speaker: str) -> Message:
     return replace(turn, trained=False)
 
 
-_LISTS = ("conversation", "conversations", "messages", "turns", "dialogue", "exchanges", "qa")
-_QUESTIONS = ("human", "user", "input", "question", "query", "prompt", "instruction")
-_ANSWERS = ("assistant", "output", "answer", "response", "gpt", "bot", "model", "completion")
-_QUESTION = Field("question", _QUESTIONS, is_text)
-_ANSWER = Field("answer", _ANSWERS, is_text)
+_QUESTION, _ANSWER = (Field(*each, is_text) for each in columns_of("exchange").items())
 
 
 def _is_exchange(one: Any) -> bool:
@@ -124,7 +111,9 @@ def _is_exchange(one: Any) -> bool:
 
 
 _EXCHANGES = Field(
-    "conversation", _LISTS, lambda value: isinstance(value, list) and any(map(_is_exchange, value))
+    "conversation",
+    columns_of("exchange_list")["exchanges"],
+    lambda value: isinstance(value, list) and any(map(_is_exchange, value)),
 )
 
 
@@ -161,7 +150,7 @@ class _ExchangeList(Asking):
 
     name = "exchange_list"
     kinds = (CONVERSATION,)
-    columns: Columns = {"exchanges": _LISTS, **_turns.BESIDE}
+    columns = columns_of("exchange_list")
 
     def matches(self, row: Row) -> str | None:
         name = _EXCHANGES.first(row)

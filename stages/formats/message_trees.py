@@ -8,7 +8,7 @@ from typing import Any
 from stages.contract import Conversation, Example, FormatOptions, Message, Pair, Refused, Row
 from stages.errors import RowError, UndecidedError
 from stages.formats import _messages, _turns
-from stages.formats._fields import Asking, Field, below, lists_of, required
+from stages.formats._fields import Asking, Field, below, columns_of, lists_of, required
 from stages.kinds import CONVERSATION, PAIR
 from stages.rows.column_names import peek
 from stages.rows.speakers import role_named
@@ -19,7 +19,6 @@ _TEXTS = ("text", "content")
 _TEXT = Field("text of a message", _TEXTS)
 # What a message says of itself when it was taken out of its tree.
 _FLAGS = {"deleted": True, "is_deleted": True, "removed": True, "review_result": False}
-_COLUMNS = {"tree": (*_ROOTS, *_CHILDREN, *_TEXTS, "role")}
 
 
 def _is_node(value: Any) -> bool:
@@ -138,7 +137,7 @@ def _quoted(node: Row) -> str:
 class _Tree(Asking, abstract=True):
     """A format whose rows are trees of messages."""
 
-    columns = _COLUMNS
+    columns = columns_of("message_tree")
     fans_out = True
 
     def matches(self, row: Row) -> str | None:

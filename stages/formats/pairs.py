@@ -4,10 +4,10 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stages.contract import Columns, Example, FormatOptions, Message, Pair, Refused, Row
+from stages.contract import Example, FormatOptions, Message, Pair, Refused, Row
 from stages.errors import RowError, UndecidedError, counted
 from stages.formats import _pairs, _turns
-from stages.formats._fields import Field, is_any, listing, open_question
+from stages.formats._fields import Field, columns_of, couples, is_any, listing, open_question
 from stages.formats._messages import role_of
 from stages.rows import stop_text
 from stages.rows.column_names import peek
@@ -30,7 +30,7 @@ class _AnswerLists(_pairs.PairFormat):
     """
 
     name = "answer_lists"
-    columns: Columns = {"answers": _BOTH, **_pairs.BESIDE}
+    columns = columns_of("answer_lists")
     fans_out = True
     ways = ("first", "all")
 
@@ -70,19 +70,7 @@ class _AnswerLists(_pairs.PairFormat):
 _LISTS = _AnswerLists()
 
 
-_SIDES = Field(
-    "answer",
-    [
-        _BOTH,
-        ("response_chosen", "response_rejected"),
-        ("chosen_response", "rejected_response"),
-        ("chosen_messages", "rejected_messages"),
-        ("messages_chosen", "messages_rejected"),
-        ("chosen_conversations", "rejected_conversations"),
-        ("chosen_conversation", "rejected_conversation"),
-    ],
-    is_any,
-)
+_SIDES = Field("answer", couples(columns_of("preference")["answers"]), is_any)
 
 
 class _Preference(_pairs.PairFormat):
@@ -91,9 +79,9 @@ class _Preference(_pairs.PairFormat):
 
     name = "preference"
     _needs = (_SIDES,)
-    columns: Columns = {"answers": _SIDES.names, **_pairs.BESIDE}
+    columns = columns_of("preference")
     prompts = (*_pairs.PROMPTS, "instruction", "chosen")
-    passes_on = (*_BOTH, *_pairs.BESIDE["prompt"], *_turns.SYSTEM)
+    passes_on = (*_BOTH, *columns["prompt"], *_turns.SYSTEM)
 
     def matches(self, row: Row) -> str | None:
         listed = _LISTS.matches(row) is not None
@@ -137,13 +125,7 @@ class _HhRlhf(_pairs.PairFormat):
 
     name = "hh_rlhf"
     prompts = ()
-    columns: Columns = {
-        "answers": ("chosen", "rejected"),
-        "prompt": ("prompt",),
-        "system text": _turns.SYSTEM,
-        **_turns.TOOLS,
-        **_pairs.MARGIN,
-    }
+    columns = columns_of("hh_rlhf")
 
     def matches(self, row: Row) -> str | None:
         return "chosen and rejected as Human/Assistant dialogues" if _is_dialogue(row) else None
@@ -165,8 +147,8 @@ class _PreferredOutput(_pairs.PairFormat):
 
     name = "preferred_output"
     prompts = ()
-    _sides = ("preferred_output", "non_preferred_output")
-    columns: Columns = {"prompt": ("input",), "answers": _sides, **_pairs.MARGIN}
+    columns = columns_of("preferred_output")
+    _sides = columns["answers"]
 
     def matches(self, row: Row) -> str | None:
         asked = isinstance(peek(row, "input"), dict) and all(name in row for name in self._sides)
@@ -182,16 +164,11 @@ class _PreferredOutput(_pairs.PairFormat):
         return [_pairs.compared(row, prompt, sides, options, beside=asked)]
 
 
-_WHOLE = ("messages", "conversations", "conversation")
-_QUESTIONS = ("query", "question", "prompt", "input")
-_ANSWERS = ("response", "answer", "output", "completion")
-_REJECTED = ("rejected_response", "rejected_message", "rejected_messages")
-
-
-_WHOLE_FIELD = Field("conversation", _WHOLE, _turns.are_turns)
-_QUESTION = Field("question", _QUESTIONS)
-_ANSWER = Field("chosen answer", _ANSWERS, is_text)
-_OTHER = Field("rejected answer", _REJECTED)
+_ANSWERED = columns_of("rejected_response")
+_WHOLE = Field("conversation", _ANSWERED["conversation"], _turns.are_turns)
+_QUESTION = Field("question", _ANSWERED["question"])
+_ANSWER = Field("chosen answer", _ANSWERED["answer"], is_text)
+_OTHER = Field("rejected answer", _ANSWERED["rejected"])
 
 
 def _chosen(row: Row, columns: Mapping[str, str]) -> tuple[str | None, str | None]:
@@ -200,7 +177,7 @@ def _chosen(row: Row, columns: Mapping[str, str]) -> tuple[str | None, str | Non
     Raises:
         AskError: more than one column could be either.
     """
-    whole = _WHOLE_FIELD.of(row, columns)
+    whole = _WHOLE.of(row, columns)
     if whole in columns:
         return whole, None
     answer = _ANSWER.of(row, columns)
@@ -222,18 +199,11 @@ class _RejectedResponse(_pairs.PairFormat):
     """
 
     name = "rejected_response"
-    columns: Columns = {
-        "conversation": _WHOLE,
-        "question": _QUESTIONS,
-        "answer": _ANSWERS,
-        "rejected": _REJECTED,
-        **_turns.BESIDE,
-        **_pairs.MARGIN,
-    }
-    prompts = _QUESTIONS
+    columns = _ANSWERED
+    prompts = columns["question"]
 
     def matches(self, row: Row) -> str | None:
-        rejected, whole = _OTHER.first(row), _WHOLE_FIELD.first(row)
+        rejected, whole = _OTHER.first(row), _WHOLE.first(row)
         if rejected is None or any(name.startswith("chosen") for name in row):
             return None
         chosen = whole or (_QUESTION.first(row) and _ANSWER.first(row))

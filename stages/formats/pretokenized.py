@@ -6,13 +6,15 @@ Labels stand under their own ids, unshifted. Padding that an attention mask mark
 from typing import Any
 
 from stages.columns import IGNORED
-from stages.contract import Columns, Example, FormatOptions, Row, Tokens
+from stages.contract import Example, FormatOptions, Row, Tokens
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _turns
+from stages.formats._fields import columns_of
 from stages.kinds import CONVERSATION
 
-_MASKS = ("loss_mask", "assistant_masks", "assistant_mask", "completion_mask", "train_mask")
+_COLUMNS = columns_of("pretokenized")
+_MASKS = _COLUMNS["labels"][1:]
 _MAX_ID = 2**31
 
 
@@ -88,12 +90,7 @@ def _refuse_packed(row: Row, real: slice) -> None:
 class _Pretokenized(Format):
     name = "pretokenized"
     kinds = (CONVERSATION,)
-    columns: Columns = {
-        "ids": ("input_ids",),
-        "labels": ("labels", *_MASKS),
-        "padding": ("attention_mask",),
-        "packing": ("seq_lengths", "position_ids"),
-    }
+    columns = _COLUMNS
     token_ids = True
     named_only = "no chat template can be applied to token ids, nor be compared with them"
 

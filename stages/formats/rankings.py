@@ -8,19 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stages.contract import Columns, Example, FormatOptions, Refused, Row
+from stages.contract import Example, FormatOptions, Refused, Row
 from stages.errors import RowError, UndecidedError
 from stages.formats import _pairs, _turns, verdicts
-from stages.formats._fields import Field, meant, open_question, required
+from stages.formats._fields import Field, columns_of, meant, open_question, required
 from stages.rows import judgements
 from stages.rows.column_names import peek
 from stages.rows.selection import raw
 from stages.rows.signals import is_score
 from stages.rows.unread import ignore
 
-_SCORES = ("scores", "score", "ratings", "rating", "rewards", "reward", "overall_score")
-_RANKS = ("ranks", "rank")
-_NUMBERS = (*_SCORES, *_RANKS)
+_COLUMNS = columns_of("ranked")
+_NUMBERS, _RANKS = _COLUMNS["numbers"], ("ranks", "rank")
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def _numbers_of(
     numbers: list[_Numbers] = []
     objects = all(isinstance(one, dict) for one in answers)
     for key in meant(_NUMBERS, columns):
-        scored, path = key in _SCORES, f"{name}[].{key}"
+        scored, path = key not in _RANKS, f"{name}[].{key}"
         inside = objects and any(peek(one, key) is not None for one in answers)
         values = peek(row, key)
         if isinstance(values, list) and len(values) == len(answers):
@@ -107,7 +106,7 @@ def _beside(row: Row, name: str, answers: list[Row], columns: Mapping[str, str])
         by = judgements.shared_key(answers, value) if objects and other != name else ""
         for key in meant(_NUMBERS, columns) if by else ():
             if all(key in one for one in value):
-                scored, path = key in _SCORES, f"{other}[].{key}"
+                scored, path = key not in _RANKS, f"{other}[].{key}"
                 each = {one[by]: _level(one[key], path, scored) for one in row[other]}
                 found.append(_Numbers(path, [each[one[by]] for one in answers], scored))
     return found
@@ -203,8 +202,7 @@ def _in_order(
     return sorted(rated, key=lambda one: -one.level), unrated
 
 
-_ORDERED = ("ranked", "ranked_responses", "ranked_answers", "ranked_completions", "best_to_worst")
-_LISTS = ("responses", "answers", "completions", "candidates", "outputs", "generations")
+_ORDERED = _COLUMNS["answers"][:5]
 _Couple = tuple[_Answer, _Answer]
 
 
@@ -213,7 +211,7 @@ def _are_several(value: Any) -> bool:
     return isinstance(value, list) and len(value) > 1 and not _turns.is_turns(value, "role")
 
 
-_LIST = Field("list of answers", (*_ORDERED, *_LISTS), _are_several)
+_LIST = Field("list of answers", _COLUMNS["answers"], _are_several)
 
 
 class _Ranked(_pairs.PairFormat):
@@ -226,7 +224,7 @@ class _Ranked(_pairs.PairFormat):
     """
 
     name = "ranked"
-    columns: Columns = {"answers": _LIST.names, "numbers": _NUMBERS, **_pairs.BESIDE}
+    columns = _COLUMNS
     fans_out = True
     ways = ("adjacent", "all", "extremes", "in-order", "in-order-all", "in-order-extremes")
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from stages.contract import Columns, Example, FormatOptions, Row, StepChain
+from stages.contract import Example, FormatOptions, Row, StepChain
 from stages.errors import RowError, UndecidedError, counted
 from stages.formats import _rated_steps, _turns
-from stages.formats._fields import NOTHING, Asking, Field, is_any, is_list, required
+from stages.formats._fields import NOTHING, Asking, Field, columns_of, is_any, is_list, required
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
 from stages.rows.unread import mapped
@@ -80,9 +80,8 @@ def _count(row: Row, columns: Mapping[str, str]) -> int:
     return len(peek(row, _rated_steps.STEPS.first(row, columns) or "") or ())
 
 
-_OWN = "label"
-_NAMED = ("first_error", "first_error_step", "first_error_index", "error_step", "error_index")
-_INDICES = (_OWN, *_NAMED)
+_INDICES = columns_of("processbench")["first error"]
+_OWN, *_NAMED = _INDICES
 _ENOUGH = 4  # rows that show no -1 and no step beyond the second before that is suspicious
 
 
@@ -113,7 +112,7 @@ class _ProcessBench(_Numbered):
     """
 
     name = "processbench"
-    columns: Columns = {**_rated_steps.LISTED, "first error": _INDICES}
+    columns = columns_of("processbench")
     first_error = True
 
     def matches(self, row: Row) -> str | None:
@@ -174,10 +173,8 @@ class _ProcessBench(_Numbered):
         return self._chain(row, steps, [] if first is None else [first], options)
 
 
-_LISTED = tuple(
-    "error_steps errors error_list error_indices wrong_steps incorrect_steps mistakes".split()
-)
-_LISTS = (*_LISTED, "label", "labels")
+_LISTS = columns_of("error_list")["wrong steps"]
+_LISTED = _LISTS[:-2]  # the others may hold ratings
 
 
 def _is_list(value: Any, steps: int) -> bool:
@@ -212,7 +209,7 @@ class _ErrorList(_Numbered):
     """
 
     name = "error_list"
-    columns: Columns = {**_rated_steps.LISTED, "wrong steps": _LISTS}
+    columns = columns_of("error_list")
 
     def matches(self, row: Row) -> str | None:
         column = _list_of(row)

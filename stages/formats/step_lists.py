@@ -6,18 +6,16 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from stages.contract import Columns, Example, FormatOptions, Row, StepChain
+from stages.contract import Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _rated_steps, _ratings, _turns
-from stages.formats._fields import NOTHING, Asking, Field, is_list
+from stages.formats._fields import NOTHING, Asking, Field, columns_of, is_list
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
 from stages.rows.shapes import is_text
 
-_LABELS = tuple(
-    "labels label ratings rating step_labels rewards scores step_rewards step_scores".split()
-)
+_LABELS = columns_of("stepwise")["ratings"]
 
 
 def _counts_from_minus_one(value: Any) -> bool:
@@ -71,7 +69,7 @@ class _Stepwise(_ratings.Signed, _Rated):
     """
 
     name = "stepwise"
-    columns: Columns = {**_rated_steps.LISTED, "ratings": _LABELS}
+    columns = columns_of("stepwise")
     prompts = _rated_steps.PROBLEMS
     passes_on = (*_rated_steps.PROBLEMS, *_rated_steps.LISTS, *_LABELS)
 
@@ -87,10 +85,6 @@ class _Stepwise(_ratings.Signed, _Rated):
     def _chain(self, row: Row, options: FormatOptions, count: int | None) -> StepChain:
         steps = _rated_steps.texts(row, _rated_steps.STEPS, options)
         return StepChain(_rated_steps.problem(row, options), steps, [])
-
-
-_PREFIXES = ("prefixes", "prefix", "partial_solutions", "step_prefixes", "cumulative_steps")
-_VALUES = ("values", "value", "mc_values", "mc_value", "soft_labels", "scores", "labels", "label")
 
 
 def _steps_of(prefixes: list[str]) -> list[str]:
@@ -112,8 +106,11 @@ class _SoftPrefix(_Rated):
     """
 
     name = "soft_prefix"
-    _needs = (Field("prefixes", _PREFIXES, is_list), Field("ratings", _VALUES, is_list))
-    columns: Columns = {**_rated_steps.PROBLEM, "prefixes": _PREFIXES, "ratings": _VALUES}
+    columns = columns_of("soft_prefix")
+    _needs = (
+        Field("prefixes", columns["prefixes"], is_list),
+        Field("ratings", columns["ratings"], is_list),
+    )
     prompts = _rated_steps.PROBLEMS
 
     def _chain(self, row: Row, options: FormatOptions, count: int | None) -> StepChain:
@@ -133,8 +130,11 @@ class _MathShepherd(Asking):
 
     name = "math_shepherd"
     kinds = (STEPS,)
-    _needs = (Field("text", ("input",), is_text), Field("ratings", ("label",), is_text))
-    columns: Columns = {"text": ("input",), "ratings": ("label",), **_turns.BEFORE}
+    columns = columns_of("math_shepherd")
+    _needs = (
+        Field("text", columns["text"], is_text),
+        Field("ratings", columns["ratings"], is_text),
+    )
     prompts = ("input",)
 
     def matches(self, row: Row) -> str | None:
@@ -145,9 +145,6 @@ class _MathShepherd(Asking):
         pieces = _rated_steps.cut(_turns.text(row, "input"), options)
         labels = _ratings.aligned(pieces, _turns.text(row, "label"))
         return [_rated_steps.chain(pieces, labels, options)]
-
-
-_TEXT_VALUES = ("value", "label", "labels", "values")
 
 
 def _text(row: Row) -> str | None:
@@ -162,12 +159,8 @@ class _OpenRLHF(_Rated):
     a list of ratings: ``+``/``-`` or numbers."""
 
     name = "openrlhf_prm"
-    _needs = (Field("ratings", _TEXT_VALUES, is_list),)
-    columns: Columns = {
-        "text": ("input", *_rated_steps.LISTS),
-        "ratings": _TEXT_VALUES,
-        **_rated_steps.PROBLEM,
-    }
+    columns = columns_of("openrlhf_prm")
+    _needs = (Field("ratings", columns["ratings"], is_list),)
     prompts = ("input",)
 
     def matches(self, row: Row) -> str | None:
@@ -187,15 +180,12 @@ class _OpenRLHF(_Rated):
         return StepChain(_rated_steps.problem(row, options), pieces[:-1], [])
 
 
-_TEXT_LABELS = ("labels", "label", "values", "value", "ratings", "step_labels")
-
-
 class _TaggedMessages(_Rated):
     """A question and an answer with a step token after each step, and a list of ``labels``."""
 
     name = "tagged_messages"
-    _needs = (Field("ratings", _TEXT_LABELS, is_list),)
-    columns: Columns = {**_rated_steps.TURNS, "ratings": _TEXT_LABELS}
+    columns = columns_of("tagged_messages")
+    _needs = (Field("ratings", columns["ratings"], is_list),)
 
     def matches(self, row: Row) -> str | None:
         column, labels = _rated_steps.SPOKEN.first(row), super().matches(row)
@@ -223,7 +213,7 @@ class _StepConversations(Format):
 
     name = "step_conversations"
     kinds = (STEPS,)
-    columns: Columns = _rated_steps.TURNS
+    columns = columns_of("spoken")
 
     def matches(self, row: Row) -> str | None:
         column = _rated_steps.SPOKEN.first(row)

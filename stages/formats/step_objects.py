@@ -4,22 +4,17 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
+from stages.contract import Example, FormatOptions, Refused, Row, StepChain
 from stages.errors import AskError, RowError
 from stages.formats import _messages, _rated_steps, _ratings, _turns
-from stages.formats._fields import Field, Question, is_any, is_list, required
+from stages.formats._fields import Field, Question, columns_of, is_any, is_list, required
 from stages.rows.column_names import read_key
 from stages.rows.shapes import is_text
 
-_OBJECTS = ("steps", "process", "solution_steps", "reasoning_steps", "rated_steps")
-_TEXTS = ("text", "step", "content", "step_text", "thought")
-RATINGS = tuple(
-    "rating label score reward correct is_correct correctness step_rating step_reward".split()
-)
-
-
+_STEP = columns_of("rated_step")
+RATINGS = _STEP["rating"]
 _RATING = Field("rating of a step", RATINGS, is_any, _ratings.said)
-_TEXT = Field("text of a step", _TEXTS, is_text, str.strip)
+_TEXT = Field("text of a step", _STEP["text"], is_text, str.strip)
 
 
 def _are_rated(value: Any) -> bool:
@@ -30,7 +25,7 @@ def _are_rated(value: Any) -> bool:
     return known and not any("completions" in one for one in value)
 
 
-_STEPS = Field("list of rated steps", _OBJECTS, _are_rated)
+_STEPS = Field("list of rated steps", columns_of("rated_steps")["steps"], _are_rated)
 
 
 def _rated(
@@ -75,7 +70,7 @@ class _RatedSteps(_ratings.Signed):
     """
 
     name = "rated_steps"
-    columns: Columns = {"steps": _OBJECTS, **_rated_steps.PROBLEM}
+    columns = columns_of("rated_steps")
     prompts = _rated_steps.PROBLEMS
 
     def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
@@ -89,11 +84,8 @@ class _RatedSteps(_ratings.Signed):
         return [StepChain(_rated_steps.problem(row, options), *_rated(row, self._label(options)))]
 
 
-_LISTS = ("labels", "ratings", "step_labels", "rewards", "scores", "values")
-_OUTER = tuple(
-    "chain_of_thoughts chains_of_thought chains cots solutions rollouts trajectories "
-    "reasoning_chains reasoning_paths".split()
-)
+_LISTS = columns_of("solution")["ratings"]
+_OUTER = columns_of("nested_steps")["solutions"]
 
 
 def _beside(inner: Row) -> tuple[str, str] | None:
@@ -117,7 +109,7 @@ class _NestedSteps(_ratings.Signed):
     """
 
     name = "nested_steps"
-    columns: Columns = {"solutions": _OUTER, **_rated_steps.PROBLEM}
+    columns = columns_of("nested_steps")
     prompts = _rated_steps.PROBLEMS
     fans_out = True
     _asks = False  # of what one solution leaves open, instead of refusing it alone
@@ -161,9 +153,6 @@ class _NestedSteps(_ratings.Signed):
         return texts, _ratings.ratings(inner[labels], len(texts), labels, self._label(options))
 
 
-_TURNS = ("messages", "conversations", "conversation")
-
-
 def _speaks(turn: Row) -> bool:
     return _messages.role_of(turn) == "assistant"
 
@@ -174,7 +163,7 @@ def _are_rated_turns(value: Any) -> bool:
     return any(isinstance(_given(turn), (bool, int, float)) for turn in spoken)
 
 
-_SPOKEN = Field("", _TURNS, _are_rated_turns)
+_SPOKEN = Field("", columns_of("rated_messages")["turns"], _are_rated_turns)
 
 
 class _RatedMessages(_ratings.Signed):
@@ -185,7 +174,7 @@ class _RatedMessages(_ratings.Signed):
     """
 
     name = "rated_messages"
-    columns: Columns = {"turns": _TURNS, **_turns.BEFORE}
+    columns = columns_of("rated_messages")
 
     def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
         return map(_given, filter(_speaks, row[_SPOKEN.first(row) or ""]))

@@ -7,20 +7,21 @@ both, where they say the same. ``step_tree/signed`` reads values of -1 (bad), 0 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
+from stages.contract import Example, FormatOptions, Refused, Row, StepChain
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _fields, _rated_steps, _ratings, _turns
-from stages.formats._fields import Field, is_any
+from stages.formats._fields import Field, columns_of, is_any
 from stages.kinds import STEPS
 from stages.rows import stop_text
 from stages.rows.column_names import peek
 from stages.rows.shapes import is_text
 
 _CHILDREN = ("children", "branches", "nodes", "next_steps")
-_OWN = Field("text of a node", ("text", "step", "content", "thought", "action"), is_text, str.strip)
-_WHOLE = Field("text of a node", ("prefix", "partial_solution", "state"), is_text)
-_VALUES = tuple("value mc_value q_value soft_label score reward rating label correctness".split())
+_NODE = columns_of("step_node")
+_OWN = Field("text of a node", _NODE["text"], is_text, str.strip)
+_WHOLE = Field("text of a node", _NODE["whole"], is_text)
+_VALUES = _NODE["value"]
 _VALUE = Field("value of a node", _VALUES, is_any, _ratings.said)
 
 _Step = tuple[str, float | None]
@@ -36,9 +37,7 @@ def _is_tree(node: Any) -> bool:
     return any(_has_text(child) and _VALUE.first(child) for child in known)
 
 
-_TREE = Field(
-    "tree", ("tree", "root", "search_tree", "prefix_tree", "mcts_tree", "step_tree"), _is_tree
-)
+_TREE = Field("tree", columns_of("step_tree")["tree"], _is_tree)
 
 
 class _Tree:
@@ -123,7 +122,7 @@ class _Tree:
 
 class _StepTree(_ratings.Signed):
     name = "step_tree"
-    columns: Columns = {"tree": _TREE.names, **_rated_steps.PROBLEM}
+    columns = columns_of("step_tree")
     prompts = _rated_steps.PROBLEMS
     fans_out = True
     _word = "values"
@@ -205,7 +204,7 @@ class _PRM800K(Format):
     name = "prm800k"
     kinds = (STEPS,)
     fans_out = True
-    columns: Columns = {"problem": ("question",), "steps": ("label",)}
+    columns = columns_of("prm800k")
 
     def matches(self, row: Row) -> str | None:
         label, question = row.get("label"), row.get("question")

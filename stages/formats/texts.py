@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from stages.contract import BARE, Columns, Conversation, Example, FormatOptions, Message, Row
+from stages.contract import BARE, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _turns, message_trees
-from stages.formats._fields import Asking, Field, is_any, open_question, says
+from stages.formats._fields import Asking, Field, columns_of, is_any, open_question, says
 from stages.kinds import CONVERSATION
 from stages.rows import stop_text
 from stages.rows.column_names import Overlaid, peek
@@ -15,27 +15,23 @@ from stages.rows.speakers import role_named
 from stages.rows.unread import ignore, mapped
 from stages.rows.words import parts
 
-_QUESTIONS = ("question", "query", "problem", "prompt", "input", "input_text", "text_input")
-_ASKED = (*_QUESTIONS, "instruction")
-_ANSWER = Field(
-    "answer", ("answer", "response", "solution", "output", "output_text"), _turns.are_said
-)
-_QUESTION = Field("question", _QUESTIONS, _turns.are_said)
-
 
 class _QueryResponse(Asking):
     """A question column and an answer column, under any of their usual names."""
 
     name = "query_response"
     kinds = (CONVERSATION,)
-    _needs = (_QUESTION, _ANSWER)
+    columns = columns_of("query_response")
+    _needs = (
+        Field("question", columns["question"], _turns.are_said),
+        Field("answer", columns["answer"], _turns.are_said),
+    )
     _never = frozenset(("instruction", "chosen"))
-    columns: Columns = {"question": _QUESTIONS, "answer": _ANSWER.names, **_turns.BESIDE}
-    prompts = _QUESTIONS
-    passes_on = (*_QUESTIONS, *_ANSWER.names, *_turns.SYSTEM)
+    prompts = columns["question"]
+    passes_on = (*prompts, *columns["answer"], *_turns.SYSTEM)
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        if says(row, "instruction") and options.columns.keys().isdisjoint(_QUESTIONS):
+        if says(row, "instruction") and options.columns.keys().isdisjoint(self.prompts):
             detail = "'instruction' may be a question too; see --format alpaca --map input=COLUMN"
             raise RowError("bad_column", detail)
         asked, answer = (field.needed(row, options.columns) for field in self._needs)
@@ -47,13 +43,13 @@ class _MessageThinking(Asking):
 
     name = "message_thinking"
     kinds = (CONVERSATION,)
+    columns = columns_of("message_thinking")
+    prompts = columns["question"]
     _needs = (
-        Field("question", _ASKED, _turns.are_said),
-        Field("reasoning", ("message_thinking",), is_any),
-        Field("answer", ("message_content",), is_text),
+        Field("question", prompts, _turns.are_said),
+        Field("reasoning", columns["reasoning"], is_any),
+        Field("answer", columns["answer"], is_text),
     )
-    columns: Columns = {**{one.what: one.names for one in _needs}, **_turns.BESIDE}
-    prompts = _ASKED
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         asked = self._needs[0].needed(row, options.columns)
@@ -70,7 +66,7 @@ class _PromptCompletion(Asking):
     name = "prompt_completion"
     kinds = (CONVERSATION,)
     _needs = (Field("question", ("prompt",), is_any), Field("answer", ("completion",), is_any))
-    columns: Columns = {"question": ("prompt",), "answer": ("completion",), **_turns.BESIDE}
+    columns = columns_of("prompt_completion")
     prompts = ("prompt",)
     passes_on = ("prompt", "completion", *_turns.SYSTEM)
 
@@ -87,7 +83,7 @@ class _Text(Format):
 
     name = "text"
     kinds = (CONVERSATION,)
-    columns: Columns = {"text": ("text",), **_turns.BESIDE}
+    columns = columns_of("text")
     prompts = ("text",)
 
     def matches(self, row: Row) -> str | None:
@@ -137,8 +133,8 @@ def _speakers(rows: Sequence[Row]) -> str | None:
 TABLE = (_PromptCompletion(), _QueryResponse(), _MessageThinking(), _Text())
 
 
-_INPUTS = ("input", "context")
-_OUTPUTS = ("output", "response")
+_COLUMNS = columns_of("alpaca")
+_INPUTS, _OUTPUTS = _COLUMNS["input"], _COLUMNS["answer"]
 _MORE = ("question", "query", "problem", "prompt")  # where others keep what is asked
 _INPUT = Field("input", _INPUTS)
 
@@ -195,13 +191,7 @@ class _Alpaca(Asking):
     kinds = (CONVERSATION,)
     _needs = (Field("question", ("instruction",), is_any), Field("answer", _OUTPUTS, is_any))
     _never = frozenset(("chosen",))
-    columns: Columns = {
-        "instruction": ("instruction",),
-        "input": _INPUTS,
-        "answer": _OUTPUTS,
-        "instances": ("instances",),
-        **_turns.BESIDE,
-    }
+    columns = _COLUMNS
     prompts = ("instruction",)
     passes_on = ("instruction", *_INPUTS, *_OUTPUTS, *_turns.SYSTEM)
 

@@ -28,11 +28,8 @@ def _named(stems: Sequence[str], ends: Sequence[tuple[str, str]]) -> tuple[tuple
 
 
 _PAIRS = _named(_STEMS, _ENDS)
-_LISTS = ("responses", "answers", "completions", "outputs", "candidates", "summaries")
-_CHOICES = tuple(
-    "label labels better better_index better_answer better_response better_response_id "
-    "safer_response_id preferred preference preferred_index winner choice best".split()
-)
+_COLUMNS = _fields.columns_of("indexed_pair")
+_CHOICES = _COLUMNS["choice"]
 # Columns with a verdict in letters; under these names other texts are common, such as its reasons.
 _VERDICTS = ("verdict", "judgment", "judgement", "judge_verdict", "comparison", "decision")
 _SAID = (*_CHOICES, *_VERDICTS)
@@ -44,7 +41,7 @@ _ORDERS = {"0-based": (0, 1), "1-based": (1, 2), "1-is-first": (1, 0)}
 _UNNAMED: tuple[str, ...] = ()  # the columns of answers in a list
 _PAIR = _fields.Field("answer", _PAIRS)
 _LIST = _fields.Field(
-    "list of answers", _LISTS, lambda one: isinstance(one, list) and len(one) == 2
+    "list of answers", _COLUMNS["answers"], lambda one: isinstance(one, list) and len(one) == 2
 )
 
 
@@ -147,7 +144,7 @@ class _IndexedPair(_pairs.PairFormat):
     """
 
     name = "indexed_pair"
-    columns: Columns = {"answers": (*_PAIR.names, *_LISTS), "choice": _CHOICES, **_pairs.BESIDE}
+    columns: Columns = {**_COLUMNS, "answers": (*_PAIR.names, *_LIST.names)}
     ways = tuple(_ORDERS)
 
     def matches(self, row: Row) -> str | None:
@@ -264,7 +261,7 @@ def _require_no_third(row: Row, names: tuple[str, ...], columns: Mapping[str, st
 
 
 _STRONG = _named(("response", "answer", "output", "completion"), (*_ENDS[:1], *_ENDS[2:]))
-_STRENGTHS = ("preference_strength", "overall_preference")
+_STRENGTHS = _fields.columns_of("strength_pair")["strength"]
 _SIDES = _fields.Field("answer", _STRONG)
 _STRENGTH = _fields.Field("strength", _STRENGTHS)
 
@@ -278,7 +275,7 @@ class _StrengthPair(_pairs.PairFormat):
     """
 
     name = "strength_pair"
-    columns: Columns = {"answers": _SIDES.names, "strength": _STRENGTHS, **_pairs.BESIDE}
+    columns: Columns = {**_fields.columns_of("strength_pair"), "answers": _SIDES.names}
     ways = ("negative-is-first", "positive-is-first")
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from stages import columns, formats
 from stages.chat_template.reasoning import OPEN
 from stages.contract import Batch, Record, Row
-from stages.files.line_block import dump, lines_of
+from stages.files.line_block import dump
 from stages.formats import _inside, _turns
 from stages.rows import carried, column_names, selection, signals, stop_text
 
@@ -310,7 +310,7 @@ class Outlines:
         for _, row, (one, _, _) in found:
             if one.left_out:
                 self._count(row, one.left_out)
-        lines = lines_of(records, numbers)
+        lines = [records[number].line for number in numbers]
         made = self._columns([one for _, _, one in found])
         odd = {at: one.notes for at, (_, _, (one, _, _)) in enumerate(found) if one.notes}
         made["note"] = carried.column(self._kind.texts, columns=made, odd_rows=odd, lines=lines)

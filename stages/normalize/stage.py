@@ -18,7 +18,6 @@ from stages.chat_template import reasoning
 from stages.chat_template.printed_fields import EVERY
 from stages.contract import Batch, Example, FormatOptions, Record, Refused, Row
 from stages.errors import RowError
-from stages.files.line_block import LineBlock
 from stages.format import Format
 from stages.formats import _inside
 from stages.normalize.outlines import Outlines
@@ -214,7 +213,7 @@ class Normalize:
 
     def rows(self, records: Sequence[Record]) -> Sequence[Row | None]:
         """Rows that may have an outline, as their format reads them; None for any other."""
-        rows = records.data() if isinstance(records, LineBlock) else [one.data for one in records]
+        rows = [one.data for one in records]
         mapping = self.options.columns
         if not mapping and not self.selection.ignore and not self.selection.roles:
             return rows

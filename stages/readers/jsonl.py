@@ -16,8 +16,7 @@ from typing import IO
 import orjson
 
 from stages import contract, files
-from stages.files import content, file_version, frames
-from stages.files.line_block import LineBlock, too_long
+from stages.files import content, file_version, frames, line_block
 from stages.readers import _tables, _values
 
 SPLIT_BYTES = 16 << 20  # a constant: parts must not depend on the number of workers
@@ -62,16 +61,20 @@ def records(file: IO[bytes], at_start: bool) -> Iterator[contract.Lines]:
     """
     number = offset = 0
     for body, length in _blocks(file):
+        mark = len(_BOM) if at_start and not offset and body.startswith(_BOM) else 0
+        body, offset = body[mark:], offset + mark
         if length:
-            mark = len(_BOM) if at_start and not offset and body.startswith(_BOM) else 0
-            first = too_long(number, offset + mark, body[mark:], MAX_LINE, length - mark)
+            first = line_block.too_long(number, offset, body, MAX_LINE, length - mark)
             yield contract.Lines([first], 1, size=length + 1)
-            number, offset = number + 1, offset + length + 1
+            number, offset = number + 1, offset + length - mark + 1
             continue
-        for block in LineBlock(body, number, offset, at_start, MAX_LINE).cut(BATCH_ROWS):
-            yield contract.Lines(block, block.line_count, size=len(block.content) + 1)
-            number += block.line_count
-        offset += len(body) + 1
+        lines = body.split(b"\n")
+        for at in range(0, len(lines), BATCH_ROWS):
+            some = lines[at : at + BATCH_ROWS]
+            size = sum(map(len, some)) + len(some)
+            found = line_block.records(some, number, offset, MAX_LINE)
+            yield contract.Lines(found, len(some), size=size + (0 if at else mark))
+            number, offset = number + len(some), offset + size
 
 
 def _is_a(kind: type, line: bytes) -> bool:
