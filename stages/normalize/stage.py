@@ -171,15 +171,13 @@ class Normalize:
 
     def _account(self, row: Watched, examples: Sequence[Example]) -> None:
         """Count what the examples leave out of the row, or refuse the row for it."""
-        left = unread.left_over(row, examples, printed=self.printed, inside=self._inside)
+        left = self._leaving.of(row, examples)
         if not left:
             return
-        left = [unread.raw(one, self.options.columns) for one in left]
-        left = [one for one in left if one.path not in self.decided]
         read = unread.ReadRow(row, examples)
         for one in left:
-            if one.path not in self._settled and not self.selection.settles(one.path):
-                unread.require_asked(one, self.kind, read)
+            if self._leaving.is_open(one.path) and (why := unread.asked(one, self.kind, read)):
+                raise why
         for one in left:
             if one.path not in self.carried.paths:
                 self.tally.add(one.path, *one.values)
@@ -197,14 +195,11 @@ class Normalize:
         return self.selection.decided | {(self.group_by or "").removesuffix(AND_QUESTION)}
 
     @functools.cached_property
-    def _inside(self) -> tuple[str, ...]:
-        """Paths of what is taken from inside of columns."""
-        return selection.inside(self.options.columns, self.carried.paths)
-
-    @functools.cached_property
-    def _settled(self) -> frozenset[str]:
+    def _leaving(self) -> unread.Leaving:
         columns = self.options.columns
-        return formats.settled_by(self.format, columns).union(columns.values(), self.leave)
+        named = formats.settled_by(self.format, columns).union(columns.values(), self.leave)
+        inside = selection.inside(columns, self.carried.paths)
+        return unread.Leaving(columns, self.selection, named, self.decided, inside, self.printed)
 
     @functools.cached_property
     def _outlines(self) -> Outlines | None:

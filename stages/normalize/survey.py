@@ -23,17 +23,7 @@ from stages.rows.column_names import Watched, are_verdicts
 from stages.rows.selection import Selection
 from stages.rows.selection import inside as selection_inside
 from stages.rows.signals import is_about, is_prose
-from stages.rows.unread import (
-    ReadRow,
-    Unread,
-    ignore,
-    left_over,
-    mapped,
-    rated,
-    raw,
-    require_asked,
-    size_of,
-)
+from stages.rows.unread import Leaving, ReadRow, Unread, asked, ignore, mapped, rated, size_of
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
 LEAST_SHARE = 0.1  # of each of these columns, where they are several
@@ -152,15 +142,6 @@ def _ask_of_long(found: Survey, unread: Mapping[str, int], total: int) -> None:
         )
 
 
-def _asked(left: Unread, kind: kinds.Kind, row: ReadRow) -> AskError | None:
-    """What a row asks about one of its columns; None where it asks nothing."""
-    try:
-        require_asked(left, kind, row)
-    except AskError as error:
-        return error
-    return None
-
-
 def survey(
     rows: Sequence[contract.Row],
     format_: Format,
@@ -179,9 +160,10 @@ def survey(
     result = Survey()
     options = format_.told(options)
     settled = formats.settled_by(format_, options.columns).union(options.columns.values())
+    inside = selection_inside(options.columns)
+    leaving = Leaving(options.columns, selection, settled, selection.decided, inside)
     unread: Counter[str] = Counter()
     total = 0
-    inside = selection_inside(options.columns)
     for row in rows:
         watched = Watched(row)
         try:
@@ -194,18 +176,14 @@ def survey(
         result.rows += 1
         total += _text(row)
         read = ReadRow(row, examples)
-        unknown = left_over(watched, examples, printed=frozenset(), inside=inside)
-        for left in (raw(one, options.columns) for one in unknown):
-            if left.path in selection.decided:
-                continue
+        for left in leaving.of(watched, examples):
             column = result.take(left)
             column.numbers.append(read.numbers_steps(left))
-            open_ = left.path not in settled and not selection.settles(left.path)
-            if open_:
+            if leaving.is_open(left.path):
                 own = [value for value in left.values if not read.repeats(value)]
                 unread[left.path] += sum(map(_text, own))
-            if column.asked is None and open_:
-                column.asked = _asked(left, kind, read) or _ask_of_talk(left.path, own, kind)
+                why = column.asked or asked(left, kind, read)
+                column.asked = why or _ask_of_talk(left.path, own, kind)
     _ask_of_all(result, kind, settled)
     _ask_of_long(result, unread, total)
     return result

@@ -183,9 +183,35 @@ class Unread:
     turn: bool = False
 
 
-def raw(left: Unread, mapping: Mapping[str, str]) -> Unread:
-    """The same under the name that the file has for it, which is what options take."""
-    return replace(left, path=selection.raw(left.path, mapping)) if mapping else left
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """What may be left out of rows, as the user has said.
+
+    Attributes:
+        columns: of ``--map``.
+        settled: columns that may be left out without a question; ``decided``: those that were used
+            otherwise, so that they are not left out at all.
+        inside: paths of what is taken from inside of columns.
+        printed: the fields of a turn that the chat template prints.
+    """
+
+    columns: Mapping[str, str]
+    selection: selection.Selection
+    settled: frozenset[str]
+    decided: frozenset[str]
+    inside: tuple[str, ...]
+    printed: frozenset[str] = frozenset()
+
+    def of(self, row: Watched, examples: Sequence[Example]) -> list[Unread]:
+        """What is in no example, under the names that the file has, which options take."""
+        left = left_over(row, examples, self.printed, self.inside)
+        if self.columns:
+            left = [replace(one, path=selection.raw(one.path, self.columns)) for one in left]
+        return [one for one in left if one.path not in self.decided]
+
+    def is_open(self, path: str) -> bool:
+        """Whether nobody has said yet that a column may be left out."""
+        return path not in self.settled and not self.selection.settles(path)
 
 
 def _by_path(found: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
@@ -254,40 +280,39 @@ def _beside_steps(row: Watched) -> Iterator[tuple[str, Any]]:
                 yield f"{name}[].{key}", value
 
 
-def require_asked(left: Unread, kind: "Kind", row: ReadRow) -> None:
-    """Raise unless every value can be ignored without an option.
-
-    Raises:
-        AskError: ignoring it would train something wrong, or might.
-    """
-    if left.turn or not signals.is_about(left.path):
-        several = kind.marks and len(left.values) > 1 and not left.turn
-        for value in [[*left.values]] if several else left.values:
-            _require_asked(left, value, kind, row)
+def asked(left: Unread, kind: "Kind", row: ReadRow) -> AskError | None:
+    """Why values must not be ignored without an option: it would train something wrong, or might;
+    None where they may be."""
+    if not left.turn and signals.is_about(left.path):
+        return None
+    several = kind.marks and len(left.values) > 1 and not left.turn
+    values = [[*left.values]] if several else left.values
+    return next(filter(None, (_asked(left, value, kind, row) for value in values)), None)
 
 
-def _require_asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> None:
+def _asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> AskError | None:
     path = left.path
     shown = f"{path} is {_shown(value)}"
     if left.turn and column_names.is_flag(path, value):
-        raise AskError(
+        return AskError(
             "unknown_flag",
             f"{shown}, a flag of a turn that is not read",
             f"Flags of a turn are {', '.join(FLAGS)}. To leave this one out, add {ignore(path)}.",
         )
     for code, what in column_names.reasons(path, value, kind):
         if code == "rated" and not row.agrees(path, value, kind):
-            raise rated(path, value, kind)
+            return rated(path, value, kind)
         if code == "unread_weight":
             weighs = "weight" in what
             on_turns = _on_turns("weight" if weighs else "train", kind, row)
             or_else = "Add" if weighs else "Leave such rows out with --where, or add"
             detail = f"{shown}, and nothing reads {what}"
-            raise AskError("unread_weight", detail, f"{on_turns}{or_else} {ignore(path)}.")
+            return AskError("unread_weight", detail, f"{on_turns}{or_else} {ignore(path)}.")
         if code == "unread_column" and not row.repeats(value, column_names.is_a(path, "answer")):
             detail = f"{path} {what}, and nothing reads it"
             other = f"Read it under another name with --map, or add {ignore(path)}."
-            raise AskError("unread_column", detail, other)
+            return AskError("unread_column", detail, other)
+    return None
 
 
 def rated(path: str, value: Any, kind: "Kind") -> AskError:
