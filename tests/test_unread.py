@@ -372,3 +372,55 @@ def test_texts_of_a_classifier_and_single_turns_are_not_trained(more: Row) -> No
         {"text": f"Some words on {at}.", **more, **({} if at % 2 else other)} for at in range(20)
     ]
     assert _first_way(rows) == ""
+
+
+@pytest.mark.parametrize("answer", ["attempt", "answer", "response"])
+def test_reasoning_goes_with_the_answer_of_its_own(answer: str) -> None:
+    """Whatever both are called, and not with the answer that another one gave."""
+    whose = ("zephyr", "ours", "nova")
+    for reasoning in ("reasoning", "thinking_trajectory", "cot"):
+        rows = [
+            {"question": f"What is {at} + 1?", "solution": f"The sum is {at + 1}."}
+            | {f"{one}_{reasoning}": f"We add 1 to {at} as {one} does." for one in whose}
+            | {f"{one}_{answer}": f"As {one} says, it is {at + 1}." for one in whose}
+            for at in range(20)
+        ]
+        way = shlex.split(_first_way(rows))
+        read = dict(one.split("=") for one in way if "=" in one)
+        thinking, said = read["message_thinking"], read["message_content"]
+        assert thinking.partition("_")[0] == said.partition("_")[0], way
+
+
+def test_no_row_is_left_out_for_a_verdict_that_it_lacks() -> None:
+    """The first way leaves out what is bad, and the better half of numbers without a scale is the
+    last that is offered."""
+    rows = [
+        {"prompt": f"q {at}", "completion": f"a {at}", "guard": (None, "safe", "unsafe")[at % 3]}
+        for at in range(21)
+    ]
+    assert _first_way(rows) == "--filter guard IS NULL OR guard != 'unsafe'"
+    for row in rows:
+        row["my_score"] = len(row.pop("prompt") + (row.pop("guard") or "")) * -3.7
+        row["prompt"] = f"q of {row['completion']}"
+    assert _first_way(rows) == "--ignore my_score"
+
+
+def test_verdicts_on_other_answers_count_where_none_is_good() -> None:
+    """A list that is as long as one of texts that nothing reads is about these."""
+    talk = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    rows = [
+        {"messages": talk, "tries": ["one way", "another"], "correct": [at % 4 == 1, at % 4 > 1]}
+        for at in range(20)
+    ]
+    assert _first_way(rows) == "--where correct[mean]>0"
+    good = [row for row in rows if any(row["correct"])]
+    config = Config.of("sft", ("rows.jsonl",), "qwen2-1.5b", Path("out"))
+    assert recognise_rows(good, "rows.jsonl", config, False, other_tasks=False).left == ()
+
+
+@pytest.mark.parametrize("said", ["give_up", "gave up", "abandoned", "aborted", "bad_problem"])
+def test_a_row_that_was_given_up_is_left_out(said: str) -> None:
+    """Whatever the column is called; other ends are kept, also those that found a mistake."""
+    kept = shapes.keeping("how_it_went", ["solution", "found_error"] * 5 + [said])
+    says = f"how_it_went IS NULL OR how_it_went != '{said}'"
+    assert shlex.split(kept) == ["--filter", says]
