@@ -26,7 +26,7 @@ from stages.normalize.survey import survey
 from stages.rows import column_names, shapes, stop_text, words
 from stages.rows.column_names import Watched
 from stages.rows.selection import Selection, condition, names_something
-from stages.rows.unread import FLAGS, ReadRow, left_over, require_asked
+from stages.rows.unread import FLAGS, ReadRow, asked, left_over
 
 MODEL = ("--model", "qwen2-1.5b")
 Q, A = turns(("user", "q"), ("assistant", "a"))
@@ -130,14 +130,14 @@ def test_flags_are_offered_for_turns_only_where_turns_are_read_with_them(name: s
         watched = Watched({**row, name: 0})
         examples = formats.load(reading).read(watched, FormatOptions())
         (left,) = left_over(watched, examples, frozenset())
-        with pytest.raises(errors.AskError) as caught:
-            require_asked(left, kind_of(task), ReadRow(watched, examples))
+        why = asked(left, kind_of(task), ReadRow(watched, examples))
+        assert why is not None
         with_turns = reading in ("openai", "sharegpt", "contents")
-        assert (f"on the turns as {name}" in caught.value.remedy) == with_turns, reading
-        assert f"--ignore {name}" in caught.value.remedy, reading
+        assert (f"on the turns as {name}" in why.remedy) == with_turns, reading
+        assert f"--ignore {name}" in why.remedy, reading
         if with_turns:
-            ((column, (*asked, answer)),) = row.items()
-            flagged = {column: [*asked, {**answer, name: 1}]}
+            ((column, (*ahead, answer)),) = row.items()
+            flagged = {column: [*ahead, {**answer, name: 1}]}
             assert normalized(reading, flagged)[1:] == (set(), None), reading
 
 
@@ -345,3 +345,47 @@ def test_texts_of_a_classifier_and_single_turns_are_not_trained(more: Row) -> No
         {"text": f"Some words on {at}.", **more, **({} if at % 2 else other)} for at in range(20)
     ]
     assert _first_way(rows) == ""
+
+
+@pytest.mark.parametrize("answer", ["attempt", "answer", "response"])
+def test_reasoning_goes_with_the_answer_of_its_own(answer: str) -> None:
+    """Whatever both are called, and not with the answer that another one gave."""
+    whose = ("zephyr", "ours", "nova")
+    for reasoning in ("reasoning", "thinking_trajectory", "cot"):
+        rows = [
+            {"question": f"What is {at} + 1?", "solution": f"The sum is {at + 1}."}
+            | {f"{one}_{reasoning}": f"We add 1 to {at} as {one} does." for one in whose}
+            | {f"{one}_{answer}": f"As {one} says, it is {at + 1}." for one in whose}
+            for at in range(20)
+        ]
+        way = shlex.split(_first_way(rows))
+        read = dict(one.split("=") for one in way if "=" in one)
+        thinking, said = read["message_thinking"], read["message_content"]
+        assert thinking.partition("_")[0] == said.partition("_")[0], way
+
+
+def test_no_row_is_left_out_for_a_verdict_that_it_lacks() -> None:
+    """The first way leaves out what is bad, and the better half of numbers without a scale is the
+    last that is offered."""
+    rows = [
+        {"prompt": f"q {at}", "completion": f"a {at}", "guard": (None, "safe", "unsafe")[at % 3]}
+        for at in range(21)
+    ]
+    assert _first_way(rows) == "--filter guard IS NULL OR guard != 'unsafe'"
+    for row in rows:
+        row["my_score"] = len(row.pop("prompt") + (row.pop("guard") or "")) * -3.7
+        row["prompt"] = f"q of {row['completion']}"
+    assert _first_way(rows) == "--ignore my_score"
+
+
+def test_verdicts_on_other_answers_count_where_none_is_good() -> None:
+    """A list that is as long as one of texts that nothing reads is about these."""
+    talk = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    rows = [
+        {"messages": talk, "tries": ["one way", "another"], "correct": [at % 4 == 1, at % 4 > 1]}
+        for at in range(20)
+    ]
+    assert _first_way(rows) == "--where correct[mean]>0"
+    good = [row for row in rows if any(row["correct"])]
+    config = Config.of("sft", ("rows.jsonl",), "qwen2-1.5b", Path("out"))
+    assert recognise_rows(good, "rows.jsonl", config, False, other_tasks=False).left == ()

@@ -21,7 +21,7 @@ from stages.contract import Row
 from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError, counted
 from stages.format import Format
 from stages.normalize import evidence
-from stages.normalize.role_names import by_better, role_of
+from stages.normalize.role_names import answer_beside, by_better, role_of
 from stages.normalize.survey import Column, Survey, survey
 from stages.rows import column_names, judgements, shapes, signals
 from stages.rows.selection import condition, renamed
@@ -36,7 +36,11 @@ def condition_for(path: str, column: Column, rows: Sequence[Row]) -> str:
     ties = dict.fromkeys(value for value in column.values if signals.is_tie(value))
     if ties:
         return " ".join(differs_from(path, tie) for tie in ties)
-    option = shapes.keeping(path, column.values, column.rows >= _NEARLY_ALL * len(rows))
+    if column.others:
+        return f"--where {shlex.quote(f'{path}[mean]>0')}"
+    option = shapes.keeping(path, column.values, column.rows == len(rows))
+    if not option and column.rows >= _NEARLY_ALL * len(rows):
+        option = shapes.keeping(path, column.values)
     flag, *text = shlex.split(option) or [""]
     kept = (condition(text[0]).holds({path: one}) for one in column.values)
     return option if flag != "--where" or any(kept) else ""
@@ -72,9 +76,9 @@ def _rated(
     what = f"{said} rates the answers, and {config.task} would train every answer."
     ways = [f"train all of them with {ignore(path)}"]
     if chosen := condition_for(path, column, rows):
-        ways.insert(0, f"{_what_it_does(chosen, path, column)} with {chosen}")
-    other = _other_task(rows, where, config)
-    if other is not None:
+        known = shapes.has_scale(column.values)
+        ways.insert(not known, f"{_what_it_does(chosen, path, column)} with {chosen}")
+    if (other := _other_task(rows, where, config)) is not None:
         what += f" The rows also read as {other[0]} data ({other[1]})."
         ways.append(f"use another task: pipeline run {other[0]}")
     return DataError(what, f"Say which: {', or '.join(ways)}.")
@@ -145,6 +149,7 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
         )
         if column_names.is_a(path, "reasoning") and text:
             names = ("problem", "message_thinking", "message_content")
+            answered = answer_beside(path, row) or answered
             # Every template has a place for a <think> block; not every one prints the field.
             return [_maps(names, (asked, path, answered)) + " --reasoning-in think"]
         if may_be_context and passages:
@@ -202,8 +207,7 @@ def _weighing(
         ways.insert(0, f"read it as the weights of the turns with {mapped(read[0], path)}")
     elif known and not scale and (chosen := condition_for(path, column, rows)):
         ways.insert(0, f"use only the rows that it keeps with {chosen}")
-    shown = column.contents(len(rows))
-    what = f"{where}: {column.asked.detail} ({shown})."
+    what = f"{where}: {column.asked.detail} ({column.contents(len(rows))})."
     return DataError(what, f"Say which: {', or '.join(ways)}.")
 
 
@@ -235,8 +239,8 @@ def ask(
             raise _weighing(path, column, rows, reading, where)
         if error.code == "unread_column":
             raise _unseen(path, column, rows, reading, where)
-        shown = column.contents(len(rows))
-        raise DataError(f"{where}: {error.detail} ({shown}).", error.remedy)
+        what = f"{where}: {error.detail} ({column.contents(len(rows))})."
+        raise DataError(what, error.remedy)
     if survey.most is not None and survey.most not in settled:
         raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
     refused = list(survey.refused.values())

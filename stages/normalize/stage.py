@@ -23,7 +23,7 @@ from stages.formats import _inside
 from stages.normalize.outlines import Outlines
 from stages.overlap import Likeness, Search, search, signatures
 from stages.rows import carried, examples, groups, selection, stop_text, unread
-from stages.rows.carried import IDENTITY, Carried, batch_of
+from stages.rows.carried import IDENTITY, Carried, Tally, batch_of
 from stages.rows.column_names import EMPTY, Watched
 from stages.rows.selection import AND_QUESTION, Selection, renamed, replaced
 
@@ -68,7 +68,7 @@ class Normalize:
     strip_reasoning: bool = False
     selection: Selection = field(default_factory=Selection)
     printed: frozenset[str] = frozenset()
-    tally: unread.Tally = field(default_factory=unread.Tally, compare=False)
+    tally: Tally = field(default_factory=Tally, compare=False)
     stop_text: str = stop_text.KEEP
     step_separator: str = "\n"
     group_by: str | None = None
@@ -132,7 +132,7 @@ class Normalize:
     def restart(self) -> None:
         """Begin another tally."""
         # The dataclass is frozen, since it belongs to the recipe; only what is counted is replaced.
-        object.__setattr__(self, "tally", unread.Tally())
+        object.__setattr__(self, "tally", Tally())
 
     def _row(self, record: Record, data: Row) -> Row:
         """A record's row as the format reads it.
@@ -170,15 +170,13 @@ class Normalize:
 
     def _account(self, row: Watched, examples: Sequence[Example]) -> None:
         """Count what the examples leave out of the row, or refuse the row for it."""
-        left = unread.left_over(row, examples, printed=self.printed, inside=self._inside)
+        left = self._leaving.of(row, examples)
         if not left:
             return
-        left = [unread.raw(one, self.options.columns) for one in left]
-        left = [one for one in left if one.path not in self.decided]
         read = unread.ReadRow(row, examples)
         for one in left:
-            if one.path not in self._settled and not self.selection.settles(one.path):
-                unread.require_asked(one, self.kind, read)
+            if self._leaving.is_open(one.path) and (why := unread.asked(one, self.kind, read)):
+                raise why
         for one in left:
             if one.path not in self.carried.paths:
                 self.tally.add(one.path, *one.values)
@@ -196,14 +194,11 @@ class Normalize:
         return self.selection.decided | {(self.group_by or "").removesuffix(AND_QUESTION)}
 
     @functools.cached_property
-    def _inside(self) -> tuple[str, ...]:
-        """Paths of what is taken from inside of columns."""
-        return selection.inside(self.options.columns, self.carried.paths)
-
-    @functools.cached_property
-    def _settled(self) -> frozenset[str]:
+    def _leaving(self) -> unread.Leaving:
         columns = self.options.columns
-        return formats.settled_by(self.format, columns).union(columns.values(), self.leave)
+        named = formats.settled_by(self.format, columns).union(columns.values(), self.leave)
+        inside = selection.inside(columns, self.carried.paths)
+        return unread.Leaving(columns, self.selection, named, self.decided, inside, self.printed)
 
     @functools.cached_property
     def _outlines(self) -> Outlines | None:
@@ -228,7 +223,7 @@ class Normalize:
     def read_marked(self, row: Row) -> tuple[Batch, list[str], list[str]] | None:
         """What becomes of a row whose texts are marks: its columns, its notes, and the columns that
         are left out; None where it is refused, or leaves out what is inside of one."""
-        reading = replace(self, tally=unread.Tally())
+        reading = replace(self, tally=Tally())
         try:
             [example] = reading._read(row)
             notes, [ready] = reading._ready(example)

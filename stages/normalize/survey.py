@@ -19,21 +19,12 @@ from stages.formats import _rated_steps, _ratings, _turns
 from stages.formats._messages import role_of
 from stages.normalize import finders, role_columns, role_names
 from stages.rows import judgements, speakers
+from stages.rows.carried import size_of
 from stages.rows.column_names import Watched, are_verdicts
 from stages.rows.selection import Selection
 from stages.rows.selection import inside as selection_inside
 from stages.rows.signals import is_about, is_prose
-from stages.rows.unread import (
-    ReadRow,
-    Unread,
-    ignore,
-    left_over,
-    mapped,
-    rated,
-    raw,
-    require_asked,
-    size_of,
-)
+from stages.rows.unread import Leaving, ReadRow, Unread, asked, ignore, mapped, rated
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
 LEAST_SHARE = 0.1  # of each of these columns, where they are several
@@ -49,6 +40,7 @@ class Column:
         rows: sampled rows that have it; ``bytes``: of their values.
         values: some of the values.
         numbers: what each row's value says as a list of numbers of steps (``ReadRow``).
+        others: they are lists of what is said of answers that are in no example.
         asked: why it must not be ignored without an option; None where it may be.
     """
 
@@ -56,6 +48,7 @@ class Column:
     bytes: int = 0
     values: list[Any] = field(default_factory=list)
     numbers: list[bool | None] = field(default_factory=list)
+    others: bool = True
     asked: AskError | None = None
 
     def contents(self, of: int) -> str:
@@ -152,15 +145,6 @@ def _ask_of_long(found: Survey, unread: Mapping[str, int], total: int) -> None:
         )
 
 
-def _asked(left: Unread, kind: kinds.Kind, row: ReadRow) -> AskError | None:
-    """What a row asks about one of its columns; None where it asks nothing."""
-    try:
-        require_asked(left, kind, row)
-    except AskError as error:
-        return error
-    return None
-
-
 def survey(
     rows: Sequence[contract.Row],
     format_: Format,
@@ -179,9 +163,10 @@ def survey(
     result = Survey()
     options = format_.told(options)
     settled = formats.settled_by(format_, options.columns).union(options.columns.values())
+    inside = selection_inside(options.columns)
+    leaving = Leaving(options.columns, selection, settled, selection.decided, inside)
     unread: Counter[str] = Counter()
     total = 0
-    inside = selection_inside(options.columns)
     for row in rows:
         watched = Watched(row)
         try:
@@ -193,19 +178,16 @@ def survey(
             continue  # the build refuses such rows by name
         result.rows += 1
         total += _text(row)
-        read = ReadRow(row, examples)
-        unknown = left_over(watched, examples, printed=frozenset(), inside=inside)
-        for left in (raw(one, options.columns) for one in unknown):
-            if left.path in selection.decided:
-                continue
+        read = ReadRow(watched, examples)
+        for left in leaving.of(watched, examples):
             column = result.take(left)
             column.numbers.append(read.numbers_steps(left))
-            open_ = left.path not in settled and not selection.settles(left.path)
-            if open_:
+            column.others = column.others and all(map(read.is_of_others, left.values))
+            if leaving.is_open(left.path):
                 own = [value for value in left.values if not read.repeats(value)]
                 unread[left.path] += sum(map(_text, own))
-            if column.asked is None and open_:
-                column.asked = _asked(left, kind, read) or _ask_of_talk(left.path, own, kind)
+                why = column.asked or asked(left, kind, read)
+                column.asked = why or _ask_of_talk(left.path, own, kind)
     _ask_of_all(result, kind, settled)
     _ask_of_long(result, unread, total)
     return result

@@ -8,9 +8,8 @@ should see, a rating under sft, a weight, a flag of a turn.
 import itertools
 import re
 import shlex
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,8 @@ import orjson
 
 from stages.contract import Conversation, Example, Message, Pair, Row, StepChain
 from stages.errors import AskError
-from stages.rows import column_names, selection, signals, stop_text
-from stages.rows.column_names import EMPTY, Watched
+from stages.rows import column_names, judgements, selection, shapes, signals, stop_text
+from stages.rows.column_names import EMPTY, Watched, peek
 
 if TYPE_CHECKING:
     from stages.kinds import Kind
@@ -31,33 +30,6 @@ _SAID = _SPEAKER | {"content", "value"}
 # Keys of a turn about its own training; formats._turns reads them.
 FLAGS = ("weight", "loss_weight", "train", "training", "trainable", "loss", "loss_mask")
 NUMERIC = FLAGS[:2]  # those that may be more than 0 or 1
-
-
-@dataclass(slots=True)
-class Tally:
-    """Counts of what was ignored in the rows that became examples.
-
-    Attributes:
-        rows: rows with a value in a column, by column.
-        bytes: of those values, as JSON.
-        filtered: rows that ``--where`` did not take.
-        formats: rows by the format that read them, where a file has several.
-    """
-
-    rows: Counter[str] = field(default_factory=Counter)
-    bytes: Counter[str] = field(default_factory=Counter)
-    filtered: int = 0
-    formats: Counter[str] = field(default_factory=Counter)
-
-    def add(self, column: str, *values: Any) -> None:
-        """Count one row, which has one value in a column, or several in a list of objects."""
-        self.rows[column] += 1
-        self.bytes[column] += sum(map(size_of, values))
-
-
-def size_of(value: Any) -> int:
-    """Bytes of a value as JSON."""
-    return len(orjson.dumps(value, default=str))
 
 
 def turns_of(examples: Iterable[Example]) -> Iterator[Message]:
@@ -75,7 +47,7 @@ class ReadRow:
     A row may have hundreds of turns with a value each, so what its examples say is collected once.
     """
 
-    def __init__(self, row: Row, examples: Sequence[Example]) -> None:
+    def __init__(self, row: Watched, examples: Sequence[Example]) -> None:
         self._row, self._examples = row, examples
         self._judged: dict[str, bool] = {}
 
@@ -114,6 +86,12 @@ class ReadRow:
         end = re.compile(rf"(?<!\w){re.escape(str(value).strip())}\W*$", re.IGNORECASE)
         answers = (one.content for one in turns_of(self._examples) if one.role == "assistant")
         return any(end.search(text[-len(str(value)) - 4 :]) for text in answers if text)
+
+    def is_of_others(self, value: Any) -> bool:
+        """Whether a list says something of each of several texts that are in no example."""
+        unread = self._row.keys() - self._row.read_columns
+        lists = [one for name in unread if shapes.are_texts(one := peek(self._row, name))]
+        return isinstance(value, list) and any(len(one) == len(value) for one in lists)
 
     def numbers_steps(self, left: "Unread") -> bool | None:
         """Whether a list of numbers of steps names others than those that are wrong; None for any
@@ -183,9 +161,35 @@ class Unread:
     turn: bool = False
 
 
-def raw(left: Unread, mapping: Mapping[str, str]) -> Unread:
-    """The same under the name that the file has for it, which is what options take."""
-    return replace(left, path=selection.raw(left.path, mapping)) if mapping else left
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """What may be left out of rows, as the user has said.
+
+    Attributes:
+        columns: of ``--map``.
+        settled: columns that may be left out without a question; ``decided``: those that were used
+            otherwise, so that they are not left out at all.
+        inside: paths of what is taken from inside of columns.
+        printed: the fields of a turn that the chat template prints.
+    """
+
+    columns: Mapping[str, str]
+    selection: selection.Selection
+    settled: frozenset[str]
+    decided: frozenset[str]
+    inside: tuple[str, ...]
+    printed: frozenset[str] = frozenset()
+
+    def of(self, row: Watched, examples: Sequence[Example]) -> list[Unread]:
+        """What is in no example, under the names that the file has, which options take."""
+        left = left_over(row, examples, self.printed, self.inside)
+        if self.columns:
+            left = [replace(one, path=selection.raw(one.path, self.columns)) for one in left]
+        return [one for one in left if one.path not in self.decided]
+
+    def is_open(self, path: str) -> bool:
+        """Whether nobody has said yet that a column may be left out."""
+        return path not in self.settled and not self.selection.settles(path)
 
 
 def _by_path(found: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
@@ -254,40 +258,41 @@ def _beside_steps(row: Watched) -> Iterator[tuple[str, Any]]:
                 yield f"{name}[].{key}", value
 
 
-def require_asked(left: Unread, kind: "Kind", row: ReadRow) -> None:
-    """Raise unless every value can be ignored without an option.
-
-    Raises:
-        AskError: ignoring it would train something wrong, or might.
-    """
-    if left.turn or not signals.is_about(left.path):
-        several = kind.marks and len(left.values) > 1 and not left.turn
-        for value in [[*left.values]] if several else left.values:
-            _require_asked(left, value, kind, row)
+def asked(left: Unread, kind: "Kind", row: ReadRow) -> AskError | None:
+    """Why values must not be ignored without an option: it would train something wrong, or might;
+    None where they may be."""
+    if not left.turn and signals.is_about(left.path):
+        return None
+    several = kind.marks and len(left.values) > 1 and not left.turn
+    values = [[*left.values]] if several else left.values
+    return next(filter(None, (_asked(left, value, kind, row) for value in values)), None)
 
 
-def _require_asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> None:
+def _asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> AskError | None:
     path = left.path
     shown = f"{path} is {_shown(value)}"
     if left.turn and column_names.is_flag(path, value):
-        raise AskError(
+        return AskError(
             "unknown_flag",
             f"{shown}, a flag of a turn that is not read",
             f"Flags of a turn are {', '.join(FLAGS)}. To leave this one out, add {ignore(path)}.",
         )
     for code, what in column_names.reasons(path, value, kind):
+        if code == "rated" and row.is_of_others(value) and any(map(judgements.is_good, value)):
+            continue  # of others, of which one is good
         if code == "rated" and not row.agrees(path, value, kind):
-            raise rated(path, value, kind)
+            return rated(path, value, kind)
         if code == "unread_weight":
             weighs = "weight" in what
             on_turns = _on_turns("weight" if weighs else "train", kind, row)
             or_else = "Add" if weighs else "Leave such rows out with --where, or add"
             detail = f"{shown}, and nothing reads {what}"
-            raise AskError("unread_weight", detail, f"{on_turns}{or_else} {ignore(path)}.")
+            return AskError("unread_weight", detail, f"{on_turns}{or_else} {ignore(path)}.")
         if code == "unread_column" and not row.repeats(value, column_names.is_a(path, "answer")):
             detail = f"{path} {what}, and nothing reads it"
             other = f"Read it under another name with --map, or add {ignore(path)}."
-            raise AskError("unread_column", detail, other)
+            return AskError("unread_column", detail, other)
+    return None
 
 
 def rated(path: str, value: Any, kind: "Kind") -> AskError:
