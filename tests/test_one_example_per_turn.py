@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from stages import probes
 from stages.chat_template import turn_ends
 from stages.errors import ModelError
-from stages.profile import StepTokens, TargetModel
+from stages.profile import TargetModel
 from stages.tokenizers import builtin, profiles
 
 ASKED = {"model": "qwen3-8b", "layout": "ragged"}
@@ -71,13 +71,8 @@ ROWS: list[dict[str, Any]] = [
 ]
 PAIR = {"prompt": "Why?", "chosen": "So.", "rejected": "No."}
 STEPS = {"prompt": "Why?", "completions": ["So.", "Thus."], "labels": [True, False]}
-# Step tokens of a vendor's own are its profile's to say, not its directory's.
 TASKS = {"sft": ROWS, "rm": [PAIR], "prm": [STEPS]}
-_WRITTEN = [
-    (name, task)
-    for name, task in itertools.product(PINNED, TASKS)
-    if task != "prm" or PROFILES[name].step_tokens == StepTokens()
-]
+_WRITTEN = [*itertools.product(PINNED, TASKS)]
 # Our own dependencies carry the vocabulary of these.
 _OURS = [one for one in _WRITTEN if (ranks := PROFILES[one[0]].ranks) and ranks.carrier == "qwen"]
 _OTHERS = [one for one in _WRITTEN if one not in _OURS]
@@ -109,7 +104,7 @@ def test_a_directory_builds_what_its_profile_builds(
     """The same shards, byte for byte; also of a model that is given only the template."""
     data = rows_to(tmp_path / "data.jsonl", *TASKS[task])
     try:
-        folder = written_out(name, tmp_path / "model", cache_dir)
+        folder = written_out(name, tmp_path / name, cache_dir)  # whose choices the name tells of
     except ModelError as error:
         pytest.skip(str(error))  # the package that carries its vocabulary is not installed
     asked: list[dict[str, Any]] = [{"model": name}, {"model": f"{folder}/"}]

@@ -18,7 +18,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from pipeline import exports
 from pipeline.exports import ExportFacts
 from stages import errors, kinds
-from stages.tokenizers import claims
+from stages.tokenizers import claims, profiles
 
 # What the code of such a layer calls, whatever its name is.
 _CALLED = re.compile(
@@ -40,6 +40,34 @@ def test_a_configuration_shows_what_the_code_of_its_layers_does(name: str) -> No
     source = "".join(path.read_text("utf-8") for path in sorted(folder.glob("modeling_*.py")))
     expected = config["model_type"] if _CALLED.search(source) else ""
     assert claims.recurrent(config) == expected
+
+
+# Families whose configurations transformers has; a model of mixed experts has its own.
+_TYPES = {
+    **{name: (name, f"{name}_moe") for name in ("qwen2", "qwen3")},
+    "qwen2_5": ("qwen2",),
+    "llama3": ("llama",),
+    "llama4": ("llama4_text",),
+    "bert": ("bert",),
+    "gemma": ("gemma2", "gemma3_text"),
+    "phi": ("phi3",),
+    "smollm": ("llama",),
+    "mistral": ("mistral", "mixtral"),
+    "deepseek_r1_distill": ("qwen2", "llama"),
+    "gpt_oss": ("gpt_oss",),
+    "roberta": ("roberta",),
+    "deepseek_v4": ("deepseek_v4",),
+}
+
+
+def test_no_built_in_profile_is_of_a_model_with_recurrent_layers() -> None:
+    """By the configuration of its family; a profile of one would have to say so."""
+    assert _TYPES.keys() == profiles.own_families().keys()
+    for family, types in _TYPES.items():
+        made = [CONFIG_MAPPING[name]() for name in types if name in CONFIG_MAPPING]
+        found = {claims.recurrent(json.loads(one.to_json_string(use_diff=False))) for one in made}
+        said = {profile.recurrent for profile in profiles.own_family(family)}
+        assert said == (found or {""}) == {""}, family
 
 
 KINDS = {"sft": kinds.CONVERSATION, "rm": kinds.PAIR, "prm": kinds.STEPS}

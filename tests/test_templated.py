@@ -3,6 +3,7 @@ the shipped templates print are known as templated, wherever they were cut."""
 
 import json
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from support import table
 
 from pipeline.tasks import kind_of
 from stages import errors, formats
+from stages.chat_template import turn_ends
 from stages.chat_template.template import Template
 from stages.contract import Conversation, FormatOptions, Message, Pair, Record, Row
 from stages.normalize.evidence import detect
@@ -124,6 +126,7 @@ def test_other_texts_are_content() -> None:
         assert stop_text.read(text) is None, text
 
 
+PROMPTED = write("Harmony", TALK[1:2]) + DIALECTS["Harmony"]["opening"]
 PROMPT = write("ChatML", TALK[:-1]) + DIALECTS["ChatML"]["opening"]
 WHOLE, OTHER = (write("ChatML", [*TALK[:-1], ("assistant", text)]) for text in ("five", "six"))
 # format, task, a row whose texts carry ChatML
@@ -226,6 +229,52 @@ def test_a_familys_prompt_is_known_wherever_it_was_cut(name: str) -> None:
     printed = set(re.findall(r"<[|｜][^<>\n]+[|｜]>|<\w+_of_turn>|\[/?INST\]", text))
     assert printed
     assert printed <= set(carried.MARKERS)
+
+
+@given(
+    asked=WORDS.filter(str.strip),
+    thought=WORDS.filter(str.strip),
+    answer=WORDS.filter(str.strip),
+    system=st.none() | WORDS.filter(str.strip),
+)
+def test_reasoning_on_a_channel_of_its_own_is_a_field_of_its_answer(
+    asked: str, thought: str, answer: str, system: str | None
+) -> None:
+    """In the whole text that gpt-oss prints, and in an answer cut out of it, anywhere."""
+    turns = [{"role": "system", "content": system}] if system is not None else []
+    turns.append({"role": "user", "content": asked})
+    show = template(all_profiles()["gpt-oss-20b"]).render
+    told = {"role": "assistant", "content": answer, "reasoning_content": thought}
+    whole, prompt = show([*turns, told]), show(turns, None, add_generation_prompt=True)
+    (given_,) = unfolded("text", {"text": whole}, ALLOWED)
+    expected = [Message(one["role"], one["content"]) for one in turns]
+    expected.append(Message("assistant", answer, {"reasoning_content": thought}))
+    assert given_ == Conversation(expected)
+    rest = whole.removeprefix(prompt)
+    for end in ("", "<|return|>", "<|end|>"):
+        cut: Row = {"prompt": prompt, "completion": rest.removesuffix("<|return|>") + end}
+        assert unfolded("prompt_completion", cut, ALLOWED) == [Conversation(expected)]
+        said = [*turns, {"role": "assistant", "content": cut["completion"]}]
+        assert unfolded("openai", {"messages": said}, ALLOWED) == [Conversation(expected)]
+
+
+@pytest.mark.parametrize("asks", [turn_ends.calls("quince"), turn_ends.answers("Hm.")])
+def test_what_is_read_of_no_text_is_refused_by_name(asks: dict[str, Any]) -> None:
+    """Tools, calls, their results, and reasoning that no answer follows; with the option too."""
+    show = template(all_profiles()["gpt-oss-20b"]).render
+    prompt = show([turn_ends.asks("What is it?")], turn_ends.TOOLS, add_generation_prompt=True)
+    thought = "<|channel|>analysis<|message|>Hm."
+    turns = [turn_ends.asks("What is it?"), asks, turn_ends.result("a fruit")]
+    rows: list[Row] = [
+        {"text": show([*turns, turn_ends.answers("Sour.")], turn_ends.TOOLS)},
+        {"prompt": prompt, "completion": "five"},
+        {"prompt": PROMPTED, "completion": thought},
+        {"prompt": PROMPTED + thought, "completion": "<|end|>"},
+    ]
+    for row in rows:
+        with pytest.raises(errors.RowError, match="give its turns as messages") as caught:
+            unfolded("text" if "text" in row else "prompt_completion", row, ALLOWED)
+        assert caught.value.code == "already_templated"
 
 
 HEADERS: dict[str, str] = dict(table("headers.jsonl"))

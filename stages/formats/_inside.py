@@ -59,11 +59,11 @@ def unfolded(turns: list[Message], options: FormatOptions) -> list[Message]:
     for turn in turns:
         found = _turns_in(turn) if turn.role in (USER, ASSISTANT) else None
         if found is not None:
-            stop_text.require_allowed(found[0], f"a turn ({turn.role})", options.already_templated)
+            stop_text.require_allowed(found, f"a turn ({turn.role})", options.already_templated)
         whole = found is not None and turn.role == ASSISTANT and _is_whole(found[1])
         if asked is not None and turn.role == ASSISTANT and not whole:
             said = stop_text.answered(*asked, turn.content or "")
-            out = _turns.joined(out, [*said[:-1], replace(turn, content=said[-1].content)])
+            out = _turns.joined(out, [*said[:-1], _filled(turn, said[-1])])
             asked = None
             continue
         if asked is not None:
@@ -82,6 +82,12 @@ def _is_whole(inside: Turns) -> bool:
     return inside.messages[0].role != ASSISTANT
 
 
+def _filled(turn: Message, inside: Message) -> Message:
+    """A turn with the text and the fields of the one inside of it."""
+    fields = {**(turn.fields or {}), **(inside.fields or {})}
+    return replace(turn, content=inside.content, fields=fields or None)
+
+
 def _said(turns: list[Message]) -> list[tuple[str, str]]:
     return [(one.role, (one.content or "").strip()) for one in turns if one.role != SYSTEM]
 
@@ -92,7 +98,7 @@ def _continued(before: list[Message], inside: list[Message], turn: Message) -> l
     Raises:
         RowError: they are other ones.
     """
-    last = replace(turn, content=inside[-1].content)
+    last = _filled(turn, inside[-1])
     if inside[0].role == ASSISTANT and len(inside) == 1:
         return [*before, last]
     repeats = _said(before) in ([], _said(inside[:-1]))

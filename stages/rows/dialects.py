@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from stages.chat_template.reasoning import FIELD
 from stages.contract import Message
 from stages.rows.speakers import SPOKEN, role_named
 
@@ -18,11 +19,13 @@ class Turns:
         closed: whether the last turn's end is marked; False also where a dialect marks none.
         owed: the rest of the last header, where the text ends inside it; an answer that was cut
             out of the same text begins with it.
+        unread: what else the text has, which no message here holds; empty for nothing.
     """
 
     messages: list[Message]
     closed: bool
     owed: str = ""
+    unread: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,21 +183,72 @@ def _inst(text: str) -> Turns | None:
     return Turns(messages, closed) if messages else None
 
 
+_HARMONY_OPENS = r"\s*<\|(?:start\|>\w+(?:<\|| to=|\s*\Z)|channel\|>\w+<\|message\|>)"
+_HARMONY_ENDS = ("<|end|>", "<|return|>", "<|call|>")
+# The settings that a template prints by itself are no turn; any others are.
+_SETTINGS = re.compile(
+    r"\s*(?:<\|start\|>system<\|message\|>You are ChatGPT,[^<#]*"
+    r"\nReasoning: medium\s+# Valid channels:[^\n<]*(?:\nCalls to these [^\n<]*)?<\|end\|>)?"
+)
+# Who says a message, to whom, and on which channel; an answer that was cut out of a text begins
+# with its channel, and a prompt ends behind the role.
+_MESSAGE = re.compile(
+    r"(?:<\|start\|>(?P<role>[\w.]+)|\A\s*(?=<\|channel\|>))(?P<to> to=[^\s<]+)?"
+    r"(?:<\|channel\|>(?P<channel>\w+)(?P<more>[^<]*(?:<\|constrain\|>[^<]*)?))?"
+    r"(?:<\|message\|>|\s*\Z)"
+)
+_ENDS_MESSAGE = re.compile(rf"(?:(?:{'|'.join(map(re.escape, _HARMONY_ENDS))})\s*)+")
+_UNANSWERED = "reasoning without an answer behind it"
+_TOLD = re.compile(r"# Instructions\n\n(.*)\n\n", re.DOTALL)  # as a template prints a system text
+
+
+def _harmony(text: str) -> Turns | None:
+    """Messages on channels: of an answer's, the one that thinks is the reasoning of the final one.
+    Those on others, calls and tools are left unread."""
+    begun = _SETTINGS.match(text)
+    at = begun.end() if begun else 0
+    messages: list[Message] = []
+    thought: str | None = None
+    unread, closed, bare = "", True, False
+    while at < len(text):
+        head = _MESSAGE.match(text, at)
+        if head is None or not closed:
+            return None
+        role, channel = role_named(head["role"] or "assistant"), head["channel"] or "final"
+        end = _ENDS_MESSAGE.search(text, head.end())
+        closed = end is not None
+        stop, at = end.span() if end else (len(text), len(text))
+        content, bare = text[head.end() : stop], not head[0].endswith("<|message|>")
+        if bare and (role != "assistant" or head["channel"]):
+            return None
+        if head["to"] or head["more"] or (role == "system" and "# Tools\n" in content):
+            unread = "tools and calls"
+        elif role is None:
+            return None
+        elif role == "assistant" and channel == "analysis" and thought is None:
+            thought = content
+            continue
+        elif channel != "final":
+            unread = unread or f"a message on the channel {channel}"
+        told = _TOLD.fullmatch(content) if role == "system" else None
+        if thought is not None and role != "assistant":
+            unread = unread or _UNANSWERED
+        messages.append(Message(role or "tool", told[1] if told else content))
+        if thought and role == "assistant":
+            messages[-1].fields = {FIELD: thought}
+        thought = None
+    if thought is not None:
+        unread = unread or _UNANSWERED
+        messages.append(Message("assistant", thought))
+    owed = "<|channel|>final<|message|>" if bare else ""
+    return Turns(messages, closed, owed, unread) if messages else None
+
+
 _CHATML = r"<\|im_start\|>(?P<role>\w+)"
 _LLAMA3 = r"<\|start_header_id\|>(?P<role>\w+)<\|end_header_id\|>"
 _GEMMA = r"<start_of_turn>(?P<role>\w+)"
 _BARS = r"<\|(?P<role>system|user|assistant)\|>"
 _LLAMA4 = r"<\|header_start\|>(?P<role>\w+)<\|header_end\|>"
-# Of the channels of an answer, the one that says it.
-_HARMONY = (
-    r"<\|start\|>(?P<role>assistant(?=<\|channel\|>final|\s*\Z)|\w+(?=<\|message\|>))"
-    r"(?:<\|message\|>)?"
-)
-# The settings that a template prints by itself are no turn; any others are.
-_SETTINGS = (
-    r"<\|start\|>system<\|message\|>You are ChatGPT,[^<#]*"
-    r"\nReasoning: medium\s+# Valid channels:[^\n<]*<\|end\|>"
-)
 _DEEPSEEK = r"<｜(?P<role>User|Assistant)｜>(?:(?<=Assistant｜>)</think>)?"  # no reasoning
 _GUANACO = r"### (?P<role>Human|Assistant):"
 _VICUNA = r"(?<!\w)(?P<role>USER|ASSISTANT|FUNCTION RESPONSE):"
@@ -235,16 +289,7 @@ DIALECTS = (
         "\n\n",
         ("<|eot|>", "<|eom|>", "<|end_of_text|>"),
     ),
-    _closing(
-        "Harmony",
-        r"\s*",
-        r"<\|start\|>\w+(?:<\||\s*\Z)",
-        _HARMONY,
-        "<|channel|>final<|message|>",
-        ("<|end|>", "<|return|>"),
-        start=rf"\s*(?:{_SETTINGS})?",
-        loose=True,
-    ),
+    Dialect("Harmony", _HARMONY_OPENS, _harmony, _HARMONY_ENDS[:2]),
     _closing(
         "Gemma", r"\s*(?:<bos>)?", r"<start_of_turn>", _GEMMA, "\n", ("<end_of_turn>", "<eos>")
     ),

@@ -214,19 +214,23 @@ def allowed(
     found = read(text)
     if found is None or not (whole or is_asked(found)):
         return None
-    require_allowed(found[0], where, already_templated)
+    require_allowed(found, where, already_templated)
     return found
 
 
-def require_allowed(dialect: Dialect, where: str, allowed: bool) -> None:
-    """Refuse templated text without ``--already-templated``.
+def require_allowed(found: tuple[Dialect, Turns], where: str, allowed: bool) -> None:
+    """Refuse templated text without ``--already-templated``, and one of which a part is unread.
 
     Raises:
-        RowError: the option was not given.
+        RowError: the option was not given, or does not help.
     """
+    dialect, turns = found
+    carries = f"{where} already carries a chat template ({dialect.name})"
+    if turns.unread:
+        detail = f"{carries} with {turns.unread}; give its turns as messages"
+        raise RowError("already_templated", detail)
     if not allowed:
-        detail = f"{where} already carries a chat template ({dialect.name}); "
-        raise RowError("already_templated", detail + "see --already-templated")
+        raise RowError("already_templated", f"{carries}; see --already-templated")
 
 
 def _unclosed(answer: str, dialect: Dialect) -> str:
@@ -252,12 +256,17 @@ def answered(dialect: Dialect, prompt: Turns, answer: str) -> list[Message]:
 
     Where the prompt begins the answer, with ``<think>`` for instance, the answer continues it,
     unless it has its own beginning.
+
+    Raises:
+        RowError: a part of the answer is unread.
     """
     messages = list(prompt.messages)
     last = messages[-1]
     own = dialect.parse(answer)
     if own is not None and own.messages[0].role != "assistant":
         own = None
+    if own is not None:
+        require_allowed((dialect, own), "the answer", allowed=True)
     if last.role == "assistant" and not prompt.closed:  # the generation prompt
         start = _begun(last.content or "")
         if own is not None and not start.strip():

@@ -141,7 +141,8 @@ def _by_id(model: str, cache: Path, overrides: Overrides, fetch: bool) -> Resolv
 
 
 def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Resolved:
-    """A model from its own files; where a profile knows the model, its token ids are required."""
+    """A model from its own files; where a profile knows the model, its token ids are required, and
+    its choice of step tokens is taken, which no file of the model says."""
     from stages.tokenizers import directory
 
     file_hash.require_all(folder)
@@ -165,7 +166,13 @@ def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Res
         ) from error
     known = known_as(folder, name)
     if known is not None:
-        profile = replace(profile, token_ids=known.token_ids)
+        marks = set(known.step_tokens).intersection(known.promoted)
+        profile = replace(
+            profile,
+            token_ids=known.token_ids,
+            step_tokens=known.step_tokens,
+            promoted=(*profile.promoted, *(t for t in known.promoted if t in marks)),
+        )
     return Resolved(profile, content, source=source, repairs=repaired)
 
 
