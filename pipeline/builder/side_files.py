@@ -82,9 +82,9 @@ def _tokenizer(evidence: Evidence) -> Iterator[Problem]:
     date = evidence.manifest.options.get("date") or model.date_string
     yield from _unequal(MANIFEST, {"date": date}, {"date": model.date_string})
     names = ("eos_token", "pad_token", "padding_side")
-    yield from _unequal(
-        f"{TOKENIZER}/tokenizer_config.json", config, {n: getattr(model, n) for n in names}
-    )
+    flags = dict.fromkeys(("clean_up_tokenization_spaces", "split_special_tokens"), False)
+    wanted_there = flags | {n: getattr(model, n) for n in names}
+    yield from _unequal(f"{TOKENIZER}/tokenizer_config.json", config, wanted_there)
     ends = ("end_of_turn", "end_of_call")
     tokens = ("eos_token", "pad_token", *ends, "step_token", "good_token", "bad_token")
     named = {text: getattr(model, f"{n}_id") for n in tokens if (text := getattr(model, n))}
@@ -117,9 +117,7 @@ def _serving(evidence: Evidence) -> Iterator[Problem]:
     trained = {model.end_of_turn, model.end_of_call or model.end_of_turn}
     if set(said["stop_token_ids"]) != stops or not trained <= set(said["stop_strings"]):
         yield SERVING, f"stop_token_ids are {said['stop_token_ids']}, and must be {sorted(stops)}"
-    sampling = said["engines"]["vllm"]["SamplingParams"]
-    alike = ("stop_token_ids", "include_stop_str_in_output")
-    yield from _unequal(SERVING, sampling, {name: said[name] for name in alike})
+    yield from _engines(said, config)
     generation = evidence.read(f"{TOKENIZER}/generation_config.json")
     ends = [ids[s] for s in said["stop_strings"] if s not in own and s in ids]
     wanted = {"eos_token_id": ends, "pad_token_id": ids[model.pad_token]}
@@ -128,6 +126,26 @@ def _serving(evidence: Evidence) -> Iterator[Problem]:
     yield from _unequal(f"{TOKENIZER}/generation_config.json", there, wanted)
     engine = said["engines"]["transformers"]["GenerationConfig"]
     yield from _unequal(SERVING, engine, generation)
+
+
+def _engines(said: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[Problem]:
+    """The snippets of engines stop as the contract says, and see stops that are special tokens."""
+    engines, strings = said["engines"], said["stop_strings"]
+    alike = {name: said[name] for name in ("stop_token_ids", "include_stop_str_in_output")}
+    added = config["added_tokens_decoder"].values()
+    special = {flags["content"] for flags in added if flags["special"]}
+    if not special.isdisjoint(strings):
+        alike["skip_special_tokens"] = False
+    openai = engines["openai"]
+    for told in (engines["vllm"]["SamplingParams"], engines["trl_grpo"]["generation_kwargs"]):
+        yield from _unequal(SERVING, told, {"stop": strings, **alike})
+    yield from _unequal(SERVING, {**openai, **openai["extra_body"]}, {"stop": strings[:4], **alike})
+    modes = (said.get("chat_template") or {}).get("modes", {})
+    for one in modes.values():
+        told = list(one["arguments"].values())
+        if len(told) == 1 and isinstance(told[0], bool):
+            request = one["engines"]["ollama"]["request"]
+            yield from _unequal(SERVING, request, {"think": told[0]})
 
 
 def _rejects(evidence: Evidence) -> Iterator[Problem]:
@@ -141,6 +159,8 @@ def _rejects(evidence: Evidence) -> Iterator[Problem]:
             first.setdefault((one["source"], one["line"]), one["code"])
             if not re.fullmatch(rf"{re.escape(one['source'])}:{one['line']}(#\d+)?", one["id"]):
                 yield REJECTS, f"{one['id']} is not line {one['line']} of {one['source']}"
+            if one["detail"] == one["code"] or not one["detail"].strip():
+                yield REJECTS, f"{one['id']} does not say what {one['code']} is about"
             if one["offset"] is not None and one["source"] in evidence.inputs:
                 entries.append((one["source"], one["offset"], one["line"], one["raw"]))
     whole = Counter(first.values())
@@ -181,5 +201,14 @@ def _displaced(path: Path, entries: Iterable[tuple[str, int, int, str]]) -> Iter
             here = offset
             if before + 1 != line:
                 yield REJECTS, f"{source}:{line} is line {before + 1} of its file"
-            elif raw.encode() not in text and text.isascii():
+            elif not _is_said(raw, text):
                 yield REJECTS, f"{source}:{line} has another text in its file"
+
+
+def _is_said(raw: str, there: bytes) -> bool:
+    """Whether a row's text is that of its bytes; bytes that are no UTF-8 are not compared."""
+    try:
+        text = there.partition(b"\n")[0].decode()
+    except UnicodeDecodeError:
+        return True
+    return raw.strip() in text or text.strip() in raw or "\\x" in raw[-12:]
