@@ -1,8 +1,7 @@
 """Counts the figures of a manifest again: from the shards, from the files beside them, and from the
 options; by code that writes none of them.
 
-Whatever of a manifest is not counted here, or by what else judges a build, stands in
-``tests/tables/stated.toml`` with the reason.
+What rows show by themselves is counted in builds that are not large.
 """
 
 from collections import Counter
@@ -11,7 +10,7 @@ from itertools import chain, groupby, pairwise
 from typing import Any, TypeAlias
 
 from pipeline import tasks
-from pipeline.builder.evidence import Evidence, Example
+from pipeline.builder.evidence import Evidence
 from pipeline.builder.export_gate import policies
 from pipeline.builds import stored
 from pipeline.manifest import counts, records
@@ -31,8 +30,11 @@ _SHARE = 0.001  # by which the share of a source may differ from the one that wa
 def problems(evidence: Evidence) -> Iterator[str]:
     """Figures of the manifest that are not what is counted."""
     manifest = evidence.manifest
-    each = (_of_options, _of_files, _of_case, _of_shards, _of_examples, _of_sources, _of_turns)
-    for what, said, found in (*counts.sums(manifest), *chain(*(one(evidence) for one in each))):
+    each = (_of_options, _of_files, _of_case, _of_shards, _of_rest, _of_examples, _of_sources)
+    for what, said, found in (
+        *counts.sums(manifest),
+        *chain(*(one(evidence) for one in (*each, _of_turns))),
+    ):
         if said != found:
             yield f"{what}: the manifest says {said}, and the sum is {found}"
     for one in manifest.inputs:
@@ -111,8 +113,7 @@ def _of_files(evidence: Evidence) -> Iterator[Figure]:
             yield f"decontamination by {about.name}", said_of, wanted
     if manifest.near_duplicates and (here / records.NEAR_DUPLICATES).is_file():
         alike = len(evidence.lines(records.NEAR_DUPLICATES))
-        both = (manifest.near_duplicates.examples, manifest.examples.near_duplicates)
-        yield "near duplicates", both, (alike, alike)
+        yield "near duplicates", manifest.near_duplicates.examples, alike
 
 
 def _row(name: str) -> str:
@@ -142,26 +143,22 @@ def _of_shards(evidence: Evidence) -> Iterator[Figure]:
     for name, side in manifest.splits.items():
         yield f"tokens of {name}", side.tokens, evidence.counted("n_tokens", name)
         yield f"examples of {name}", side.examples, evidence.counted("n_examples", name)
-        for shard in side.shards:
-            own = known[stored.arrow_of(shard.path)].counts if not export else None
-            if own is not None:
-                said = (shard.rows, shard.tokens)
-                yield shard.path, said, (own["n_rows"], own["n_tokens"])
+        for shard in () if export else side.shards:
+            own = known[shard.path].counts
+            yield shard.path, (shard.rows, shard.tokens), (own["n_rows"], own["n_tokens"])
     padding = evidence.counted("n_stored") - evidence.counted("n_tokens")
     yield "padding", manifest.tokens.padding, padding
     if manifest.padding:
-        wide = manifest.padding.width * (1 + kind.compares)
-        rows = sum(side.rows for side in manifest.splits.values())
+        rows = sum(side.rows for side in manifest.splits.values()) * (1 + kind.compares)
         stored_ids = evidence.counted("n_stored")
-        yield "padding.width", wide * rows, stored_ids
+        yield "padding.width", manifest.padding.width * rows, stored_ids
         yield "padding.waste", manifest.padding.waste, round(padding / max(stored_ids, 1), 6)
     if kind.labelled and not manifest.packs:
         yield "trained tokens", manifest.tokens.trained, evidence.counted("n_trained")
     elif not manifest.packs and "trained_kept" in dataset:
         yield "trained tokens", manifest.tokens.trained, dataset["trained_kept"]
     if kind.compares and not export and manifest.inference is None:
-        behind = evidence.total("n_behind_prompt")
-        yield "trained tokens of pairs", manifest.tokens.trained, behind
+        yield "trained of pairs", manifest.tokens.trained, evidence.total("n_behind_prompt")
     if manifest.margins and not manifest.packs and not manifest.examples.copies:
         rated = evidence.total("has_margin")
         yield "pairs with a margin", manifest.margins.present, rated
@@ -171,9 +168,14 @@ def _of_shards(evidence: Evidence) -> Iterator[Figure]:
         yield "label_kind", manifest.prm.label_kind, soft
         unrated = evidence.total("n_step_labels") > evidence.total("n_labelled")
         yield "unlabelled", manifest.prm.unlabelled, unrated
+
+
+def _of_rest(evidence: Evidence) -> Iterator[Figure]:
+    """What is counted of answers, packs and equal examples."""
+    manifest, export = evidence.manifest, evidence.manifest.export is not None
     left_out = manifest.examples.made - manifest.examples.rejected - manifest.examples.kept
     if left_out == manifest.examples.duplicates and not manifest.packs and not export:
-        again = dataset["duplicates_stored"] - manifest.examples.copies + left_out
+        again = evidence.dataset["duplicates_stored"] - manifest.examples.copies + left_out
         yield "duplicates_found", manifest.rows.duplicates_found, again
     if manifest.encoder.encoded is not None:
         encoded = sum(manifest.encoder.encoded.values())
@@ -191,8 +193,8 @@ def _of_shards(evidence: Evidence) -> Iterator[Figure]:
         full = round(manifest.tokens.total / (packs * manifest.max_length), 6)
         yield "efficiency", manifest.packing.efficiency, full
     if not export and not manifest.published:
-        schema = stored.read_file(evidence.build.here / manifest.shards[0].path).schema
-        yield "columns", manifest.columns, tuple(schema.names)
+        names = stored.read_file(evidence.build.here / manifest.shards[0].path).schema.names
+        yield "columns", manifest.columns, tuple(names)
 
 
 def _of_examples(evidence: Evidence) -> Iterator[Figure]:
@@ -221,16 +223,14 @@ def _of_turns(evidence: Evidence) -> Iterator[Figure]:
     if split is None:
         return
     yield "factor", split.factor, round(split.tokens / max(split.tokens_if_whole, 1), 4)
-    every = sorted((one for side in evidence.examples.values() for one in side), key=_at)
+    every = sorted(
+        (one for side in evidence.examples.values() for one in side), key=lambda one: one.place
+    )
     rows = [list(own) for _, own in groupby(every, key=lambda one: one.place[:2])]
     several = [own for own in rows if len(own) > 1]
     if (len(several), sum(map(len, several))) == (split.conversations, split.examples):
         yield "turn_split", split.tokens, sum(one.tokens for own in several for one in own)
         yield "tokens_if_whole", split.tokens_if_whole, sum(own[-1].tokens for own in several)
-
-
-def _at(one: Example) -> tuple[str, int, int]:
-    return one.place
 
 
 def _of_sources(evidence: Evidence) -> Iterator[Figure]:
