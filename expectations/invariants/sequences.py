@@ -245,6 +245,7 @@ def _pairs(rows: stored_rows.StoredRows) -> contract.Columns:
         "sides_equal": np.array(equal, bool),
         "prompt_shared": prefix & (shared <= np.minimum(*lengths)) & (shared > 0),
         "n_longer_side": np.maximum(*lengths),
+        "n_behind_prompt": np.sum(lengths, axis=0) - 2 * shared,
     }
 
 

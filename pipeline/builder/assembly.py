@@ -26,6 +26,7 @@ from pipeline.builder import (
 )
 from pipeline.builder.dataset import write_dataset, write_index, write_shards
 from pipeline.builder.description import Outcome
+from pipeline.builder.evidence import Evidence
 from pipeline.builder.judge import Judge
 from pipeline.builder.max_reject import refuse_too_many
 from pipeline.builder.planning import MadeParts, Planned
@@ -110,8 +111,8 @@ def assemble(
     witnessed.require(statement)
     report(CHECK, 1, 1)
     report(REPORT, 0, 1)
-    told = witnessed.record_of(statement) if case is not None else None
-    build = _completed(outcome, folder, verdict, audits, told)
+    told = None if case is None else witnessed.record_of(statement)
+    build = _completed(outcome, folder, verdict, audits, told, case)
     report(REPORT, 1, 1)
     return Assembled(build, verdict, _unwritten(folder, shards))
 
@@ -224,11 +225,11 @@ def _completed(
     verdict: Validation,
     audits: list[AuditResult],
     told: WitnessCounts | None,
+    case: Mapping[str, Any] | None,
 ) -> Build:
     """The report and a trainer's files; then the hash of every file."""
-    described = replace(
-        description.describe(outcome, verdict), audits=in_lines(audits), witness=told
-    )
+    described = description.describe(outcome, verdict)
+    described = replace(described, audits=in_lines(audits), witness=told)
     report_page.write(Build(folder, described))
     described = exporting.for_trainer(folder, described, outcome.recipe.config.plan.trainer)
     card.write(Build(folder, described))
@@ -236,7 +237,7 @@ def _completed(
     build = Build(folder, replace(described, files=hash_files(folder, known)))
     lines = {x.name: x for x in outcome.inputs if _are_lines(x.path)}
     measured = [shard.measured for shard in outcome.shards]
-    side_files.require(side_files.Evidence(build, measured, verdict.dataset, lines))
+    side_files.require(Evidence(build, measured, verdict.dataset, lines, case))
     return build
 
 

@@ -45,12 +45,14 @@ def _new(word: str) -> bool:
 
 
 def _python(text: str) -> Settings:
-    """Keyword arguments, and items of dictionaries that are set, where their values are literal."""
+    """Keyword arguments, the one argument of a method, and items of dictionaries that are set."""
     found: Settings = {}
     for node in ast.walk(ast.parse(text)):
         pairs: list[tuple[str, ast.expr]] = []
         if isinstance(node, ast.Call):
             pairs = [(one.arg, one.value) for one in node.keywords if one.arg]
+            if isinstance(node.func, ast.Attribute) and len(node.args) == 1:
+                pairs.append((node.func.attr, node.args[0]))
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
             key = node.targets[0].slice
             if isinstance(key, ast.Constant):
@@ -95,12 +97,18 @@ def _openrlhf(facts: ExportFacts, *, packs: bool, margin: bool = False) -> Itera
         yield {"--input_template": "", "--data.input_template": ""}
 
 
+def _small(facts: ExportFacts) -> int:
+    """Pairs in a batch: four, or all where there are fewer."""
+    return min(4, facts.rows) or 1
+
+
 def _trl(facts: ExportFacts) -> Iterator[Wanted]:
     yield {"max_length": None}
     if facts.kind.marks:
         yield {"num_labels": 2}
     elif facts.kind.compares:
-        yield {"num_labels": 1}
+        yield from ({"num_labels": 1}, {"per_device_train_batch_size": _small(facts)})
+        yield {"remove_columns": "margin" if facts.without_margin else None}
     elif facts.stored.packs:
         yield {"padding_free": True}
         yield {"per_device_train_batch_size": 1}
@@ -114,6 +122,8 @@ def _llamafactory(facts: ExportFacts) -> Iterator[Wanted]:
     yield {"cutoff_len": facts.max_length + 8 - facts.max_length % 8 if packs else facts.max_length}
     if packs:
         yield from ({"packing": True}, {"neat_packing": True}, {"per_device_train_batch_size": 1})
+    elif facts.kind.compares:
+        yield {"per_device_train_batch_size": _small(facts)}
 
 
 def _axolotl(facts: ExportFacts) -> Iterator[Wanted]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from expectations.contract import Context
 from expectations.stored_rows import Sources
 from pipeline.builder import export_gate, exporting, gate, side_files
+from pipeline.builder.evidence import Evidence
 from pipeline.builds.build import Build
 from pipeline.builds.place import found
 from pipeline.builds.stored_model import model_of, stored_model
@@ -242,7 +243,7 @@ def _check_beside(build: Build, shards: list[Measured], result: Checked) -> None
     """Judge the files beside the shards as a build does, if nothing else of it is damaged."""
     if result.faults or result.verdict is None:
         return
-    evidence = side_files.Evidence(build, shards, result.verdict.dataset)
+    evidence = Evidence(build, shards, result.verdict.dataset)
     for name, what in side_files.problems(evidence):
         result.add(name, "side_file", what)
 

@@ -60,18 +60,25 @@ def trimmed(
     return kept
 
 
-def longer(kinds: Kinds, lengths: Ints, offsets: Ints, kept: npt.NDArray[np.bool_]) -> Ints:
-    """Tokens that each row would have with the first turn or step that it has lost; 0 where it has
-    lost none. That a row needed to lose it is a law of its own, which asks for this alone.
+def longer(
+    policy: str, kinds: Kinds, lengths: Ints, offsets: Ints, kept: npt.NDArray[np.bool_], limit: int
+) -> Ints:
+    """Tokens that each row would have with the first turn or step that it has lost; of a row that
+    is too long whatever was dropped, with its first turn or step alone; 0 elsewhere. That each is
+    above the limit is a law of its own, which asks for this alone.
 
     Args:
         lengths: before anything is dropped; others as ``trimmed`` has them.
     """
     found = np.zeros(len(offsets) - 1, np.int64)
-    gone, ends = np.flatnonzero(~kept), np.flatnonzero((kinds & (CLOSES | MARKER)) > 0)
-    rows, first = np.unique(np.searchsorted(offsets, gone, side="right") - 1, return_index=True)
-    for row, lost in zip(rows.tolist(), gone[first].tolist(), strict=True):
+    if policy not in _POLICIES:
+        return found
+    ends = np.flatnonzero((kinds & (CLOSES | MARKER)) > 0)
+    stuck = columns.sum_per_row(offsets, np.where(kept, lengths, 0)) > limit
+    dropped = columns.sum_per_row(offsets, (~kept).astype(np.int64))
+    for row in np.flatnonzero(stuck | (dropped > 0)).tolist():
         start, stop = int(offsets[row]), int(offsets[row + 1])
+        lost = start if stuck[row] else start + int(np.argmin(kept[start:stop]))
         own = ends[(ends >= start) & (ends < stop)]
         if len(own) and own[-1] >= lost:
             # Behind the last step the template goes on; behind the last turn nothing is kept.
@@ -82,11 +89,13 @@ def longer(kinds: Kinds, lengths: Ints, offsets: Ints, kept: npt.NDArray[np.bool
 
 
 def too_long(batch: contract.Batch, lengths: Ints, limit: int, name: str = "") -> contract.Batch:
-    """Refuse rows that are above the limit.
+    """Refuse rows that are above the limit, but for those that need not be (``longer``): these go
+    on, and break the law.
 
     Args:
         lengths: tokens of each row; ``name``: what is so long, if it is not the whole row.
     """
-    over = lengths > limit
+    shorter = batch.column("longer").to_numpy()
+    over = (lengths > limit) & ~((shorter > 0) & (shorter <= limit))
     details = [f"{n} tokens{name}; --max-length is {limit}" for n in lengths[over]]
     return columns.refuse(batch, over, "too_long", details)

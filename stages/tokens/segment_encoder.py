@@ -100,7 +100,7 @@ class SegmentEncoder:
             self._policy, kinds=kinds, lengths=lengths, offsets=offsets, limit=self.max_length
         )
         truncated = columns.sum_per_row(offsets, np.where(kept, 0, lengths))
-        untrimmed = longer(kinds, lengths, offsets, kept)
+        untrimmed = longer(self._policy, kinds, lengths, offsets, kept, self.max_length)
         token_kinds = np.repeat(kinds, lengths)
         if not kept.all():
             tokens = np.repeat(kept, lengths)

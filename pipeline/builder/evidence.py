@@ -1,0 +1,137 @@
+"""What the judges of finished files are given: a build, its shards as measured, and its rows."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from expectations import undo_layout
+from expectations.contract import EXAMPLE
+from pipeline.builds import stored
+from pipeline.builds.build import Build
+from pipeline.inputs.scan import Input
+from pipeline.manifest.manifest import Manifest
+from pipeline.manifest.records import TOKENIZER
+from pipeline.shards.measured import Measured
+from stages.columns import IGNORED, Ints, count_per_row, numbers, offsets_of
+
+AGAIN = 1 << 22  # tokens of a build whose rows are read once more
+
+
+class Example(NamedTuple):
+    """A stored example: its tokens (of a pair, those of the longer side) and those it trains."""
+
+    name: str
+    source: str | None
+    tokens: int
+    trained: int
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Its input, line and number in the line, -1 where it is the only one."""
+        path, _, rest = self.name.rpartition(":")
+        line, _, number = rest.partition("#")
+        return path, int(line), int(number or -1)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What side files are judged by.
+
+    Attributes:
+        build: its folder and its manifest, which need not be written yet.
+        shards: as they were measured; ``dataset``: what was counted of all of them.
+        inputs: those that are files of JSON lines, by the names that row ids have.
+        case: what the witness has read the rows by; None where it has read none.
+    """
+
+    build: Build
+    shards: Sequence[Measured]
+    dataset: Mapping[str, int]
+    inputs: Mapping[str, Input] = field(default_factory=dict)
+    case: Mapping[str, Any] | None = None
+
+    @property
+    def manifest(self) -> Manifest:
+        """What it says."""
+        return self.build.manifest
+
+    def text(self, name: str) -> str:
+        """A file of the build."""
+        return (self.build.here / name).read_text("utf-8")
+
+    def read(self, name: str) -> Any:
+        """A file of JSON."""
+        return orjson.loads((self.build.here / name).read_bytes())
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """A file of JSON lines."""
+        with (self.build.here / name).open("rb") as file:
+            return [json.loads(line) for line in file]
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """The id of each token, by its text, in the tokenizer that will be loaded."""
+        told = self.read(f"{TOKENIZER}/tokenizer.json")
+        words = told["model"].get("vocab", {})
+        found = dict(words) if isinstance(words, dict) else {w: i for i, (w, _) in enumerate(words)}
+        return found | {one["content"]: one["id"] for one in told["added_tokens"]}
+
+    @cached_property
+    def examples(self) -> dict[str, list[Example]]:
+        """Those of each split, in the order in which they are stored; none of large builds, of
+        exports, and of packs that are an index."""
+        manifest = self.manifest
+        large = manifest.tokens.total + manifest.tokens.padding > AGAIN
+        if large or manifest.export is not None or manifest.packs:
+            return {}
+        return {
+            name: [x for shard in side.shards for x in _examples(self._table(shard.path))]
+            for name, side in manifest.splits.items()
+        }
+
+    def _table(self, path: str) -> pa.Table:
+        return stored.read_file(self.build.here / path).combine_chunks()
+
+    def total(self, column: str) -> int:
+        """The sum of a metric over all examples."""
+        found = [one.tallies[EXAMPLE] for one in self.shards if EXAMPLE in one.tallies]
+        return sum(one.sums.get(column, 0) for one in found)
+
+    def counted(self, name: str, split: str | None = None) -> int:
+        """The sum of a count of shards, of one split or of all."""
+        return sum(s.counts.get(name, 0) for s in self.shards if split in (None, s.split))
+
+
+def _examples(table: pa.Table) -> Iterator[Example]:
+    """The examples of a shard, whatever its layout."""
+    names, named = undo_layout.names(table)[1], undo_layout.source_names(table)
+    if "chosen_ids" in table.schema.names:
+        both = np.stack([_filled(table, f"{side}_") for side in ("chosen", "rejected")])
+        prompts = table.column("prompt_length").to_numpy().astype(np.int64)
+        tokens, trained = both.max(axis=0), both.sum(axis=0) - 2 * prompts
+    else:
+        at, labels = numbers(undo_layout.column(table, "labels"))
+        tokens = _filled(table, "")
+        if "seq_lengths" in table.schema.names:
+            tokens = numbers(undo_layout.column(table, "seq_lengths"))[1].astype(np.int64)
+            at = offsets_of(tokens)
+        trained = count_per_row(at, labels != IGNORED)
+    own = [None] * len(names) if named is None else named.to_pylist()
+    values = (names.to_pylist(), own, tokens.tolist(), trained.tolist())
+    yield from map(Example, *values)
+
+
+def _filled(table: pa.Table, prefix: str) -> Ints:
+    """Tokens of each row, without padding."""
+    mask = f"{prefix}attention_mask"
+    if mask in table.schema.names:
+        at, there = numbers(undo_layout.column(table, mask))
+        return count_per_row(at, there == 1)
+    name = f"{prefix}ids" if prefix else "input_ids"
+    return np.diff(numbers(undo_layout.column(table, name))[0])

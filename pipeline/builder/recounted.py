@@ -1,0 +1,350 @@
+"""Counts the figures of a manifest again: from the shards, from the files beside them, and from the
+options; by code that writes none of them.
+
+What rows show by themselves is counted in builds that are not large.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import chain, groupby, pairwise
+from typing import Any, TypeAlias
+
+from pipeline import tasks
+from pipeline.builder.evidence import Evidence
+from pipeline.builder.export_gate import policies
+from pipeline.builds import stored
+from pipeline.manifest import counts, records
+from pipeline.manifest.manifest import Manifest, id_of_manifest
+from stages.errors import counted
+from stages.tokens import layouts
+
+Figure: TypeAlias = tuple[str, object, object]  # what, as it is said, and as it is counted
+_AMOUNTS = ("rows", "tokens", "trained_tokens")
+_BUDGET = ("share", "weight", *_AMOUNTS, "epochs")
+_WORD = 1 << 64
+_CHANCE, _MANY = 8, 5  # deviations that no split by chance reaches, where so many are expected
+_NEIGHBOURS = 64  # that tell an order from one by chance
+_SHARE = 0.001  # by which the share of a source may differ from the one that was asked for
+
+
+def problems(evidence: Evidence) -> Iterator[str]:
+    """Figures of the manifest that are not what is counted."""
+    manifest = evidence.manifest
+    each = (_of_options, _of_files, _of_case, _of_shards, _of_rest, _of_examples, _of_sources)
+    for what, said, found in (
+        *counts.sums(manifest),
+        *chain(*(one(evidence) for one in (*each, _of_turns))),
+    ):
+        if said != found:
+            yield f"{what}: the manifest says {said}, and the sum is {found}"
+    for one in manifest.inputs:
+        if any(column.share > 1 for column in one.unread):
+            yield f"{one.path}: a column is unread in more rows than were read"
+    yield from _of_budgets(manifest)
+    yield from _of_sides(manifest)
+    yield from _of_order(evidence)
+
+
+def _asked(manifest: Manifest) -> list[Mapping[str, Any]]:
+    """The options of each source."""
+    options: Any = manifest.options
+    return list(options.get("sources") or [options])
+
+
+def _of_options(evidence: Evidence) -> Iterator[Figure]:
+    """What the manifest repeats of its options."""
+    manifest, options = evidence.manifest, evidence.manifest.options
+    built = manifest.export is None
+    for name in ("task", "seed", *(("layout",) if built else ())):
+        yield name, getattr(manifest, name), options[name]
+    yield "build_id", manifest.build_id, id_of_manifest(manifest)
+    yield "history", manifest.tokens.history, options.get("history", manifest.tokens.history)
+    if built:
+        yield "for", manifest.for_ or "", options["trainer"]
+    every = _asked(manifest)
+    if manifest.prm:
+        neutral = ",".join(dict.fromkeys(str(one["neutral"]) for one in every))
+        yield "neutral", manifest.prm.neutral, neutral
+        yield "template", manifest.prm.template, options["prm_template"]
+    if options["too_long"] == "reject":
+        yield "truncated", manifest.tokens.truncated, 0
+    filters = [(one.expression, one.source) for one in manifest.filters]
+    wanted = [(text, one.get("name")) for one in every for text in one.get("filter", ())]
+    if filters:
+        yield "filters", filters, wanted
+    if manifest.sides is None:
+        return
+    sides, by = manifest.sides, {one.get("group_by") for one in every}
+    yield "asked of sides", sides.asked, options["test_size"]
+    if not any(one.get("test") for one in every) and len(by) == 1:
+        (column,) = by
+        told = ("question", None) if column is None else ("column", column)
+        yield "sides", (sides.by, sides.column), told
+
+
+def _of_files(evidence: Evidence) -> Iterator[Figure]:
+    """What the manifest repeats of files beside it."""
+    manifest, here = evidence.manifest, evidence.build.here
+    said = evidence.read(records.VALIDATION)
+    own = manifest.validation
+    failed = {severity: list(names) for severity, names in own.failed.items()}
+    told = (own.passed, own.judged, failed)
+    yield "validation", told, (said["passed"], said["judged"], said["failed"])
+    if (here / records.AUDITS).is_file():
+        for one in evidence.read(records.AUDITS)["audits"]:
+            worst = next((x for x in one["figures"] if x["status"] == one["status"]), None)
+            text = f"{worst['name']}: {worst['detail']}" if worst else "nothing to report"
+            line = manifest.audits.get(one["name"])
+            yield (
+                f"audits.{one['name']}",
+                line and (line.status, line.detail),
+                (one["status"], text),
+            )
+            if one["name"] == "lost_text" and worst is not None:
+                sampled = worst["detail"].rpartition(" of ")[2].partition(" ")[0]
+                yield "sampled", f"{manifest.encoder.parity.sampled:,}", sampled
+    if manifest.decontamination and (here / records.CONTAMINATED).is_file():
+        hits = evidence.lines(records.CONTAMINATED)
+        for about in manifest.decontamination.evaluations:
+            mine = [one for one in hits if one["evaluation"] == about.name]
+            found = [{one[key] for one in mine} for key in ("line", "id")]
+            wanted = (len(found[0]), len(found[1]), len({_row(name) for name in found[1]}))
+            said_of = (about.found, about.examples, about.rows)
+            yield f"decontamination by {about.name}", said_of, wanted
+    if manifest.near_duplicates and (here / records.NEAR_DUPLICATES).is_file():
+        alike = len(evidence.lines(records.NEAR_DUPLICATES))
+        yield "near duplicates", manifest.near_duplicates.examples, alike
+
+
+def _row(name: str) -> str:
+    """The row of an example."""
+    path, _, rest = name.rpartition(":")
+    return f"{path}:{rest.partition('#')[0]}"
+
+
+def _of_case(evidence: Evidence) -> Iterator[Figure]:
+    """What the witness was told, by which it has read the rows."""
+    manifest, case = evidence.manifest, evidence.case
+    if case is None or manifest.export is not None:
+        return
+    for one, told in zip(manifest.inputs, case["inputs"], strict=True):
+        yield f"format of {one.path}", (one.path, one.format), (told["name"], told["format"])
+    if manifest.prm:
+        raw = manifest.prm.template == "raw"
+        separator = None if raw else case["model"]["separator"]
+        yield "step_separator", manifest.prm.step_separator, separator
+
+
+def _of_shards(evidence: Evidence) -> Iterator[Figure]:
+    """Totals of the manifest against what was measured of the shards."""
+    manifest, dataset = evidence.manifest, evidence.dataset
+    kind, export = tasks.kind_of(manifest.task), manifest.export is not None
+    known = {one.path: one for one in evidence.shards}
+    for name, side in manifest.splits.items():
+        yield f"tokens of {name}", side.tokens, evidence.counted("n_tokens", name)
+        yield f"examples of {name}", side.examples, evidence.counted("n_examples", name)
+        for shard in () if export else side.shards:
+            own = known[shard.path].counts
+            yield shard.path, (shard.rows, shard.tokens), (own["n_rows"], own["n_tokens"])
+    padding = evidence.counted("n_stored") - evidence.counted("n_tokens")
+    yield "padding", manifest.tokens.padding, padding
+    if manifest.padding:
+        rows = sum(side.rows for side in manifest.splits.values()) * (1 + kind.compares)
+        stored_ids = evidence.counted("n_stored")
+        yield "padding.width", manifest.padding.width * rows, stored_ids
+        yield "padding.waste", manifest.padding.waste, round(padding / max(stored_ids, 1), 6)
+    if kind.labelled and not manifest.packs:
+        yield "trained tokens", manifest.tokens.trained, evidence.counted("n_trained")
+    elif not manifest.packs and "trained_kept" in dataset:
+        yield "trained tokens", manifest.tokens.trained, dataset["trained_kept"]
+    if kind.compares and not export and manifest.inference is None:
+        yield "trained of pairs", manifest.tokens.trained, evidence.total("n_behind_prompt")
+    if manifest.margins and not manifest.packs and not manifest.examples.copies:
+        rated = evidence.total("has_margin")
+        yield "pairs with a margin", manifest.margins.present, rated
+        yield "pairs without", manifest.margins.absent, evidence.counted("n_examples") - rated
+    if manifest.prm:
+        soft = "soft" if any(one.soft_labels for one in evidence.shards) else "hard"
+        yield "label_kind", manifest.prm.label_kind, soft
+        unrated = evidence.total("n_step_labels") > evidence.total("n_labelled")
+        yield "unlabelled", manifest.prm.unlabelled, unrated
+
+
+def _of_rest(evidence: Evidence) -> Iterator[Figure]:
+    """What is counted of answers, packs and equal examples."""
+    manifest, export = evidence.manifest, evidence.manifest.export is not None
+    left_out = manifest.examples.made - manifest.examples.rejected - manifest.examples.kept
+    if left_out == manifest.examples.duplicates and not manifest.packs and not export:
+        again = evidence.dataset["duplicates_stored"] - manifest.examples.copies + left_out
+        yield "duplicates_found", manifest.rows.duplicates_found, again
+    if manifest.encoder.encoded is not None:
+        encoded = sum(manifest.encoder.encoded.values())
+        yield "encoded", encoded, manifest.examples.made - manifest.examples.rejected
+    # Of reasoning that is left out, and of other turns that are trained, no run is an answer.
+    room = manifest.max_new_tokens
+    if room and not export and all(o != "all" and k != "mask" for o, k in policies(manifest)):
+        longest = max(one.counts["longest_answer"] for one in evidence.shards)
+        found = (longest, evidence.counted("n_answers"))
+        yield "max_new_tokens", (room.max, room.turns), found
+        yield "max_new_tokens of 99.9 %", room.p999 <= room.max, True
+    if manifest.packing and not manifest.packs:
+        packs = sum(side.rows for side in manifest.splits.values())
+        yield "packs", manifest.packing.packs, packs
+        full = round(manifest.tokens.total / (packs * manifest.max_length), 6)
+        yield "efficiency", manifest.packing.efficiency, full
+    if not export and not manifest.published:
+        names = stored.read_file(evidence.build.here / manifest.shards[0].path).schema.names
+        yield "columns", manifest.columns, tuple(names)
+
+
+def _of_examples(evidence: Evidence) -> Iterator[Figure]:
+    """What a look at the stored rows shows."""
+    manifest, sides = evidence.manifest, evidence.examples
+    every = [one for side in sides.values() for one in side]
+    if not every:
+        return
+    names = {one.name for one in every}
+    yield "rows used", manifest.rows.used, len({_row(name) for name in names})
+    yield "examples kept", manifest.examples.kept, len(names)
+    yield "copies", manifest.examples.copies, len(every) - len(names)
+    packing = manifest.packing
+    if packing and packing.lower_bound is not None and manifest.windows is None:
+        room, least = manifest.max_length, 0
+        for side in sides.values():
+            large = sum(2 * one.tokens > room for one in side)
+            least += max(-(-sum(one.tokens for one in side) // room), large)
+        yield "lower_bound", packing.lower_bound, least
+
+
+def _of_turns(evidence: Evidence) -> Iterator[Figure]:
+    """Tokens of conversations that became several examples, where nothing of these is left out, and
+    no row has several conversations."""
+    split = evidence.manifest.tokens.turn_split
+    if split is None:
+        return
+    yield "factor", split.factor, round(split.tokens / max(split.tokens_if_whole, 1), 4)
+    every = sorted(
+        (one for side in evidence.examples.values() for one in side), key=lambda one: one.place
+    )
+    rows = [list(own) for _, own in groupby(every, key=lambda one: one.place[:2])]
+    several = [own for own in rows if len(own) > 1]
+    if (len(several), sum(map(len, several))) == (split.conversations, split.examples):
+        yield "turn_split", split.tokens, sum(one.tokens for own in several for one in own)
+        yield "tokens_if_whole", split.tokens_if_whole, sum(own[-1].tokens for own in several)
+
+
+def _of_sources(evidence: Evidence) -> Iterator[Figure]:
+    """What each source gave, of which unit, and its share."""
+    manifest, options = evidence.manifest, evidence.manifest.options
+    found: Counter[tuple[str | None, str, str]] = Counter()
+    for split, side in evidence.examples.items():
+        for x in side:
+            found[x.source, split, "examples"] += 1
+            found[x.source, split, "tokens"] += x.tokens
+            found[x.source, split, "trained"] += x.trained
+    exact = manifest.inference is None or not tasks.kind_of(manifest.task).compares
+    trained = sum(one.splits["train"].trained for one in manifest.sources)
+    for one, asked in zip(manifest.sources, _asked(manifest), strict=False):
+        own = f"source {one.name}"
+        share = round(one.splits["train"].trained / trained, 6) if trained else 0.0
+        yield f"{own}: share", one.share, share
+        budget = {name.replace("-", "_"): value for name, value in one.asked.items()}
+        if asked.get("name"):
+            yield f"{own}: name", one.name, asked["name"]
+            given = {name: asked[name] for name in _BUDGET if asked.get(name) is not None}
+            yield f"{own}: asked", budget, given
+        whole = one.wanted_share is None and options.get("total") is None
+        amounts = [(name, budget[name]) for name in _AMOUNTS if name in budget]
+        if whole and not budget.keys() & {"share", "weight"}:
+            unit, amount = (*amounts, ("epochs", budget.get("epochs", 1.0)))[0]
+            yield f"{own}: unit", (one.unit, float(one.amount)), (unit, float(amount))
+        for split, portion in one.splits.items() if evidence.examples else ():
+            source = one.name if asked.get("name") else None
+            names = ("examples", "tokens", *(("trained",) if exact else ()))
+            said = tuple(getattr(portion, name) for name in names)
+            yield f"{own}: {split}", said, tuple(found[source, split, name] for name in names)
+    rated = [one for one in manifest.sources if one.wanted_share is not None]
+    others = [one.splits["train"].trained for one in manifest.sources if one not in rated]
+    wanted = sum(others) + sum(one.amount for one in rated)
+    for one in rated:
+        yield f"{one.name}: wanted_share", one.wanted_share, round(one.amount / (wanted or 1), 6)
+
+
+def _of_sides(manifest: Manifest) -> Iterator[str]:
+    """Test has the share that was counted, and as many groups as chance gives."""
+    told = manifest.sides
+    if told is None or told.by == "files" or manifest.packs:
+        return
+    examples = Counter({name: side.examples for name, side in manifest.splits.items()})
+    share = examples["test"] / (examples.total() - manifest.examples.copies)
+    if round(share, 6) != told.share:
+        yield f"sides: test has a share of {share:.6f} of the examples, and not {told.share:g}"
+    wanted, rest = told.groups * told.asked, told.groups * (1 - told.asked)
+    chance = _CHANCE * (wanted * (1 - told.asked)) ** 0.5
+    if min(wanted, rest) >= _MANY and abs(told.groups_in_test - wanted) > chance:
+        yield f"sides: {told.groups_in_test} of {told.groups} groups are in test, not {wanted:.0f}"
+
+
+def _of_order(evidence: Evidence) -> Iterator[str]:
+    """Examples stand in the order of the inputs, or as chance puts them where they are shuffled.
+
+    Packs go by lengths, too, copies by passes, and a layout of another package as it says.
+    """
+    manifest = evidence.manifest
+    ordered = manifest.layout in layouts.MEMBERS and manifest.packing is None
+    if not ordered or manifest.export is not None or manifest.examples.copies:
+        return
+    many, found = evidence.counted("n_neighbours"), evidence.counted("n_ascents")
+    if not manifest.options["shuffle"]:
+        if found != many:
+            yield f"shuffle: {counted(many - found, 'example')} stand before what was read earlier"
+        return
+    chance = _CHANCE * (many / 12) ** 0.5 if many >= _NEIGHBOURS else many
+    if abs(found - many / 2) > chance:
+        yield f"shuffle: {found} of {many} examples stand behind what was read earlier"
+    whole = manifest.examples.made - manifest.examples.rejected == manifest.examples.kept
+    if whole and manifest.windows is None:
+        yield from _of_seed(evidence)
+
+
+def _mixed(number: int, seed: int) -> int:
+    """SplitMix64 of a number and a seed, as its authors published it."""
+    found = (number + seed * 0x9E3779B97F4A7C15 + 1) % _WORD
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        found = (found ^ (found >> shift)) * factor % _WORD
+    return found ^ (found >> 31)
+
+
+def _of_seed(evidence: Evidence) -> Iterator[str]:
+    """Where nothing is left out, a side stands by a hash of its examples' numbers and the seed."""
+    seed = int(str(evidence.manifest.options["seed"]))
+    inputs = {one.path: number for number, one in enumerate(evidence.manifest.inputs)}
+    every = [one.place for side in evidence.examples.values() for one in side]
+    numbered = sorted(every, key=lambda at: (inputs.get(at[0], -1), at[1:]))
+    keys = {at: _mixed(number, seed) for number, at in enumerate(numbered)}
+    for name, side in evidence.examples.items():
+        own = [keys[one.place] for one in side]
+        moved = sum(before > behind for before, behind in pairwise(own))
+        if moved:
+            text = f"stand where --seed {seed} does not put them"
+            yield f"shuffle: {counted(moved, 'example')} of {name} {text}"
+
+
+def _of_budgets(manifest: Manifest) -> Iterator[str]:
+    """A budget is not exceeded, what it gave is stored, and a share is that of the recipe."""
+    given = {"rows": "examples", "tokens": "tokens", "trained_tokens": "trained"}
+    total = manifest.options.get("total")
+    wanted = sum(one.amount for one in manifest.sources if one.wanted_share is not None)
+    for one in manifest.sources:
+        if one.unit in given:
+            there = getattr(one.splits["train"], given[one.unit])
+            if one.given > one.amount or there != one.given:
+                told = f"{one.given:g} {one.unit} are given and {there} stored"
+                yield f"source {one.name}: {told}, and its budget is {one.amount:g}"
+        share = one.asked.get("share")
+        if share is None or one.wanted_share is None or not wanted:
+            continue
+        whole = share * total if isinstance(total, int) else one.amount
+        if abs(one.wanted_share - share) > _SHARE + 1 / wanted or abs(one.amount - whole) > 1:
+            told = f"its share is {one.wanted_share:g}, {one.amount:g} trained tokens"
+            yield f"source {one.name}: {told}, and {share:g} of {total or 'all'} is asked"
