@@ -19,6 +19,7 @@ from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.records import TOKENIZER
 from pipeline.shards.measured import Measured
 from stages.columns import IGNORED, Ints, count_per_row, numbers, offsets_of
+from stages.tokens import layouts
 
 AGAIN = 1 << 22  # tokens of a build whose rows are read once more
 
@@ -85,10 +86,11 @@ class Evidence:
     @cached_property
     def examples(self) -> dict[str, list[Example]]:
         """Those of each split, in the order in which they are stored; none of large builds, of
-        exports, and of packs that are an index."""
+        exports, of packs that are an index, and of a layout of another package."""
         manifest = self.manifest
         large = manifest.tokens.total + manifest.tokens.padding > AGAIN
-        if large or manifest.export is not None or manifest.packs:
+        foreign = manifest.layout not in layouts.MEMBERS
+        if large or foreign or manifest.export is not None or manifest.packs:
             return {}
         return {
             name: [x for shard in side.shards for x in _examples(self._table(shard.path))]

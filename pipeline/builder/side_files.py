@@ -159,7 +159,8 @@ def _rejects(evidence: Evidence) -> Iterator[Problem]:
             first.setdefault((one["source"], one["line"]), one["code"])
             if not re.fullmatch(rf"{re.escape(one['source'])}:{one['line']}(#\d+)?", one["id"]):
                 yield REJECTS, f"{one['id']} is not line {one['line']} of {one['source']}"
-            if one["detail"] == one["code"] or not one["detail"].strip():
+            # Where texts of rows were not published, details, which quote them, were not either.
+            if one["raw"] and (one["detail"] == one["code"] or not one["detail"].strip()):
                 yield REJECTS, f"{one['id']} does not say what {one['code']} is about"
             if one["offset"] is not None and one["source"] in evidence.inputs:
                 entries.append((one["source"], one["offset"], one["line"], one["raw"]))
