@@ -431,7 +431,7 @@ def test_rows_that_are_trimmed_are_read_alike(
 def test_answers_with_reasoning_are_read_alike(
     given: dict[str, Any], tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a template that takes the reasoning out of earlier answers, and where none is left in any."""
+    """By a template that takes it out of earlier answers, and where none is left in any."""
     monkeypatch.setattr(attest, "Published", Published)
     thoughts = ("<think>\nHm.\n</think>\n\n", "")
     texts = [f"{a}{b}" for a in thoughts for b in ("Yo", "Fine  ", FORGED)]
