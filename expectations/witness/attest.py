@@ -126,8 +126,6 @@ class _Reading:
         """The columns of all examples of a row; None or why for those that must be refused."""
         if self.words["already_templated"]:
             raise UnreadError("texts that carry a template")
-        if self.words["null_fields"]:
-            raise UnreadError("nulls inside of tools and calls")
         found = []
         for name, view in said.views(row, self.format, self.words):
             read = _FORMATS[self.task].get(name)

@@ -16,6 +16,7 @@ _MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5": ".zst"}
 _BLOCK = 1 << 22
 _ARRAY = 64 << 20  # bytes of an array that is read at once
 _TABLES = ("csv", "tsv")
+_OF_TOOLS = ("tools", "functions", "tool_calls", "function_call")
 _BLANK = re.compile(r"\s*")
 
 
@@ -60,9 +61,9 @@ def rows(path: str, lines: Collection[int], words: dict[str, Any]) -> dict[int, 
     """
     kind = words["container"]
     if kind == "parquet":
-        return _of_table(_parquet(path), lines)
+        return _of_table(_parquet(path), lines, words)
     if kind == "arrow":
-        return _of_table(_arrow(path), lines)
+        return _of_table(_arrow(path), lines, words)
     if kind not in ("jsonl", "json", *_TABLES):
         raise UnreadError(f"files that {kind} reads")
     with _opened(path) as file:
@@ -166,19 +167,22 @@ def _arrow(path: str) -> Iterator[Any]:
             yield from map(file.get_batch, range(file.num_record_batches))
 
 
-def _of_table(batches: Iterator[Any], lines: Collection[int]) -> dict[int, Row]:
-    """Rows of a typed table, in which a null is what is not there."""
+def _of_table(batches: Iterator[Any], lines: Collection[int], words: Row) -> dict[int, Row]:
+    """Rows of a typed table, in which a null is what is not there; in tools, it may be data."""
+    kept = _OF_TOOLS if words.get("null_fields") == "keep" else ()
     found: dict[int, Row] = {}
     before = 0
     for batch in batches:
         here = sorted(n for n in lines if before < n <= before + batch.num_rows)
         some = batch.take([n - before - 1 for n in here]).to_pylist() if here else []
-        found |= {n: _without_nulls(row) for n, row in zip(here, some, strict=True)}
+        found |= {n: _without_nulls(row, kept) for n, row in zip(here, some, strict=True)}
         before += batch.num_rows
     return found
 
 
-def _without_nulls(value: Any) -> Any:
+def _without_nulls(value: Any, kept: Collection[str]) -> Any:
+    """A value without nulls, but under some keys."""
     if isinstance(value, dict):
-        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
-    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+        there = {key: one for key, one in value.items() if one is not None}
+        return {k: x if k in kept else _without_nulls(x, kept) for k, x in there.items()}
+    return [_without_nulls(one, kept) for one in value] if isinstance(value, list) else value

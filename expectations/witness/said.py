@@ -24,10 +24,11 @@ _ROLES = {
     "assistant": ("assistant", "gpt", "bot", "model", "chatgpt", "ai", "chatbot"),
     "system": ("system",),
     "tool": ("tool", "observation", "ipython"),
-    "call": ("function_call",),
+    "call": ("function_call", "function_calls", "tool_call", "tool_calls"),
 }
 FLAGS = ("weight", "loss_weight", "train", "training", "trainable", "loss", "loss_mask")
 _PASSED = ("tool_call_id", "name")
+_CALLS = ("tool_calls", "function_call")
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 _NAMING = ("role", "from", "content", "value")
 _ENDING = re.compile(r"<[^<>\s]+>\s*$")
@@ -190,19 +191,18 @@ def _content(turn: Turn) -> str | None:
     return "".join(p["text"] for p in value)
 
 
-def _calls(turn: Turn) -> list[Any] | None:
-    """Calls of tools, in the one shape that templates know."""
-    calls = turn.get("tool_calls")
-    if not calls:
-        return None
+def _calls(value: Any) -> list[Turn]:
+    """Calls of tools, in the one shape that templates know; of any one, or of its JSON text."""
+    value = json.loads(value) if isinstance(value, str) else value
     found = []
-    for one in calls if isinstance(calls, list) else [None]:
-        if not isinstance(one, dict) or not isinstance(one.get("function"), dict):
+    for one in value if isinstance(value, list) else [value]:
+        one = one if "function" in one else {"type": "function", "function": one}
+        named = dict(one["function"])
+        if isinstance(named["arguments"], str):
+            named["arguments"] = json.loads(named["arguments"])
+        if not isinstance(named["arguments"], dict) or "name" not in named:
             raise UnreadError("a call of another shape")
-        arguments = one["function"].get("arguments")
-        if isinstance(arguments, str):
-            arguments = json.loads(arguments)
-        found.append({**one, "function": {**one["function"], "arguments": arguments}})
+        found.append({**one, "function": named})
     return found
 
 
@@ -212,28 +212,39 @@ def turns(value: Any, words: dict[str, Any]) -> tuple[list[Turn], list[float | N
         value = json.loads(value)
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         raise UnreadError("turns that are no list of objects")
-    found, weights = [], []
+    found: list[Turn] = []
+    weights: list[float | None] = []
+    called = False
     for one in value:
-        if not ({"role", "from"} & one.keys() and {"content", "value", "tool_calls"} & one.keys()):
+        if not ({"role", "from"} & one.keys() and {"content", "value", *_CALLS} & one.keys()):
             raise UnreadError("turns with other keys")
         role, content = _role(one, words), _content(one)
-        if role == "call":
-            raise UnreadError("calls as turns")
         turn: Turn = {"role": role, "content": content}
-        if (calls := _calls(one)) is not None:
-            turn["tool_calls"] = calls
+        calls = [one[key] for key in _CALLS if one.get(key) not in (None, "", [])]
+        if role == "call":
+            turn, calls = {"role": "assistant", "content": None}, [content, *calls]
+        if len(calls) > 1:
+            raise UnreadError("calls in several fields")
+        if calls:
+            turn["tool_calls"] = _calls(calls[0])
         turn |= {key: one[key] for key in _PASSED if one.get(key) is not None}
         reasoning = [one[key] for key in _REASONING if one.get(key)]
         if len(reasoning) > 1:
             raise UnreadError("reasoning in several fields")
         if reasoning:
             turn = thinking(turn, reasoning[0], words)
-        known = {*_NAMING, *FLAGS, *_PASSED, *_REASONING, "tool_calls"}
+        known = {*_NAMING, *FLAGS, *_PASSED, *_REASONING, *_CALLS}
         other = {key for key in one.keys() - known if one[key] not in (None, "", [], {})}
         if other & words["printed"]:
             raise UnreadError("a key of a turn that the template may print")
-        found.append(turn)
-        weights.append(_weight(one))
+        again, called = called and role == "call", role == "call"
+        if not again:
+            found.append(turn)
+            weights.append(_weight(one))
+        elif turn.keys() == {"role", "content", "tool_calls"} and _weight(one) == weights[-1]:
+            found[-1]["tool_calls"] += turn["tool_calls"]  # calls in a row are made at once
+        else:
+            raise UnreadError("calls in a row that say more")
     return found, weights
 
 
@@ -291,20 +302,19 @@ def tools(view: View) -> list[Any] | None:
 
 
 def plain(said: Iterable[Turn], words: dict[str, Any]) -> list[Turn]:
-    """Turns without the text of stops behind answers, where it was asked to remove it.
-
-    Raises:
-        UnreadError: reasoning is removed, too.
-    """
+    """Turns without the text of stops behind answers, and without reasoning, where it was asked."""
     found = []
     for turn in said:
         content = turn.get("content") or ""
         if turn["role"] not in ("assistant", "text"):
             found.append(turn)
             continue
-        if words["reasoning"] == "strip" and ("reasoning" in turn or "<think>" in content):
-            raise UnreadError("reasoning that is removed")
-        found.append({**turn, "content": unstopped(content, words)} if content else turn)
+        turn = {**turn, "content": unstopped(content, words)} if content else dict(turn)
+        if words["reasoning"] == "strip" and turn["role"] == "assistant":
+            turn.pop("reasoning", None)
+            if content.lstrip().startswith("<think>"):
+                turn["content"] = turn["content"].partition("</think>")[2].lstrip()
+        found.append(turn)
     return found
 
 
