@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 SHARE = 0.01
-LEAST = 256  # rows of a build
+LEAST, MOST = 256, 4096  # rows of a build: how many are drawn decides what is found, no share does
 LONGEST = 4  # examples of each shard, whatever was drawn
 _FLAT = ("input_ids", "labels", "loss_weights")
 _SIDES = ("chosen_ids", "rejected_ids")
@@ -23,7 +23,8 @@ def drawn(case: dict[str, Any]) -> dict[str, list[int]]:
     """
     parts = [(x["name"], part) for x in case["inputs"] for part in x["parts"]]
     total = sum(part["lines"] for _, part in parts)
-    share = 1.0 if case["every"] else max(SHARE, LEAST / max(total, 1))
+    count = min(max(SHARE * total, LEAST), MOST)
+    share = 1.0 if case["every"] else count / max(total, 1)
     found: dict[str, list[int]] = {x["name"]: [] for x in case["inputs"]}
     for name, part in parts:
         count = min(part["lines"], -int(-share * part["lines"] // 1))
