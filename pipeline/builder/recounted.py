@@ -342,9 +342,12 @@ def _of_budgets(manifest: Manifest) -> Iterator[str]:
                 told = f"{one.given:g} {one.unit} are given and {there} stored"
                 yield f"source {one.name}: {told}, and its budget is {one.amount:g}"
         share = one.asked.get("share")
-        if share is None or one.wanted_share is None or not wanted:
+        if share is None or one.wanted_share is None or one.amount == wanted:
             continue
         whole = share * total if isinstance(total, int) else one.amount
-        if abs(one.wanted_share - share) > _SHARE + 1 / wanted or abs(one.amount - whole) > 1:
+        # Sources without a share may be larger than what a total leaves for them.
+        met = isinstance(total, int) and wanted > total + len(manifest.sources)
+        other = abs(one.wanted_share - share) > _SHARE + 1 / wanted and not met
+        if other or abs(one.amount - whole) > 1:
             told = f"its share is {one.wanted_share:g}, {one.amount:g} trained tokens"
             yield f"source {one.name}: {told}, and {share:g} of {total or 'all'} is asked"

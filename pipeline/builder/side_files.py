@@ -115,10 +115,12 @@ def _serving(evidence: Evidence) -> Iterator[Problem]:
     if model.pair is not None:  # an encoder generates nothing
         return
     trained = {model.end_of_turn, model.end_of_call or model.end_of_turn}
-    if set(said["stop_token_ids"]) != stops or not trained <= set(said["stop_strings"]):
+    generation = evidence.read(f"{TOKENIZER}/generation_config.json")
+    marked = {ids.get(text) for text in own} & {*generation["eos_token_id"]}  # stops anyway
+    told = set(said["stop_token_ids"]) - marked
+    if told != stops - marked or not trained <= set(said["stop_strings"]):
         yield SERVING, f"stop_token_ids are {said['stop_token_ids']}, and must be {sorted(stops)}"
     yield from _engines(said, config)
-    generation = evidence.read(f"{TOKENIZER}/generation_config.json")
     ends = [ids[s] for s in said["stop_strings"] if s not in own and s in ids]
     wanted = {"eos_token_id": ends, "pad_token_id": ids[model.pad_token]}
     # A stop marker may be a stop of the model, too; then it is in no list but this.

@@ -131,6 +131,8 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     ahead = column_names.is_a(path, "system") or (may_be_context and "turns" in read)
     if ahead and "system text" in read and "[]" not in path:
         return [mapped("system", path)]
+    if "tools" in read and "[]" not in path and all(map(signals.are_tools, column.values)):
+        return [mapped("tools", path)]
     if column_names.is_a(path, "history") and "history" in read:
         return [mapped("history", path)]
     if path in (wholes := _wholes(row, reading)):

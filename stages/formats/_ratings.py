@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from stages.contract import FormatOptions, Row
-from stages.errors import RowError, counted
+from stages.errors import RowError, UndecidedError, counted
 from stages.formats._fields import NOTHING, Asking, Field, meant
 from stages.kinds import STEPS
 from stages.rows import judgements
@@ -20,6 +21,7 @@ _WORDS: Mapping[str, float | None] = {
     **dict.fromkeys(judgements.BAD, 0.0),
     **dict.fromkeys(judgements.NEUTRAL, None),
 }
+_STRAY = 20  # times as many zeros: so rare is no rating of its own
 _NEUTRAL: Mapping[str, float | None] = {"null": None, "good": 1.0, "bad": 0.0}
 Label = Callable[[Any, str], float | None]  # a value and its place as a rating
 
@@ -153,9 +155,14 @@ class Signed(Asking, abstract=True):
         """The ratings that a row shows."""
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
-        if any(is_signed(self._shown(row, columns)) for row in rows):
-            return "signed", f"{self._word} are -1, 0 and 1; 0 follows --neutral"
-        return "", ""
+        shown = [one for row in rows for one in self._shown(row, columns)]
+        if not is_signed(shown):
+            return "", ""
+        counts = Counter(float(one) for one in shown if type(one) in (int, float))
+        if counts[0.0] > _STRAY * counts[-1.0]:
+            what = f"{self._word} are 0 in {counts[0.0]:,} places and -1 in {counts[-1.0]:,}"
+            raise UndecidedError(f"{what}: 0 is neutral, or bad and -1 a mistake", self.ways)
+        return "signed", f"{self._word} are -1, 0 and 1; 0 follows --neutral"
 
     def _label(self, options: FormatOptions) -> Label:
         """What makes a rating from 0 (bad) to 1 (good) of a value; None is unlabelled.

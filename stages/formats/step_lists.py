@@ -75,7 +75,7 @@ class _Stepwise(_ratings.Signed, _Rated):
 
     def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
         values = peek(row, _labels(row, columns) or "")
-        return values if _counts_from_minus_one(values) else ()
+        return values if _ratings.are_ratings(values) else ()
 
     def matches(self, row: Row) -> str | None:
         labels = _labels(row)

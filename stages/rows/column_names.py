@@ -182,7 +182,9 @@ def reasons(name: str, value: Any, kind: "Kind") -> Iterator[tuple[str, str]]:
     or says; see ``unread``."""
     found = signals.classes(name)
     inside = isinstance(value, dict | list) and rates_inside(name, value, kind)
-    if not inside and not found and (type(value) is not str or len(value) > signals.SHORT):
+    tools = signals.are_tools(value)
+    short = type(value) is str and len(value) <= signals.SHORT
+    if not (inside or found or tools or short):
         return  # of most columns; only a telling text means more then
     if value in EMPTY:
         return
@@ -192,7 +194,7 @@ def reasons(name: str, value: Any, kind: "Kind") -> Iterator[tuple[str, str]]:
         yield "unread_weight", "whether a whole row is trained"
     if "weight" in found and signals.is_rating(value):
         yield "unread_weight", "the weight of a whole row"
-    if why := seen(name, value, kind):
+    if why := _TALKS if tools else seen(name, value, kind):
         yield "unread_column", why
 
 

@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from stages.rows import words
 from stages.rows.words import FILLERS, RATING, SIDES, signs, signs_of
 
@@ -225,3 +227,24 @@ def is_declared(value: Any, alone: bool) -> bool:
     return isinstance(value, dict) or (
         isinstance(value, list) and (alone or dict in map(type, value))
     )
+
+
+_SCHEMAS = frozenset(("parameters", "input_schema", "inputSchema"))
+
+
+def are_tools(value: Any) -> bool:
+    """Whether a value declares tools, whatever its column is called: a list of objects that each
+    have a name and a schema of their arguments, as they are or under ``function``; or its JSON."""
+    if (
+        isinstance(value, str)
+        and value.lstrip()[:1] == "["
+        and not _SCHEMAS.isdisjoint(re.findall(r'"(\w+)"\s*:', value))
+    ):
+        try:
+            value = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            return False
+    if not isinstance(value, list) or not value:
+        return False
+    each = [one.get("function", one) if isinstance(one, dict) else None for one in value]
+    return all(isinstance(one, dict) and "name" in one and _SCHEMAS & one.keys() for one in each)

@@ -290,8 +290,10 @@ def _asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> AskError | N
             return AskError("unread_weight", detail, f"{on_turns}{or_else} {ignore(path)}.")
         if code == "unread_column" and not row.repeats(value, column_names.is_a(path, "answer")):
             detail = f"{path} {what}, and nothing reads it"
-            other = f"Read it under another name with --map, or add {ignore(path)}."
-            return AskError("unread_column", detail, other)
+            how = "under another name with --map"
+            if not (left.turn or kind.marks) and signals.are_tools(value):
+                how = f"as tools with {mapped('tools', path)}"
+            return AskError("unread_column", detail, f"Read it {how}, or add {ignore(path)}.")
     return None
 
 
