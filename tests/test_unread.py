@@ -389,3 +389,11 @@ def test_verdicts_on_other_answers_count_where_none_is_good() -> None:
     good = [row for row in rows if any(row["correct"])]
     config = Config.of("sft", ("rows.jsonl",), "qwen2-1.5b", Path("out"))
     assert recognise_rows(good, "rows.jsonl", config, False, other_tasks=False).left == ()
+
+
+@pytest.mark.parametrize("said", ["give_up", "gave up", "abandoned", "aborted", "bad_problem"])
+def test_a_row_that_was_given_up_is_left_out(said: str) -> None:
+    """Whatever the column is called; other ends are kept, also those that found a mistake."""
+    kept = shapes.keeping("how_it_went", ["solution", "found_error"] * 5 + [said])
+    says = f"how_it_went IS NULL OR how_it_went != '{said}'"
+    assert shlex.split(kept) == ["--filter", says]

@@ -287,6 +287,8 @@ def _of_words(path: str, values: Sequence[str], everywhere: bool) -> tuple[str, 
         return None
     said = {value: _is_good(path, value) for value in dict.fromkeys(values)}
     good = [value for value, sense in said.items() if sense]
+    if not good and (away := [value for value in said if signals.is_taken_away(value)]):
+        return "!=", away
     bad = [value for value, sense in said.items() if sense is False]
     if (
         everywhere
