@@ -25,7 +25,7 @@ from pipeline.shards.chain import Losses
 from pipeline.stores import sources
 from stages import catalog, contract, encoders, readers
 from stages.errors import UsageError
-from stages.rows.carried import Tally
+from stages.rows.unread import Tally
 
 
 @dataclass(frozen=True, slots=True)

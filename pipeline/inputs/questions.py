@@ -21,7 +21,7 @@ from stages.contract import Row
 from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError, counted
 from stages.format import Format
 from stages.normalize import evidence
-from stages.normalize.role_names import answer_beside, by_better, role_of
+from stages.normalize.role_names import by_better, role_of
 from stages.normalize.survey import Column, Survey, survey
 from stages.rows import column_names, judgements, shapes, signals
 from stages.rows.selection import condition, renamed
@@ -38,6 +38,7 @@ def condition_for(path: str, column: Column, rows: Sequence[Row]) -> str:
         return " ".join(differs_from(path, tie) for tie in ties)
     if column.others:
         return f"--where {shlex.quote(f'{path}[mean]>0')}"
+    # A condition would leave out the rows that have no value too.
     option = shapes.keeping(path, column.values, column.rows == len(rows))
     if not option and column.rows >= _NEARLY_ALL * len(rows):
         option = shapes.keeping(path, column.values)
@@ -76,9 +77,10 @@ def _rated(
     what = f"{said} rates the answers, and {config.task} would train every answer."
     ways = [f"train all of them with {ignore(path)}"]
     if chosen := condition_for(path, column, rows):
-        known = shapes.has_scale(column.values)
+        known = column.others or shapes.has_scale(column.values)
         ways.insert(not known, f"{_what_it_does(chosen, path, column)} with {chosen}")
-    if (other := _other_task(rows, where, config)) is not None:
+    other = _other_task(rows, where, config)
+    if other is not None:
         what += f" The rows also read as {other[0]} data ({other[1]})."
         ways.append(f"use another task: pipeline run {other[0]}")
     return DataError(what, f"Say which: {', or '.join(ways)}.")
@@ -151,7 +153,6 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
         )
         if column_names.is_a(path, "reasoning") and text:
             names = ("problem", "message_thinking", "message_content")
-            answered = answer_beside(path, row) or answered
             # Every template has a place for a <think> block; not every one prints the field.
             return [_maps(names, (asked, path, answered)) + " --reasoning-in think"]
         if may_be_context and passages:
@@ -209,7 +210,8 @@ def _weighing(
         ways.insert(0, f"read it as the weights of the turns with {mapped(read[0], path)}")
     elif known and not scale and (chosen := condition_for(path, column, rows)):
         ways.insert(0, f"use only the rows that it keeps with {chosen}")
-    what = f"{where}: {column.asked.detail} ({column.contents(len(rows))})."
+    shown = column.contents(len(rows))
+    what = f"{where}: {column.asked.detail} ({shown})."
     return DataError(what, f"Say which: {', or '.join(ways)}.")
 
 
@@ -241,8 +243,8 @@ def ask(
             raise _weighing(path, column, rows, reading, where)
         if error.code == "unread_column":
             raise _unseen(path, column, rows, reading, where)
-        what = f"{where}: {error.detail} ({column.contents(len(rows))})."
-        raise DataError(what, error.remedy)
+        shown = column.contents(len(rows))
+        raise DataError(f"{where}: {error.detail} ({shown}).", error.remedy)
     if survey.most is not None and survey.most not in settled:
         raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
     refused = list(survey.refused.values())

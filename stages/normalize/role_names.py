@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stages import kinds
-from stages.contract import Row
-from stages.rows import signals, words
+from stages.rows import words
 from stages.rows.words import exact, role
 
 
@@ -203,13 +202,6 @@ def may_be_checked_against(path: str) -> bool:
 def is_worse(path: str) -> bool:
     """Whether the name says that this answer is the worse one."""
     return not WORSE.isdisjoint(parts(path))
-
-
-def answer_beside(path: str, row: Row) -> str:
-    """The answer of whoever a column of reasoning is of, by what their names share; else empty."""
-    whose = signals.whose(path)
-    answers = [name for name in row if role_of(name) == "answer" and isinstance(row[name], str)]
-    return next((name for name in answers if whose and signals.whose(name) == whose), "")
 
 
 def _differing(left: str, right: str) -> tuple[str, str] | None:

@@ -23,7 +23,7 @@ from stages.formats import _inside
 from stages.normalize.outlines import Outlines
 from stages.overlap import Likeness, Search, search, signatures
 from stages.rows import carried, examples, groups, selection, stop_text, unread
-from stages.rows.carried import IDENTITY, Carried, Tally, batch_of
+from stages.rows.carried import IDENTITY, Carried, batch_of
 from stages.rows.column_names import EMPTY, Watched
 from stages.rows.selection import AND_QUESTION, Selection, renamed, replaced
 
@@ -68,7 +68,7 @@ class Normalize:
     strip_reasoning: bool = False
     selection: Selection = field(default_factory=Selection)
     printed: frozenset[str] = frozenset()
-    tally: Tally = field(default_factory=Tally, compare=False)
+    tally: unread.Tally = field(default_factory=unread.Tally, compare=False)
     stop_text: str = stop_text.KEEP
     step_separator: str = "\n"
     group_by: str | None = None
@@ -132,7 +132,7 @@ class Normalize:
     def restart(self) -> None:
         """Begin another tally."""
         # The dataclass is frozen, since it belongs to the recipe; only what is counted is replaced.
-        object.__setattr__(self, "tally", Tally())
+        object.__setattr__(self, "tally", unread.Tally())
 
     def _row(self, record: Record, data: Row) -> Row:
         """A record's row as the format reads it.
@@ -223,7 +223,7 @@ class Normalize:
     def read_marked(self, row: Row) -> tuple[Batch, list[str], list[str]] | None:
         """What becomes of a row whose texts are marks: its columns, its notes, and the columns that
         are left out; None where it is refused, or leaves out what is inside of one."""
-        reading = replace(self, tally=Tally())
+        reading = replace(self, tally=unread.Tally())
         try:
             [example] = reading._read(row)
             notes, [ready] = reading._ready(example)

@@ -19,12 +19,11 @@ from stages.formats import _rated_steps, _ratings, _turns
 from stages.formats._messages import role_of
 from stages.normalize import finders, role_columns, role_names
 from stages.rows import judgements, speakers
-from stages.rows.carried import size_of
 from stages.rows.column_names import Watched, are_verdicts
 from stages.rows.selection import Selection
 from stages.rows.selection import inside as selection_inside
 from stages.rows.signals import is_about, is_prose
-from stages.rows.unread import Leaving, ReadRow, Unread, asked, ignore, mapped, rated
+from stages.rows.unread import Leaving, ReadRow, Unread, asked, ignore, mapped, rated, size_of
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
 LEAST_SHARE = 0.1  # of each of these columns, where they are several

@@ -110,14 +110,6 @@ def has_side(path: str) -> bool:
     )
 
 
-def whose(path: str) -> frozenset[str]:
-    """The words of a name that mean nothing, which say whose a thing is: of ``gpt_rationale`` and
-    ``gpt_answer`` the same."""
-    said = [word for part in _parts(path)[-1:] for word in words.words(part)]
-    known = _ABOUT | FILLERS | SIDES
-    return frozenset(w for w in said if w not in known and not signs(w) and not words.role(w))
-
-
 def is_score(name: str) -> bool:
     """Whether a name is that of a score, and does not say of what."""
     *said, last = words.words(name) or ("",)

@@ -8,8 +8,9 @@ should see, a rating under sft, a weight, a flag of a turn.
 import itertools
 import re
 import shlex
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,33 @@ _SAID = _SPEAKER | {"content", "value"}
 # Keys of a turn about its own training; formats._turns reads them.
 FLAGS = ("weight", "loss_weight", "train", "training", "trainable", "loss", "loss_mask")
 NUMERIC = FLAGS[:2]  # those that may be more than 0 or 1
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of what was ignored in the rows that became examples.
+
+    Attributes:
+        rows: rows with a value in a column, by column.
+        bytes: of those values, as JSON.
+        filtered: rows that ``--where`` did not take.
+        formats: rows by the format that read them, where a file has several.
+    """
+
+    rows: Counter[str] = field(default_factory=Counter)
+    bytes: Counter[str] = field(default_factory=Counter)
+    filtered: int = 0
+    formats: Counter[str] = field(default_factory=Counter)
+
+    def add(self, column: str, *values: Any) -> None:
+        """Count one row, which has one value in a column, or several in a list of objects."""
+        self.rows[column] += 1
+        self.bytes[column] += sum(map(size_of, values))
+
+
+def size_of(value: Any) -> int:
+    """Bytes of a value as JSON."""
+    return len(orjson.dumps(value, default=str))
 
 
 def turns_of(examples: Iterable[Example]) -> Iterator[Message]:
