@@ -36,12 +36,7 @@ def condition_for(path: str, column: Column, rows: Sequence[Row]) -> str:
     ties = dict.fromkeys(value for value in column.values if signals.is_tie(value))
     if ties:
         return " ".join(differs_from(path, tie) for tie in ties)
-    if column.others:
-        return f"--where {shlex.quote(f'{path}[mean]>0')}"
-    # A condition would leave out the rows that have no value too.
-    option = shapes.keeping(path, column.values, column.rows == len(rows))
-    if not option and column.rows >= _NEARLY_ALL * len(rows):
-        option = shapes.keeping(path, column.values)
+    option = shapes.keeping(path, column.values, column.rows >= _NEARLY_ALL * len(rows))
     flag, *text = shlex.split(option) or [""]
     kept = (condition(text[0]).holds({path: one}) for one in column.values)
     return option if flag != "--where" or any(kept) else ""
@@ -77,8 +72,7 @@ def _rated(
     what = f"{said} rates the answers, and {config.task} would train every answer."
     ways = [f"train all of them with {ignore(path)}"]
     if chosen := condition_for(path, column, rows):
-        known = column.others or shapes.has_scale(column.values)
-        ways.insert(not known, f"{_what_it_does(chosen, path, column)} with {chosen}")
+        ways.insert(0, f"{_what_it_does(chosen, path, column)} with {chosen}")
     other = _other_task(rows, where, config)
     if other is not None:
         what += f" The rows also read as {other[0]} data ({other[1]})."

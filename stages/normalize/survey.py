@@ -39,7 +39,6 @@ class Column:
         rows: sampled rows that have it; ``bytes``: of their values.
         values: some of the values.
         numbers: what each row's value says as a list of numbers of steps (``ReadRow``).
-        others: they are lists of what is said of answers that are in no example.
         asked: why it must not be ignored without an option; None where it may be.
     """
 
@@ -47,7 +46,6 @@ class Column:
     bytes: int = 0
     values: list[Any] = field(default_factory=list)
     numbers: list[bool | None] = field(default_factory=list)
-    others: bool = True
     asked: AskError | None = None
 
     def contents(self, of: int) -> str:
@@ -177,11 +175,10 @@ def survey(
             continue  # the build refuses such rows by name
         result.rows += 1
         total += _text(row)
-        read = ReadRow(watched, examples)
+        read = ReadRow(row, examples)
         for left in leaving.of(watched, examples):
             column = result.take(left)
             column.numbers.append(read.numbers_steps(left))
-            column.others = column.others and all(map(read.is_of_others, left.values))
             if leaving.is_open(left.path):
                 own = [value for value in left.values if not read.repeats(value)]
                 unread[left.path] += sum(map(_text, own))

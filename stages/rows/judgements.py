@@ -64,8 +64,7 @@ def together(value: Any, how: str) -> Any:
 
 
 def _mean(values: Sequence[Any]) -> float | None:
-    each = (float(one) if isinstance(one, bool) else spelled(one) for one in values)
-    numbers = [number for number in each if number is not None]
+    numbers = [number for one in values if (number := spelled(one)) is not None]
     return sum(numbers) / len(numbers) if numbers else None
 
 

@@ -256,24 +256,14 @@ def _of_numbers(path: str, values: Sequence[float]) -> tuple[str, float] | None:
         return None  # one value for all rows: nothing shows whether it is a good one
     low = signals.is_low(path)
     best, sign = (min(values), "<=") if low else (max(values), ">=")
-    if len(different) <= 2 and _are_whole(different):
+    whole = all(float(value).is_integer() for value in different)
+    if whole and len(different) <= 2:
         return "=", _plain(best)
+    if whole and max(different) - min(different) < _SCALE:
+        return sign, _plain(sorted(values)[len(values) // 2])
     if min(values) >= 0 and max(values) <= 1:
         return sign, 0.5
     return sign, _plain(sorted(values)[len(values) // 2])
-
-
-def _are_whole(numbers: Iterable[float]) -> bool:
-    return all(float(number).is_integer() for number in numbers)
-
-
-def has_scale(values: Sequence[Any]) -> bool:
-    """Whether values say by themselves which are good: no numbers, a share of 1, or the marks of a
-    scale. Of other numbers only the better half is known."""
-    numbers = [value for value in values if isinstance(value, int | float)]
-    if len(numbers) < len(values) or (min(numbers) >= 0 and max(numbers) <= 1):
-        return True
-    return _are_whole(numbers) and max(numbers) - min(numbers) < _SCALE
 
 
 def _plain(number: float) -> float:
@@ -287,8 +277,6 @@ def _of_words(path: str, values: Sequence[str], everywhere: bool) -> tuple[str, 
         return None
     said = {value: _is_good(path, value) for value in dict.fromkeys(values)}
     good = [value for value, sense in said.items() if sense]
-    if not good and (away := [value for value in said if signals.is_taken_away(value)]):
-        return "!=", away
     bad = [value for value, sense in said.items() if sense is False]
     if (
         everywhere

@@ -128,7 +128,7 @@ def is_low(path: str) -> bool:
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)\s*(?:%|/\s*\d+)?")
 _SAID, _TELLING = words.exact("value", "said"), words.exact("value", "telling")
 _OFF = {*words.exact("value", "no"), "", "0", "none", "null", "-"}
-_STATE = re.compile(r"[a-z]+ed|spam|duplicate|g[ai]veup")
+_STATE = re.compile(r"[a-z]+ed|spam|duplicate")
 _TIES = re.compile(r"tied?|draw|equal|neither|unsure|(?:tie)?\W*both\W*(?:bad|good|same)\W*", re.I)
 FEW, SHORT = 6, 40  # different texts that a column of verdicts has at most, and their length
 LONGEST = 80  # characters of a label
@@ -150,13 +150,9 @@ def is_set(value: Any) -> bool:
 
 def is_taken_away(value: Any) -> bool:
     """Whether a text says that a row was taken away, whatever its column is called."""
-    if not isinstance(value, str) or len(value) > SHORT:
+    if not isinstance(value, str) or len(value) > SHORT or not _STATE.fullmatch(_plain(value)):
         return False
-    said = words.words(value)
-    if len(said) == 2 and "question" in signs(said[1]):  # a bad problem
-        return bool(words.is_low(said[0]))
-    state = "".join(said)
-    return bool(_STATE.fullmatch(state)) and "untrained" in signs(state)
+    return "untrained" in signs(_plain(value))
 
 
 def is_tie(value: Any) -> bool:

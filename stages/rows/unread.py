@@ -18,8 +18,8 @@ import orjson
 
 from stages.contract import Conversation, Example, Message, Pair, Row, StepChain
 from stages.errors import AskError
-from stages.rows import column_names, judgements, selection, shapes, signals, stop_text
-from stages.rows.column_names import EMPTY, Watched, peek
+from stages.rows import column_names, selection, signals, stop_text
+from stages.rows.column_names import EMPTY, Watched
 
 if TYPE_CHECKING:
     from stages.kinds import Kind
@@ -75,7 +75,7 @@ class ReadRow:
     A row may have hundreds of turns with a value each, so what its examples say is collected once.
     """
 
-    def __init__(self, row: Watched, examples: Sequence[Example]) -> None:
+    def __init__(self, row: Row, examples: Sequence[Example]) -> None:
         self._row, self._examples = row, examples
         self._judged: dict[str, bool] = {}
 
@@ -114,12 +114,6 @@ class ReadRow:
         end = re.compile(rf"(?<!\w){re.escape(str(value).strip())}\W*$", re.IGNORECASE)
         answers = (one.content for one in turns_of(self._examples) if one.role == "assistant")
         return any(end.search(text[-len(str(value)) - 4 :]) for text in answers if text)
-
-    def is_of_others(self, value: Any) -> bool:
-        """Whether a list says something of each of several texts that are in no example."""
-        unread = self._row.keys() - self._row.read_columns
-        lists = [one for name in unread if shapes.are_texts(one := peek(self._row, name))]
-        return isinstance(value, list) and any(len(one) == len(value) for one in lists)
 
     def numbers_steps(self, left: "Unread") -> bool | None:
         """Whether a list of numbers of steps names others than those that are wrong; None for any
@@ -306,8 +300,6 @@ def _asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> AskError | N
             f"Flags of a turn are {', '.join(FLAGS)}. To leave this one out, add {ignore(path)}.",
         )
     for code, what in column_names.reasons(path, value, kind):
-        if code == "rated" and row.is_of_others(value) and any(map(judgements.is_good, value)):
-            continue  # of others, of which one is good
         if code == "rated" and not row.agrees(path, value, kind):
             return rated(path, value, kind)
         if code == "unread_weight":
