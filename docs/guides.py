@@ -17,9 +17,11 @@ from pipeline.inputs import sheet
 from pipeline.inputs.detection import rows_of
 from pipeline.inputs.readings import glimpses, recognise_looks
 from pipeline.inputs.scan import expand
-from pipeline.lines import share
+from pipeline.lines import share, wrapped
 from pipeline.options.config import Config
-from stages import catalog, formats, kinds
+from pipeline.serving import examine
+from pipeline.stores import default_cache
+from stages import catalog, formats, kinds, probes
 from stages.profile import ModelProfile
 from stages.tokenizers import builtin
 from stages.tokenizers.profiles import all_profiles, own_family
@@ -237,6 +239,14 @@ def _families(_: str) -> str:
     return table((*head, "ids", "compared with"), rows)
 
 
+def _template(name: str) -> str:
+    """What the probes find of a profile's chat template, as a plan says it."""
+    found = examine.examine_model(name, "sft", default_cache(), wide=False)
+    seen = {probe: one.detail for probe, one in found.verdicts.items()}
+    said = wrapped(probes.of_template(seen), 100, "template  ", " " * 10)
+    return "\n".join(("```text", *said, "```", ""))
+
+
 _TABLES: dict[str, Callable[[str], str]] = {
     "family": _family,
     "trainer": _trainer,
@@ -247,6 +257,7 @@ _TABLES: dict[str, Callable[[str], str]] = {
     "columns": _columns,
     "families": _families,
     "models": _models,
+    "template": _template,
     "figures": lambda _: page.front(Figures()) + "\n",
 }
 

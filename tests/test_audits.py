@@ -1,6 +1,7 @@
 """Audits: their figures equal a plain count, they fail what must fail and nothing by chance."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from support import SAMPLES, Make, few, rows_to
+from support import SAMPLES, Make, few, read_manifest, rows_to
 
 from expectations.audits import (
     FAIL,
@@ -38,6 +39,8 @@ from pipeline.builds.summary import said
 from pipeline.shards.facts import Margins, of_column
 from pipeline.tasks import kind_of
 from stages import columns, contract, errors, profile
+from stages.chat_template import spelling, turn_ends
+from stages.chat_template.template import Template
 from stages.formats import _pairs, load
 
 NOTHING = BuildCounts(0, 0, 0, 0, 0, 0, 0, 0, 0, None, 64)
@@ -374,3 +377,57 @@ def test_counts_are_plain_counts(values: list[float | None]) -> None:
     assert found.reversed_by({}) == any(figure.status == FAIL for figure in judged)
     assert found.reversed_by({}) == (below > len(given_) / 2)
     assert (not below) == all(figure.status == PASS for figure in judged)
+
+
+ARGUMENTS = """\
+{%- for m in messages -%}<|im_start|>{{ m.role }}{{ '\\n' }}{{ m.content }}
+{%- for call in m.tool_calls or [] -%}{{ call.function.name }}
+{%- for name, value in call.function.arguments.items() -%} {{ name }}={{ VALUE }}{%- endfor -%}
+{%- endfor -%}<|im_end|>{%- endfor -%}
+{%- if add_generation_prompt -%}<|im_start|>assistant{{ '\\n' }}{%- endif -%}
+{%- if tools -%}{%- endif -%}
+"""
+_NESTED = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["a word", ""]),
+    lambda inside: st.lists(inside, max_size=2) | st.dictionaries(st.just("key"), inside),
+    max_leaves=4,
+)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "value",
+        "value | tojson",
+        "value | tojson if value is mapping or value is boolean else value",
+        "value | tojson if value is not none else value",
+        "'true' if value is sameas true else value",
+    ],
+)
+@given(argument=_NESTED)
+def test_values_in_pythons_spelling_are_those_that_are_printed(value: str, argument: Any) -> None:
+    """In any place of an argument, whatever the template does with some of them."""
+    template = Template(ARGUMENTS.replace("VALUE", value), "2026-01-01")
+    asked, called = turn_ends.asks("q"), turn_ends.calls("quince")
+    called[turn_ends.CALLS][0]["function"]["arguments"] = {"one": argument}
+    printed = re.search("None|True|False", template.render([asked, called], turn_ends.TOOLS))
+    turn = contract.Message("assistant", "", {turn_ends.CALLS: called[turn_ends.CALLS]}, True)
+    found = spelling.holds([[turn]], spelling.in_python(template))
+    assert found == (printed is not None)
+
+
+def test_rows_with_values_in_pythons_spelling_are_counted(make: Make, tmp_path: Path) -> None:
+    """Of all rows of a build; a template that prints JSON has none."""
+    rows = []
+    for argument in ("a word", 3, None, True, [False, 1]):
+        called = turn_ends.calls("quince")
+        called[turn_ends.CALLS][0]["function"]["arguments"] = {"one": argument}
+        rows.append({"messages": [turn_ends.asks(f"q {argument}"), called]})
+    data = rows_to(tmp_path / "data.jsonl", *rows)
+    counted = {"value": ("warn", "3 of 5 rows"), "value | tojson": ("pass", "0 of 5 rows")}
+    for number, (value, (status, told)) in enumerate(counted.items()):
+        given = {"chat_template": ARGUMENTS.replace("VALUE", value), "layout": "ragged"}
+        build = make("sft", data, f"out{number}", **given)
+        audit = read_manifest(build)["audits"]["python_values"]
+        assert audit["status"] == status
+        assert told in audit["detail"]

@@ -12,6 +12,7 @@ from support import Run, table
 
 from pipeline.serving import examine
 from stages import probes
+from stages.chat_template.render import Row
 from stages.profile import declare
 from stages.tokenizers.profiles import all_profiles
 
@@ -164,6 +165,63 @@ def test_templates_that_ruin_a_run(clinic: Clinic, template: str, name: str, wor
     verdicts = clinic({"chat_template": template})
     assert any(words in sentence for sentence in failed(verdicts).values())
     assert verdicts[name].passed is not True
+
+
+_TURNS = """\
+{%- for m in messages -%}
+{%- if loop.previtem and loop.previtem.role == m.role -%}{{ between }}
+{%- else -%}<|im_start|>{{ m.role }}{{ '\n' }}{%- endif -%}
+{{- thought -}}
+{{ m.content }}
+{%- if loop.last or loop.nextitem.role != m.role -%}<|im_end|>{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}<|im_start|>assistant{{ '\n' }}{%- endif -%}
+"""
+_THOUGHT = "{%- if m.thinking -%}[{{ m.thinking }}]{%- endif -%}"
+_AT_LAST = "{%- if m.thinking and loop.last -%}[{{ m.thinking }}]{%- endif -%}"
+
+
+@pytest.mark.parametrize(
+    ("between", "thought", "words"),
+    [
+        ("'\n\n'", "", ("alike", "joined", "no field of reasoning")),
+        ("'/'", _THOUGHT, ("alike", "apart", "reasoning is printed as thinking;")),
+        ("raise_exception('no')", _AT_LAST, ("otherwise", "refused", "of the last answer alone")),
+    ],
+)
+def test_what_a_template_does_is_said_in_one_line(
+    between: str, thought: str, words: tuple[str, ...], clinic: Clinic
+) -> None:
+    """Earlier turns, two questions in a row, reasoning, tools, and what ends a turn."""
+    verdicts = clinic({"chat_template": _printing(between, thought)}, task="sft")
+    assert not failed(verdicts)
+    found = probes.of_template({name: one.detail for name, one in verdicts.items()})
+    *parts, tools, ends = f"{found};".split("; ")
+    assert all(word in f"{part};" for word, part in zip(words, parts, strict=True))
+    assert (tools, ends) == ("rows with tools are refused", "turns end in <|im_end|> = 1;")
+
+
+def _printing(between: str, thought: str) -> str:
+    return _TURNS.replace("{{- thought -}}", thought).replace("between", between)
+
+
+class Untrained(probes.ProbeSubject):
+    """A model of whose conversations nothing is trained."""
+
+    def renderer(self, row: Row) -> tuple[list[str], bytes, str]:
+        texts, kinds, path = super().renderer(row)
+        return texts, bytes(len(kinds)), path
+
+
+def test_reasoning_that_is_printed_and_not_trained_is_lost() -> None:
+    """It would stand in the prompt."""
+    (probe,) = (one for one in probes.probes() if one.name == "reasoning_survives")
+    profile, content = small("smollm2-1.7b-instruct")
+    own = replace(profile, chat_template=_printing("'/'", _THOUGHT))
+    model = declare(own, content, with_steps=False)
+    assert probe.check(probes.ProbeSubject(model, content))
+    with pytest.raises(probes.BrokenError, match="is not trained"):
+        probe.check(Untrained(model, content))
 
 
 def test_a_system_text_that_the_template_loses(clinic: Clinic) -> None:

@@ -49,6 +49,8 @@ def test_the_first_rows_are_those_of_the_build(built: Make, cache_dir: Path) -> 
     data = SAMPLES / "sft" / "chat.jsonl"
     found = planned(cache_dir, "sft", data)
     said, text = as_json(found), as_text(found)
+    told = f"template  {said['model']['template']}"
+    assert told in " ".join(text.split()).replace("template ", "template  ")
     assert "\x1b[32m" in text
     assert "\x1b[90m" in text
     folder = built("sft", data, "--layout", "ragged")

@@ -19,7 +19,7 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import Metaspace
 from transformers import AutoTokenizer
 
-from pipeline.builds import summary
+from pipeline.builds import limits, summary
 from pipeline.builds.build import Build
 from stages import probes
 from stages.chat_template import turn_ends
@@ -110,9 +110,11 @@ def test_each_trained_turn_ends_in_its_own_token(
     serving = json.loads((build / "serving.json").read_bytes())
     assert serving["stop_strings"][:2] == [wanted[1], wanted[0]]
     assert read_manifest(build)["model"]["end_of_call"] == wanted[0]
-    told = f"ends      an answer in {wanted[1]!r}, a turn of calls in {wanted[0]!r}"
-    assert told in summary.said("inference", Build.open(build).manifest)
     stops = serving["stop_token_ids"]
+    said = summary.summary(limits.Built(Build.open(build), fresh=True))
+    (told,) = [line for line in said if line.startswith("template  ")]
+    ids = f"{wanted[1]} = {stops[0]}, those of calls in {wanted[0]} = {stops[1]}"
+    assert told.endswith(f"; turns end in {ids}")
     assert serving["engines"]["transformers"]["GenerationConfig"]["eos_token_id"] == stops
     generation = json.loads((build / "tokenizer" / "generation_config.json").read_bytes())
     assert generation["eos_token_id"] == stops

@@ -77,6 +77,8 @@ class AuditFacts:
         lengths: the lengths in tokens that kept examples have, ascending, and how many have each.
         leaked: test examples equal to a train example.
         everything: reads the shards, all of them.
+        spelled: rows with a call whose null or boolean the template prints as Python spells it, of
+            how many.
         lost: sampled rows whose text the tokenizer loses, of how many, and what the first loses.
     """
 
@@ -87,6 +89,7 @@ class AuditFacts:
     sources: tuple[SourceCounts, ...]
     everything: Callable[[], Iterable[Chunk]] = tuple
     lost: tuple[int, int, str] = (0, 0, "")
+    spelled: tuple[int, int] = (0, 0)
 
 
 class Totals:

@@ -265,6 +265,25 @@ LOST_TEXT = Audit(
 )
 
 
+# How many rows have a null or a boolean in a call that the template prints as Python spells it.
+
+
+def _python_values_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+    spelled, rows = facts.spelled
+    detail = f"{spelled:,} of {counted(rows, 'row')}: None, True or False stands in a call"
+    return [portion("Python's values", spelled, rows, detail, tolerances)]
+
+
+PYTHON_VALUES = Audit(
+    name="python_values",
+    about="How many rows have a null or a boolean in the arguments of a call that the chat "
+    "template prints as Python spells it.",
+    why="a model writes calls as it was trained to, and None, True and False are no JSON",
+    judge=_python_values_judge,
+    tolerances={"warn": 0.0},
+)
+
+
 # Equal examples.
 
 
@@ -289,4 +308,4 @@ DUPLICATES = Audit(
 )
 
 
-TABLE = (LANGUAGE, CONTROL_TEXT, LOST_TEXT, DUPLICATES)
+TABLE = (LANGUAGE, CONTROL_TEXT, LOST_TEXT, PYTHON_VALUES, DUPLICATES)

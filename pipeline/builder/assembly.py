@@ -323,8 +323,7 @@ def audit(folder: Path, outcome: Outcome) -> list[AuditResult]:
         model=recipe.model,
     )
     tokens = description.tokens_of(outcome)
-    total = tokens.total + tokens.padding
-    stride = -(-total // SAMPLE_TOKENS)
+    stride = -(-(tokens.total + tokens.padding) // SAMPLE_TOKENS)
     sample, everything = (partial(_chunks, folder, outcome, context, n) for n in (stride, 1))
     facts = AuditFacts(
         context=context,
@@ -333,6 +332,7 @@ def audit(folder: Path, outcome: Outcome) -> list[AuditResult]:
         leaked=outcome.outline.counts.leaked,
         everything=everything,
         lost=part.PartReport.lost_of(outcome.parts),
+        spelled=description.spelled_of(outcome),
         sources=_sources(outcome),
     )
     results = run_audits(sample, facts, config.judge.tolerance)

@@ -25,7 +25,7 @@ from pipeline.shards.choose import Chosen
 from pipeline.shards.part import PartReport
 from pipeline.shards.train_test import TEST, TRAIN
 from stages import encoders, findings, formats
-from stages.chat_template import loss_weights
+from stages.chat_template import loss_weights, spelling
 from stages.errors import PipelineError
 from stages.tokens import layouts
 
@@ -116,6 +116,11 @@ def _rows(outcome: Outcome) -> tallies.RowCounts:
         rejected_by_code=dict(sorted(ledger.rows_by_code.items())),
         notes=dict(sorted(notes.items())),
     )
+
+
+def spelled_of(outcome: Outcome) -> tuple[int, int]:
+    """Rows with a value in a call that stands there as Python spells it, and all rows in use."""
+    return _tallied(outcome.parts, "note")[spelling.NOTE], outcome.outline.counts.rows_used
 
 
 def examples_of(outcome: Outcome) -> tallies.ExampleCounts:

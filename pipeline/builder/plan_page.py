@@ -26,7 +26,7 @@ from pipeline.report import headline, painter
 from pipeline.report.drawing import Drawer
 from pipeline.shards.facts import Margins
 from pipeline.stores import sources as inputs
-from stages import encoders
+from stages import encoders, probes
 from stages.chat_template import loss_weights
 from stages.columns import IGNORED
 from stages.errors import counted, were
@@ -201,6 +201,7 @@ def as_json(forecast: Forecast) -> dict[str, Any]:
             "name": recipe.model.profile.name,
             "tokenizer_source": recipe.tokenizer_source,
             "tokens": _tokens(forecast),
+            "template": probes.of_template(recipe.model.probes),
             "probes": dict(recipe.model.probes),
             "repairs": [repair.sentence for repair in recipe.repairs],
         },

@@ -73,6 +73,14 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
     return lines + said("stored", manifest, no_margin)
 
 
+def _template(manifest: Manifest) -> list[str]:
+    """What the probes found of the chat template."""
+    from stages import probes
+
+    found = probes.of_template({name: one.detail for name, one in manifest.probes.items()})
+    return [f"template  {found}"] if found else []
+
+
 def summary(built: limits.Built, fix: Fix = no_fix) -> list[str]:
     """The summary of a build, in lines; of one that was there already it is short.
 
@@ -84,7 +92,7 @@ def summary(built: limits.Built, fix: Fix = no_fix) -> list[str]:
     lines = [f"{head}: {manifest.task} for {manifest.model.name}, {manifest.layout}"]
     if built.fresh:
         lines += [*_time(built), *said("formats", manifest.inputs), *_lines(manifest, fix)]
-        lines += said("inference", manifest)
+        lines += [*said("inference", manifest), *_template(manifest)]
     else:
         lines += said("ledger", manifest.rows, manifest.examples, _SELDOM)[:1]
         lines += said("tokens", manifest)

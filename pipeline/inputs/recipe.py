@@ -17,14 +17,15 @@ from pipeline.manifest.records import ModelRecord
 from pipeline.options import overlaps
 from pipeline.options.config import Config
 from stages import contract, encoders, formats
-from stages.chat_template import reasoning
+from stages.chat_template import reasoning, spelling
 from stages.chat_template.appended import APPENDED
 from stages.chat_template.printed_fields import printed_fields
+from stages.chat_template.render import template_of_profile
 from stages.contract import Refused
 from stages.errors import ContainerError, DataError, PipelineError, UsageError
 from stages.files import file_hash
 from stages.normalize.stage import Normalize
-from stages.profile import TargetModel
+from stages.profile import ModelProfile, TargetModel
 from stages.tokenizers import claims, hub, resolve
 from stages.tokenizers.survival import Sample
 from stages.tokens.folded_labels import NO_MARKER, readable
@@ -45,6 +46,11 @@ def traits(
     answers = all(trained != "all" and kept != "mask" for trained, kept in policies)
     rendered = answers and formats.are_rendered(names)
     return (*((RENDERED,) if rendered else ()), *((APART,) if by_question else ()))
+
+
+@functools.lru_cache(maxsize=8)
+def _spelled(profile: ModelProfile) -> spelling.Spelled:
+    return frozenset() if profile.pair else spelling.in_python(template_of_profile(profile))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +153,7 @@ class Recipe:
             search=overlaps.search_of(config.plan),
             likeness=overlaps.likeness_of(config.plan),
             leave=frozenset(config.sources[0].left),
+            spelled=_spelled(self.model.profile),
         )
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from stages import formats, kinds
-from stages.chat_template import reasoning
+from stages.chat_template import reasoning, spelling
 from stages.chat_template.printed_fields import EVERY
 from stages.contract import Batch, Example, FormatOptions, Record, Refused, Row
 from stages.errors import RowError
@@ -55,6 +55,7 @@ class Normalize:
         search: the evaluations that rows are searched for (``overlap.search``); None without any.
         likeness: what the likeness of rows is estimated from; None where they are not compared.
         leave: columns that are left out although they may change what is trained.
+        spelled: values in the arguments of calls that the template prints as Python spells them.
         step_separator: put between two steps of a raw PRM row that has no line break there.
     """
 
@@ -76,6 +77,7 @@ class Normalize:
     search: Search | None = None
     likeness: Likeness | None = None
     leave: frozenset[str] = frozenset()
+    spelled: spelling.Spelled = frozenset()
 
     def __post_init__(self) -> None:
         """Columns that were found count as named by ``--map`` in everything that reads rows."""
@@ -111,6 +113,8 @@ class Normalize:
         odd = self.example_kind.notes(example, self)
         if stopped := stop_text.treat(example, self.stop_text):
             odd = [stopped, *odd]
+        if self.spelled and spelling.holds(self.example_kind.turns(example), self.spelled):
+            odd = [*odd, spelling.NOTE]
         if self._moves_reasoning:
             self._treat_reasoning(example)
         ready = self.example_kind.ready(example, self)

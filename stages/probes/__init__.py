@@ -5,7 +5,7 @@ shows what each saw. A probe that raises any other error counts as failed, never
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -233,6 +233,26 @@ def require(subject: ProbeSubject, kind: str) -> dict[str, str]:
             name = subject.model.profile.name
             raise ModelError(f"{name}: {verdict.detail}", verdict.remedy)
     return {name: verdict.detail for name, verdict in verdicts.items()}
+
+
+# What was found of a chat template, by the probes that tell of it.
+_OF_TEMPLATES = (
+    "earlier_turns_stay",
+    "turns_survive",
+    "reasoning_survives",
+    "tools_survive",
+    "end_of_turn_is_one_token",
+)
+
+
+def of_template(seen: Mapping[str, str]) -> str:
+    """What was found of a chat template, in one line; empty for a model that has none.
+
+    Args:
+        seen: details by probe; the reason of a refusal, behind its colon, is left to the probe.
+    """
+    found = [seen[name].partition(": ")[0] for name in _OF_TEMPLATES if name in seen]
+    return "; ".join(found) if _OF_TEMPLATES[0] in seen else ""
 
 
 def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:

@@ -5,16 +5,15 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from stages.chat_template import ways
+from stages.chat_template import reasoning, ways
+from stages.chat_template.printed_fields import printed_fields
 from stages.chat_template.render import Row
 from stages.chat_template.segments import CONTROL, TRAINED
-from stages.columns import IDS, SEGMENTS
+from stages.columns import SEGMENTS
 from stages.errors import RowError, counted
 from stages.probes import TEMPLATE, BrokenError, Probes, ProbeSubject
-from stages.tokens.padded import pad
 
 PROBES = Probes(TEMPLATE)
 
@@ -56,7 +55,20 @@ def turns_survive(subject: ProbeSubject) -> str:
             if not everything and (str(text) in rendering.text(trained=True)) != (i in answers):
                 raise BrokenError(detail=f"turn {i + 1} is trained where it must not be, or not")
     once = "one example per trained turn" if len(rows) > 1 else "one example"
-    return f"{counted(len(dialogue(subject)), 'turn')} printed in order, {once}"
+    in_a_row = f"two questions in a row {_two_questions(subject)}"
+    return f"{counted(len(dialogue(subject)), 'turn')} printed in order, {once}, {in_a_row}"
+
+
+def _two_questions(subject: ProbeSubject) -> str:
+    """What becomes of a question behind another one."""
+    first, second = "first question", "second question"
+    row = row_of([("user", first), ("user", second), *QUESTION[1:]])
+    try:
+        whole = Rendering(*subject.renderer(row)).whole
+    except RowError:
+        return "refused"
+    between = whole.partition(first)[2].partition(second)[0]
+    return "apart" if between.strip() else "joined"
 
 
 @PROBES.add(
@@ -79,6 +91,31 @@ def system_survives(subject: ProbeSubject) -> str:
     if subject.train_on != "all" and text.strip() not in rendering.text(trained=False):
         raise BrokenError(detail="a system text is trained")
     return "a system text is printed"
+
+
+_THOUGHT = "A thought."
+
+
+@PROBES.add(
+    fails="the chat template loses reasoning: {detail}",
+    remedy="Give one with --chat-template that prints it, or leave it out: --reasoning strip.",
+    needs=("end_of_turn_is_trained",),
+)
+def reasoning_survives(subject: ProbeSubject) -> str:
+    """Reasoning is printed and trained with its answer, or rows that have it are refused."""
+    name = reasoning.spelled_by(printed_fields(subject.template.source))
+    if name is None:
+        return "no field of reasoning is printed"
+    turns = dialogue(subject)
+    row = examples(subject, turns)[-1][0].with_answers({name: _THOUGHT})
+    try:
+        rendering = Rendering(*subject.renderer(row))
+    except RowError as error:
+        return f"rows with reasoning are refused: {error.detail}"
+    if _THOUGHT not in rendering.text(trained=True):
+        raise BrokenError(detail="the reasoning of a trained answer is not trained")
+    every = rendering.whole.count(_THOUGHT) * 2 == len(turns)
+    return f"reasoning is printed as {name}{'' if every else ', of the last answer alone'}"
 
 
 _TOOL = {
@@ -214,35 +251,6 @@ def no_double_bos(subject: ProbeSubject) -> str:
     added = subject.tokenizer.encode("x", add_special_tokens=True).ids[:1] == [bos]
     note = "; encoding templated text with special tokens on would add a second" if added else ""
     return f"the template prints one {profile.bos_token}{note}"
-
-
-@PROBES.add(
-    fails="padding cannot be separated from the sequence: {detail}",
-    remedy="Name another token as pad_token of the profile: one that its template never prints.",
-    needs=("end_of_turn_is_trained",),
-)
-def padding_sides_leave_ids(subject: ProbeSubject) -> str:
-    """Padding, on either side, leaves a sequence's ids as they are."""
-    rows = [row_of(QUESTION), *(row for row, _ in examples(subject, dialogue(subject)))]
-    sequences = [ids_of(subject, rendered(subject, row))[0] for row in rows]
-    pad_id = subject.model.pad_id
-    if any(pad_id in ids for ids in sequences):
-        raise BrokenError(detail=f"the pad id {pad_id} occurs inside a sequence")
-    names = [str(i) for i in range(len(rows))]
-    ids = pa.array(sequences, IDS)
-    table = pa.table({"row_id": names, "input_ids": ids, "labels": ids})
-    size = max(map(len, sequences)) + 3
-    for side in ("left", "right"):
-        padded = pad(table, size=size, side=side, pad_id=pad_id).to_pydict()
-        for ours, row, mask in zip(
-            sequences, padded["input_ids"], padded["attention_mask"], strict=True
-        ):
-            kept = np.array(row)[np.array(mask) == 1].tolist()
-            if kept != ours or set(
-                row[: size - len(ours)] if side == "left" else row[len(ours) :]
-            ) != {pad_id}:
-                raise BrokenError(detail=f"padding on the {side} changes ids")
-    return f"{counted(len(rows), 'sequence')} padded with {pad_id} on both sides"
 
 
 # Helpers of the probes that render conversations.

@@ -2,8 +2,14 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+import pyarrow as pa
+
+from stages.columns import IDS
 from stages.errors import counted
-from stages.probes import TOKENS, BrokenError, Probes, ProbeSubject
+from stages.probes import TEMPLATE, TOKENS, BrokenError, Probes, ProbeSubject
+from stages.probes.templates import QUESTION, dialogue, examples, ids_of, rendered, row_of
+from stages.tokens.padded import pad
 
 PROBES = Probes(TOKENS)
 _ANOTHER = "Name a token with one id, or use the tokenizer that the profile was written for."
@@ -37,7 +43,8 @@ def _each(subject: ProbeSubject, tokens: Sequence[str]) -> str | None:
 @PROBES.add(fails="end-of-turn token {token!r} {why}", remedy=_ANOTHER)
 def end_of_turn_is_one_token(subject: ProbeSubject) -> str | None:
     """The end of a turn is one id, which a server can stop at."""
-    return _each(subject, tuple(dict.fromkeys(subject.model.profile.ends)))
+    seen = _each(subject, tuple(dict.fromkeys(subject.model.profile.ends)))
+    return seen and f"turns end in {seen.replace(', ', ', those of calls in ')}"
 
 
 @PROBES.add(fails="eos token {token!r} {why}", remedy=_ANOTHER)
@@ -193,3 +200,33 @@ def pad_is_not_eos(subject: ProbeSubject) -> str:
     if claims.pad_token in barred:
         raise BrokenError(token=claims.pad_token)
     return f"{model.pad_id} differs from {', '.join(map(str, (model.eos_id, *model.end_ids)))}"
+
+
+@PROBES.add(
+    fails="padding cannot be separated from the sequence: {detail}",
+    remedy="Name another token as pad_token of the profile: one that its template never prints.",
+    needs=("end_of_turn_is_trained",),
+    kind=TEMPLATE,
+)
+def padding_sides_leave_ids(subject: ProbeSubject) -> str:
+    """Padding, on either side, leaves a sequence's ids as they are."""
+    rows = [row_of(QUESTION), *(row for row, _ in examples(subject, dialogue(subject)))]
+    sequences = [ids_of(subject, rendered(subject, row))[0] for row in rows]
+    pad_id = subject.model.pad_id
+    if any(pad_id in ids for ids in sequences):
+        raise BrokenError(detail=f"the pad id {pad_id} occurs inside a sequence")
+    names = [str(i) for i in range(len(rows))]
+    ids = pa.array(sequences, IDS)
+    table = pa.table({"row_id": names, "input_ids": ids, "labels": ids})
+    size = max(map(len, sequences)) + 3
+    for side in ("left", "right"):
+        padded = pad(table, size=size, side=side, pad_id=pad_id).to_pydict()
+        for ours, row, mask in zip(
+            sequences, padded["input_ids"], padded["attention_mask"], strict=True
+        ):
+            kept = np.array(row)[np.array(mask) == 1].tolist()
+            if kept != ours or set(
+                row[: size - len(ours)] if side == "left" else row[len(ours) :]
+            ) != {pad_id}:
+                raise BrokenError(detail=f"padding on the {side} changes ids")
+    return f"{counted(len(rows), 'sequence')} padded with {pad_id} on both sides"

@@ -202,6 +202,7 @@ WORDS = {
     MARKED: "a text contains the markers of a chat template, as ordinary text",
     "stop_text_kept": "an answer ends in the text of a stop token, which is trained as text",
     "stop_text_stripped": "an answer ended in the text of a stop token, which was removed",
+    "python_values": "None, True or False in a call, where servers print null, true and false",
     "steps_rewritten": "steps lost an indent or blank lines; --prm-template raw keeps them",
     "salvaged_before_damage": "read from before the damage in a damaged input",
 }
