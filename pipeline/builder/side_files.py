@@ -87,8 +87,8 @@ def _tokenizer(evidence: Evidence) -> Iterator[Problem]:
     yield from _unequal(f"{TOKENIZER}/tokenizer_config.json", config, wanted_there)
     ends = ("end_of_turn", "end_of_call")
     tokens = ("eos_token", "pad_token", *ends, "step_token", "good_token", "bad_token")
-    named = {text: getattr(model, f"{n}_id") for n in tokens if (text := getattr(model, n))}
-    for text, token in {**named, **model.added_tokens}.items():
+    named = [(text, getattr(model, f"{n}_id")) for n in tokens if (text := getattr(model, n))]
+    for text, token in (*named, *model.added_tokens.items()):
         if evidence.ids.get(text) != token:
             there = evidence.ids.get(text)
             yield MANIFEST, f"{text!r} has id {token}, and {there} in {TOKENIZER}/tokenizer.json"
@@ -120,7 +120,7 @@ def _serving(evidence: Evidence) -> Iterator[Problem]:
     yield from _engines(said, config)
     generation = evidence.read(f"{TOKENIZER}/generation_config.json")
     ends = [ids[s] for s in said["stop_strings"] if s not in own and s in ids]
-    wanted = {"eos_token_id": ends, "pad_token_id": ids[model.pad_token]}
+    wanted = {"eos_token_id": ends, "pad_token_id": ids.get(model.pad_token)}
     # A stop marker may be a stop of the model, too; then it is in no list but this.
     there = {**generation, "eos_token_id": [i for i in generation["eos_token_id"] if i in ends]}
     yield from _unequal(f"{TOKENIZER}/generation_config.json", there, wanted)
