@@ -4,8 +4,11 @@
 beside the shards, with the reason. Places in lists, and keys that are names, are ``*`` there.
 """
 
+import re
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import orjson
@@ -13,8 +16,8 @@ import pytest
 from small_tokenizers import template_folder
 from support import SAMPLES, read_manifest, read_rows, table, write_rows
 
-from pipeline import run_build
-from pipeline.builder import judge, side_files
+from pipeline import exports, run_build
+from pipeline.builder import judge, launch_gate, side_files
 from pipeline.builder.evidence import Evidence
 from pipeline.builds.build import Build
 from pipeline.builds.build import read_manifest as parsed
@@ -149,3 +152,80 @@ def test_what_a_manifest_says_is_counted_again_or_said_to_be_stated(
         leaves = [at for at in _leaves(told) if _starred(at) not in passed]
         passed |= {_starred(at) for at in leaves if not _is_found(evidence, _at(told, at, _other))}
     assert passed == stated.keys()
+
+
+def _problems(evidence: Evidence, folder: Path, name: str, text: bytes) -> list[tuple[str, str]]:
+    """What is said of a build in which a file has other bytes."""
+    here = folder / "changed"
+    shutil.copytree(evidence.build.here, here, dirs_exist_ok=True)
+    (here / name).write_bytes(text)
+    other = replace(evidence, build=replace(evidence.build, folder=here))
+    vars(other).update(examples=evidence.examples, ids=evidence.ids)
+    found = side_files.problems(other)
+    shutil.rmtree(here)
+    return found
+
+
+def test_what_engines_are_told_and_datasets_reads_is_derived_again(
+    judged: dict[str, Evidence], tmp_path: Path
+) -> None:
+    """Stops, switches and limits of each engine, and the columns that are declared; notes and
+    commands are sentences."""
+    for evidence in judged.values():
+        for name, top in (("serving.json", "engines"), ("train/dataset_info.json", "features")):
+            told = orjson.loads((evidence.build.here / name).read_bytes())
+            for at in _leaves(told[top], (top,)):
+                changed = orjson.dumps(_at(told, at, _other))
+                named = {"note", "serve", "_type", "length"}.isdisjoint(map(str, at))
+                found = _problems(evidence, tmp_path, name, changed)
+                assert bool(found) == named, (name, at, found)
+
+
+@pytest.mark.parametrize(
+    ("key", "change"),
+    [
+        ("raw", lambda raw: raw.replace("asked", "askew")),
+        ("raw", lambda raw: raw.replace("\\u00e9", "\\u00e8")),
+        ("detail", lambda detail: ""),
+        ("detail", lambda detail: "no_answer"),
+        ("code", _other),
+        ("line", _other),
+        ("id", _other),
+        ("source", _other),
+    ],
+)
+def test_a_refused_row_that_is_not_that_of_its_input_is_named(
+    key: str, change: Callable[[Any], Any], judged: dict[str, Evidence], tmp_path: Path
+) -> None:
+    """Its text, its place, and its reason."""
+    evidence = judged["packed"]
+    first, *others = evidence.lines("rejects.jsonl")
+    assert change(first[key]) != first[key]
+    for lines in ([first, *others], [{**first, key: change(first[key])}, *others]):
+        text = b"\n".join(map(orjson.dumps, lines))
+        found = _problems(evidence, tmp_path, "rejects.jsonl", text)
+        assert bool(found) == (lines[0] != first)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "setting", "other"),
+    [
+        ("llamafactory", r"per_device_train_batch_size: \d+", "per_device_train_batch_size: 9"),
+        ("openrlhf", r"--(model\.)?margin_loss(_enable)?\b", ""),
+    ],
+)
+def test_a_launch_script_that_trains_otherwise_is_named(
+    trainer: str, setting: str, other: str, judged: dict[str, Evidence], tmp_path: Path
+) -> None:
+    """Batches with fewer pairs, and margins that are not read."""
+    build, export = judged["rm"].build, exports.load(trainer)
+    shutil.copytree(build.here, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "launch").mkdir()
+    written = {f"{trainer}.sh": export.launch(build.facts), **export.files(build.facts)}
+    there = replace(build, folder=tmp_path)
+    for change in (lambda text: text, lambda text: re.sub(setting, other, text)):
+        for name, text in written.items():
+            (tmp_path / "launch" / name).write_text(change(text), "utf-8")
+        found = [*launch_gate.problems(there, trainer)]
+        assert bool(found) == any(change(text) != text for text in written.values()), found
+    assert found
