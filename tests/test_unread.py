@@ -345,3 +345,40 @@ def test_texts_of_a_classifier_and_single_turns_are_not_trained(more: Row) -> No
         {"text": f"Some words on {at}.", **more, **({} if at % 2 else other)} for at in range(20)
     ]
     assert _first_way(rows) == ""
+
+
+@given(
+    st.from_regex(r"[a-z]{3,9}(_[a-z]{3,9})?", fullmatch=True).filter(
+        lambda name: name not in KNOWN
+    ),
+    st.sampled_from(["parameters", "input_schema"]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_declared_tools_are_asked_about_under_any_name(
+    name: str, schema: str, nested: bool, as_text: bool
+) -> None:
+    """Calls would be trained without what they call: the shape of the value says so."""
+    tool: Any = {"name": "look", schema: {"type": "object", "properties": {}}}
+    tools: Any = [{"type": "function", "function": tool} if nested else tool]
+    row: Row = {"messages": [Q, A], name: json.dumps(tools) if as_text else tools}
+    watched = Watched(row)
+    examples = formats.load("openai").read(watched, FormatOptions())
+    (left,) = left_over(watched, examples, frozenset())
+    error = asked(left, kind_of("sft"), ReadRow(watched, examples))
+    assert error is not None
+    assert f"--map tools={name}" in error.remedy
+
+
+@given(st.integers(1, 3), st.integers(1, 60))
+def test_a_stray_minus_one_decides_for_no_other_row(strays: int, zeros: int) -> None:
+    """Among many zeros, a -1 may be a mistake: what 0 says is asked."""
+    rows = [{"prompt": "P", "completions": ["s", "t"], "labels": [1, 0]} for _ in range(zeros)]
+    rows += [{"prompt": "P", "completions": ["s", "t"], "labels": [1, -1]} for _ in range(strays)]
+    found = formats.load("stepwise")
+    if zeros <= 20 * strays:
+        assert found.settle(rows, {})[0] == "signed"
+        return
+    with pytest.raises(errors.UndecidedError) as caught:
+        found.settle(rows, {})
+    assert {*caught.value.choices} == {"signed", "unsigned"}

@@ -6,31 +6,39 @@ What rows show by themselves is counted in builds that are not large.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from pipeline import tasks
+from pipeline.builder import chosen_again
 from pipeline.builder.evidence import Evidence
 from pipeline.builder.export_gate import policies
 from pipeline.builds import stored
 from pipeline.manifest import counts, records
 from pipeline.manifest.manifest import Manifest, id_of_manifest
-from stages.errors import counted
-from stages.tokens import layouts
+from stages import formats
+from stages.files import content
 
 Figure: TypeAlias = tuple[str, object, object]  # what, as it is said, and as it is counted
 _AMOUNTS = ("rows", "tokens", "trained_tokens")
+_PORTION = ("examples", "tokens", "trained")
 _BUDGET = ("share", "weight", *_AMOUNTS, "epochs")
-_WORD = 1 << 64
-_CHANCE, _MANY = 8, 5  # deviations that no split by chance reaches, where so many are expected
-_NEIGHBOURS = 64  # that tell an order from one by chance
-_SHARE = 0.001  # by which the share of a source may differ from the one that was asked for
 
 
 def problems(evidence: Evidence) -> Iterator[str]:
     """Figures of the manifest that are not what is counted."""
     manifest = evidence.manifest
-    each = (_of_options, _of_files, _of_case, _of_shards, _of_rest, _of_examples, _of_sources)
+    each = (
+        _of_options,
+        _of_files,
+        _of_inputs,
+        _of_case,
+        _of_shards,
+        _of_rest,
+        _of_examples,
+        _of_sources,
+    )
     for what, said, found in (
         *counts.sums(manifest),
         *chain(*(one(evidence) for one in (*each, _of_turns))),
@@ -40,9 +48,7 @@ def problems(evidence: Evidence) -> Iterator[str]:
     for one in manifest.inputs:
         if any(column.share > 1 for column in one.unread):
             yield f"{one.path}: a column is unread in more rows than were read"
-    yield from _of_budgets(manifest)
-    yield from _of_sides(manifest)
-    yield from _of_order(evidence)
+    yield from chosen_again.problems(evidence)
 
 
 def _asked(manifest: Manifest) -> list[Mapping[str, Any]]:
@@ -61,6 +67,9 @@ def _of_options(evidence: Evidence) -> Iterator[Figure]:
     yield "history", manifest.tokens.history, options.get("history", manifest.tokens.history)
     if built:
         yield "for", manifest.for_ or "", options["trainer"]
+        yield "max_length", manifest.max_length, options["max_length"]
+        asked = options["padding_side"] or manifest.model.padding_side
+        yield "padding_side", manifest.model.padding_side, asked
     every = _asked(manifest)
     if manifest.prm:
         neutral = ",".join(dict.fromkeys(str(one["neutral"]) for one in every))
@@ -72,7 +81,10 @@ def _of_options(evidence: Evidence) -> Iterator[Figure]:
     wanted = [(text, one.get("name")) for one in every for text in one.get("filter", ())]
     if filters:
         yield "filters", filters, wanted
+    if not options["dedup"]:
+        yield "duplicates", (manifest.rows.duplicates, manifest.examples.duplicates), (0, 0)
     if manifest.sides is None:
+        yield "test_size", options["test_size"], 0
         return
     sides, by = manifest.sides, {one.get("group_by") for one in every}
     yield "asked of sides", sides.asked, options["test_size"]
@@ -116,6 +128,22 @@ def _of_files(evidence: Evidence) -> Iterator[Figure]:
         yield "near duplicates", manifest.near_duplicates.examples, alike
 
 
+def _of_inputs(evidence: Evidence) -> Iterator[Figure]:
+    """What inputs are as files, and what of their rows nothing has read."""
+    manifest = evidence.manifest
+    conditions = any(one.get("where") for one in _asked(manifest))
+    for one in manifest.inputs:
+        for column in () if conditions else one.unread:
+            share = round(column.rows / max(one.rows, 1), 6)
+            yield f"{column.column} of {one.path}", column.share, share
+        source = evidence.inputs.get(one.path)
+        if source is None or not Path(source.path).is_file():
+            continue
+        size = Path(source.path).stat().st_size
+        if size != one.bytes and all(map(content.is_there, source.splits)):
+            yield f"bytes of {one.path}", one.bytes, size
+
+
 def _row(name: str) -> str:
     """The row of an example."""
     path, _, rest = name.rpartition(":")
@@ -129,6 +157,9 @@ def _of_case(evidence: Evidence) -> Iterator[Figure]:
         return
     for one, told in zip(manifest.inputs, case["inputs"], strict=True):
         yield f"format of {one.path}", (one.path, one.format), (told["name"], told["format"])
+    names = dict.fromkeys(formats.load(told["format"]).name for told in case["inputs"])
+    yield "format", manifest.format, ",".join(names)
+    yield "merged_cuts", manifest.encoder.merged_cuts, case["merged_cuts"]
     if manifest.prm:
         raw = manifest.prm.template == "raw"
         separator = None if raw else case["model"]["separator"]
@@ -144,8 +175,16 @@ def _of_shards(evidence: Evidence) -> Iterator[Figure]:
         yield f"tokens of {name}", side.tokens, evidence.counted("n_tokens", name)
         yield f"examples of {name}", side.examples, evidence.counted("n_examples", name)
         for shard in () if export else side.shards:
-            own = known[shard.path].counts
-            yield shard.path, (shard.rows, shard.tokens), (own["n_rows"], own["n_tokens"])
+            own = known[shard.path]
+            yield (
+                shard.path,
+                (shard.rows, shard.tokens),
+                (own.counts["n_rows"], own.counts["n_tokens"]),
+            )
+            hashes = (shard.sha256, manifest.files[shard.path])
+            yield f"sha256 of {shard.path}", hashes, (own.sha256, own.sha256)
+            size = (evidence.build.here / shard.path).stat().st_size
+            yield f"bytes of {shard.path}", shard.bytes, size
     padding = evidence.counted("n_stored") - evidence.counted("n_tokens")
     yield "padding", manifest.tokens.padding, padding
     if manifest.padding:
@@ -180,6 +219,13 @@ def _of_rest(evidence: Evidence) -> Iterator[Figure]:
     if manifest.encoder.encoded is not None:
         encoded = sum(manifest.encoder.encoded.values())
         yield "encoded", encoded, manifest.examples.made - manifest.examples.rejected
+    # A build that fails a probe, or is encoded otherwise by the reference, has no manifest.
+    yield "probes", [name for name, one in manifest.probes.items() if not one.passed], []
+    yield "mismatches", manifest.encoder.parity.mismatches, 0
+    yield "family", manifest.model.family, "encoder" if manifest.model.pair else "decoder"
+    heard = manifest.witness
+    if heard is not None and not heard.unread:
+        yield "witness", heard.read, heard.drawn
     # Of reasoning that is left out, and of other turns that are trained, no run is an answer.
     room = manifest.max_new_tokens
     if room and not export and all(o != "all" and k != "mask" for o, k in policies(manifest)):
@@ -258,96 +304,25 @@ def _of_sources(evidence: Evidence) -> Iterator[Figure]:
         if whole and not budget.keys() & {"share", "weight"}:
             unit, amount = (*amounts, ("epochs", budget.get("epochs", 1.0)))[0]
             yield f"{own}: unit", (one.unit, float(one.amount)), (unit, float(amount))
+        if one.unit == "epochs":
+            yield f"{own}: given", (one.given, one.short), (one.amount, False)
+            if float(one.amount).is_integer() and not manifest.packs:
+                train, times = one.splits["train"], int(one.amount)
+                wanted_of = [times * getattr(one.has, name) for name in _PORTION]
+                yield f"{own}: has", [getattr(train, name) for name in _PORTION], wanted_of
         for split, portion in one.splits.items() if evidence.examples else ():
             source = one.name if asked.get("name") else None
-            names = ("examples", "tokens", *(("trained",) if exact else ()))
+            names = _PORTION if exact else _PORTION[:2]
             said = tuple(getattr(portion, name) for name in names)
             yield f"{own}: {split}", said, tuple(found[source, split, name] for name in names)
+    known = {one.name for one in manifest.sources}
+    told = {name for one in manifest.doubles for name in (one.source, one.kept_in)}
+    yield "sources of duplicates", told - known if known else set(), set()
     rated = [one for one in manifest.sources if one.wanted_share is not None]
+    single = [x.name for x in manifest.sources if x.scarcest and x not in rated]
+    yield "scarcest", single, []
     others = [one.splits["train"].trained for one in manifest.sources if one not in rated]
     wanted = sum(others) + sum(one.amount for one in rated)
     for one in rated:
+        yield f"{one.name}: unit", one.unit, "trained_tokens"
         yield f"{one.name}: wanted_share", one.wanted_share, round(one.amount / (wanted or 1), 6)
-
-
-def _of_sides(manifest: Manifest) -> Iterator[str]:
-    """Test has the share that was counted, and as many groups as chance gives."""
-    told = manifest.sides
-    if told is None or told.by == "files" or manifest.packs:
-        return
-    examples = Counter({name: side.examples for name, side in manifest.splits.items()})
-    share = examples["test"] / (examples.total() - manifest.examples.copies)
-    if round(share, 6) != told.share:
-        yield f"sides: test has a share of {share:.6f} of the examples, and not {told.share:g}"
-    wanted, rest = told.groups * told.asked, told.groups * (1 - told.asked)
-    chance = _CHANCE * (wanted * (1 - told.asked)) ** 0.5
-    if min(wanted, rest) >= _MANY and abs(told.groups_in_test - wanted) > chance:
-        yield f"sides: {told.groups_in_test} of {told.groups} groups are in test, not {wanted:.0f}"
-
-
-def _of_order(evidence: Evidence) -> Iterator[str]:
-    """Examples stand in the order of the inputs, or as chance puts them where they are shuffled.
-
-    Packs go by lengths, too, copies by passes, and a layout of another package as it says.
-    """
-    manifest = evidence.manifest
-    ordered = manifest.layout in layouts.MEMBERS and manifest.packing is None
-    if not ordered or manifest.export is not None or manifest.examples.copies:
-        return
-    many, found = evidence.counted("n_neighbours"), evidence.counted("n_ascents")
-    if not manifest.options["shuffle"]:
-        if found != many:
-            yield f"shuffle: {counted(many - found, 'example')} stand before what was read earlier"
-        return
-    chance = _CHANCE * (many / 12) ** 0.5 if many >= _NEIGHBOURS else many
-    if abs(found - many / 2) > chance:
-        yield f"shuffle: {found} of {many} examples stand behind what was read earlier"
-    whole = manifest.examples.made - manifest.examples.rejected == manifest.examples.kept
-    if whole and manifest.windows is None:
-        yield from _of_seed(evidence)
-
-
-def _mixed(number: int, seed: int) -> int:
-    """SplitMix64 of a number and a seed, as its authors published it."""
-    found = (number + seed * 0x9E3779B97F4A7C15 + 1) % _WORD
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        found = (found ^ (found >> shift)) * factor % _WORD
-    return found ^ (found >> 31)
-
-
-def _of_seed(evidence: Evidence) -> Iterator[str]:
-    """Where nothing is left out, a side stands by a hash of its examples' numbers and the seed."""
-    seed = int(str(evidence.manifest.options["seed"]))
-    inputs = {one.path: number for number, one in enumerate(evidence.manifest.inputs)}
-    every = [one.place for side in evidence.examples.values() for one in side]
-    numbered = sorted(every, key=lambda at: (inputs.get(at[0], -1), at[1:]))
-    keys = {at: _mixed(number, seed) for number, at in enumerate(numbered)}
-    for name, side in evidence.examples.items():
-        own = [keys[one.place] for one in side]
-        moved = sum(before > behind for before, behind in pairwise(own))
-        if moved:
-            text = f"stand where --seed {seed} does not put them"
-            yield f"shuffle: {counted(moved, 'example')} of {name} {text}"
-
-
-def _of_budgets(manifest: Manifest) -> Iterator[str]:
-    """A budget is not exceeded, what it gave is stored, and a share is that of the recipe."""
-    given = {"rows": "examples", "tokens": "tokens", "trained_tokens": "trained"}
-    total = manifest.options.get("total")
-    wanted = sum(one.amount for one in manifest.sources if one.wanted_share is not None)
-    for one in manifest.sources:
-        if one.unit in given:
-            there = getattr(one.splits["train"], given[one.unit])
-            if one.given > one.amount or there != one.given:
-                told = f"{one.given:g} {one.unit} are given and {there} stored"
-                yield f"source {one.name}: {told}, and its budget is {one.amount:g}"
-        share = one.asked.get("share")
-        if share is None or one.wanted_share is None or one.amount == wanted:
-            continue
-        whole = share * total if isinstance(total, int) else one.amount
-        # Sources without a share may be larger than what a total leaves for them.
-        met = isinstance(total, int) and wanted > total + len(manifest.sources)
-        other = abs(one.wanted_share - share) > _SHARE + 1 / wanted and not met
-        if other or abs(one.amount - whole) > 1:
-            told = f"its share is {one.wanted_share:g}, {one.amount:g} trained tokens"
-            yield f"source {one.name}: {told}, and {share:g} of {total or 'all'} is asked"

@@ -15,6 +15,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import pyarrow as pa
+
 from pipeline.builder import recounted
 from pipeline.builder.evidence import Evidence
 from pipeline.builds import stored
@@ -23,6 +25,7 @@ from pipeline.manifest.records import REJECTS, REPORT, SERVING, TOKENIZER
 from pipeline.shards.measured import OURS
 from stages.errors import OwnLawError, counted
 from stages.files import content
+from stages.tokens import layouts
 
 Problem: TypeAlias = tuple[str, str]  # the file, and what differs
 SHOWN = 3  # differences that an error names
@@ -48,8 +51,27 @@ def problems(evidence: Evidence) -> list[Problem]:
     if evidence.shards:
         found += [(MANIFEST, what) for what in recounted.problems(evidence)]
     if evidence.manifest.export is None:
-        found += _rejects(evidence)
+        found += [*_rejects(evidence), *_declared(evidence)]
     return found
+
+
+def _declared(evidence: Evidence) -> Iterator[Problem]:
+    """The columns that ``datasets`` is told of are those of the shards, in our layouts."""
+    ours = evidence.manifest.layout in layouts.MEMBERS
+    for name, side in evidence.manifest.splits.items() if ours else ():
+        told, file = f"{name}/dataset_info.json", evidence.build.here / side.shards[0].path
+        columns = {field.name: field.type for field in stored.read_file(file).schema}
+        for key, feature in evidence.read(told)["features"].items():
+            if not _is_of(feature, columns.get(key)):
+                yield told, f"{key} is declared as {feature}, and stored as {columns.get(key)}"
+
+
+def _is_of(feature: Mapping[str, Any], kind: pa.DataType | None) -> bool:
+    """Whether ``datasets`` reads a declared column as one of this type."""
+    if "feature" in feature:
+        listed = kind is not None and pa.types.is_list(kind)
+        return listed and _is_of(feature["feature"], getattr(kind, "value_type", None))
+    return bool(feature["dtype"] == {"float": "float32"}.get(str(kind), str(kind)))
 
 
 def _unequal(name: str, said: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[Problem]:
@@ -87,8 +109,8 @@ def _tokenizer(evidence: Evidence) -> Iterator[Problem]:
     yield from _unequal(f"{TOKENIZER}/tokenizer_config.json", config, wanted_there)
     ends = ("end_of_turn", "end_of_call")
     tokens = ("eos_token", "pad_token", *ends, "step_token", "good_token", "bad_token")
-    named = {text: getattr(model, f"{n}_id") for n in tokens if (text := getattr(model, n))}
-    for text, token in {**named, **model.added_tokens}.items():
+    named = [(text, getattr(model, f"{n}_id")) for n in tokens if (text := getattr(model, n))]
+    for text, token in (*named, *model.added_tokens.items()):
         if evidence.ids.get(text) != token:
             there = evidence.ids.get(text)
             yield MANIFEST, f"{text!r} has id {token}, and {there} in {TOKENIZER}/tokenizer.json"
@@ -122,7 +144,7 @@ def _serving(evidence: Evidence) -> Iterator[Problem]:
         yield SERVING, f"stop_token_ids are {said['stop_token_ids']}, and must be {sorted(stops)}"
     yield from _engines(said, config)
     ends = [ids[s] for s in said["stop_strings"] if s not in own and s in ids]
-    wanted = {"eos_token_id": ends, "pad_token_id": ids[model.pad_token]}
+    wanted = {"eos_token_id": ends, "pad_token_id": ids.get(model.pad_token)}
     # A stop marker may be a stop of the model, too; then it is in no list but this.
     there = {**generation, "eos_token_id": [i for i in generation["eos_token_id"] if i in ends]}
     yield from _unequal(f"{TOKENIZER}/generation_config.json", there, wanted)
@@ -138,9 +160,16 @@ def _engines(said: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[Pro
     special = {flags["content"] for flags in added if flags["special"]}
     if not special.isdisjoint(strings):
         alike["skip_special_tokens"] = False
-    openai = engines["openai"]
+    openai, room = engines["openai"], said.get("max_new_tokens") or {"max": None}
     for told in (engines["vllm"]["SamplingParams"], engines["trl_grpo"]["generation_kwargs"]):
         yield from _unequal(SERVING, told, {"stop": strings, **alike})
+    for told, key in (
+        (engines["vllm"]["SamplingParams"], "max_tokens"),
+        (engines["trl_grpo"], "max_completion_length"),
+        (engines["transformers"]["GenerationConfig"], "max_new_tokens"),
+        (openai, "max_tokens"),
+    ):
+        yield from _unequal(SERVING, told, {key: room["max"]})
     yield from _unequal(SERVING, {**openai, **openai["extra_body"]}, {"stop": strings[:4], **alike})
     modes = (said.get("chat_template") or {}).get("modes", {})
     for one in modes.values():

@@ -242,7 +242,9 @@ def _as_json(config: Config, known: Delimited) -> set[str]:
 
 
 def _parsed(row: Row, as_json: set[str]) -> Row:
-    return {**row, **{c: orjson.loads(row[c]) for c in as_json & row.keys()}} if as_json else row
+    """A row with the JSON of some cells; a blank one is null."""
+    cells = {c: row[c].strip() for c in as_json & row.keys()}
+    return {**row, **{c: orjson.loads(cell) if cell else None for c, cell in cells.items()}}
 
 
 def parsed(records: Sequence[Record], config: Config, reader: str) -> list[Record]:

@@ -199,7 +199,9 @@ _MESSAGE = re.compile(
 )
 _ENDS_MESSAGE = re.compile(rf"(?:(?:{'|'.join(map(re.escape, _HARMONY_ENDS))})\s*)+")
 _UNANSWERED = "reasoning without an answer behind it"
-_TOLD = re.compile(r"# Instructions\n\n(.*)\n\n", re.DOTALL)  # as a template prints a system text
+_TOLD = re.compile(
+    r"# Instructions\n\n(.*?)(?:\n\n)?", re.DOTALL
+)  # as a template prints a system text
 
 
 def _harmony(text: str) -> Turns | None:

@@ -283,7 +283,8 @@ def _beside_steps(row: Watched) -> Iterator[tuple[str, Any]]:
 def asked(left: Unread, kind: "Kind", row: ReadRow) -> AskError | None:
     """Why values must not be ignored without an option: it would train something wrong, or might;
     None where they may be."""
-    if not left.turn and signals.is_about(left.path):
+    declared = any(map(signals.are_tools, left.values))
+    if not left.turn and signals.is_about(left.path) and not declared:
         return None
     several = kind.marks and len(left.values) > 1 and not left.turn
     values = [[*left.values]] if several else left.values

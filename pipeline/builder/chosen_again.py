@@ -1,0 +1,105 @@
+"""Judges again what options, chance and budgets have chosen: the sides, the order, the sources."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+from pipeline.builder.evidence import Evidence
+from pipeline.manifest.manifest import Manifest
+from stages.errors import counted
+from stages.tokens import layouts
+
+_WORD = 1 << 64
+_CHANCE, _MANY = 8, 5  # deviations that no split by chance reaches, where so many are expected
+_NEIGHBOURS = 64  # that tell an order from one by chance
+_SHARE = 0.001  # by which the share of a source may differ from the one that was asked for
+
+
+def problems(evidence: Evidence) -> Iterator[str]:
+    """Choices that are not those that were asked for."""
+    yield from _of_budgets(evidence.manifest)
+    yield from _of_sides(evidence.manifest)
+    yield from _of_order(evidence)
+
+
+def _of_sides(manifest: Manifest) -> Iterator[str]:
+    """Test has the share that was counted, and as many groups as chance gives."""
+    told = manifest.sides
+    if told is None or told.by == "files" or manifest.packs:
+        return
+    examples = Counter({name: side.examples for name, side in manifest.splits.items()})
+    share = examples["test"] / (examples.total() - manifest.examples.copies)
+    if round(share, 6) != told.share:
+        yield f"sides: test has a share of {share:.6f} of the examples, and not {told.share:g}"
+    wanted, rest = told.groups * told.asked, told.groups * (1 - told.asked)
+    chance = _CHANCE * (wanted * (1 - told.asked)) ** 0.5
+    if min(wanted, rest) >= _MANY and abs(told.groups_in_test - wanted) > chance:
+        yield f"sides: {told.groups_in_test} of {told.groups} groups are in test, not {wanted:.0f}"
+
+
+def _of_order(evidence: Evidence) -> Iterator[str]:
+    """Examples stand in the order of the inputs, or as chance puts them where they are shuffled.
+
+    Packs go by lengths, too, copies by passes, and a layout of another package as it says.
+    """
+    manifest = evidence.manifest
+    ordered = manifest.layout in layouts.MEMBERS and manifest.packing is None
+    if not ordered or manifest.export is not None or manifest.examples.copies:
+        return
+    many, found = evidence.counted("n_neighbours"), evidence.counted("n_ascents")
+    if not manifest.options["shuffle"]:
+        if found != many:
+            yield f"shuffle: {counted(many - found, 'example')} stand before what was read earlier"
+        return
+    chance = _CHANCE * (many / 12) ** 0.5 if many >= _NEIGHBOURS else many
+    if abs(found - many / 2) > chance:
+        yield f"shuffle: {found} of {many} examples stand behind what was read earlier"
+    whole = manifest.examples.made - manifest.examples.rejected == manifest.examples.kept
+    if whole and manifest.windows is None:
+        yield from _of_seed(evidence)
+
+
+def _mixed(number: int, seed: int) -> int:
+    """SplitMix64 of a number and a seed, as its authors published it."""
+    found = (number + seed * 0x9E3779B97F4A7C15 + 1) % _WORD
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        found = (found ^ (found >> shift)) * factor % _WORD
+    return found ^ (found >> 31)
+
+
+def _of_seed(evidence: Evidence) -> Iterator[str]:
+    """Where nothing is left out, a side stands by a hash of its examples' numbers and the seed."""
+    seed = int(str(evidence.manifest.options["seed"]))
+    inputs = {one.path: number for number, one in enumerate(evidence.manifest.inputs)}
+    every = [one.place for side in evidence.examples.values() for one in side]
+    numbered = sorted(every, key=lambda at: (inputs.get(at[0], -1), at[1:]))
+    keys = {at: _mixed(number, seed) for number, at in enumerate(numbered)}
+    for name, side in evidence.examples.items():
+        own = [keys[one.place] for one in side]
+        moved = sum(before > behind for before, behind in pairwise(own))
+        if moved:
+            text = f"stand where --seed {seed} does not put them"
+            yield f"shuffle: {counted(moved, 'example')} of {name} {text}"
+
+
+def _of_budgets(manifest: Manifest) -> Iterator[str]:
+    """A budget is not exceeded, what it gave is stored, and a share is that of the recipe."""
+    given = {"rows": "examples", "tokens": "tokens", "trained_tokens": "trained"}
+    total = manifest.options.get("total")
+    wanted = sum(one.amount for one in manifest.sources if one.wanted_share is not None)
+    for one in manifest.sources:
+        if one.unit in given:
+            there = getattr(one.splits["train"], given[one.unit])
+            if one.given > one.amount or there != one.given:
+                told = f"{one.given:g} {one.unit} are given and {there} stored"
+                yield f"source {one.name}: {told}, and its budget is {one.amount:g}"
+        share = one.asked.get("share")
+        if share is None or one.wanted_share is None or one.amount == wanted:
+            continue
+        whole = share * total if isinstance(total, int) else one.amount
+        # Sources without a share may be larger than what a total leaves for them.
+        met = isinstance(total, int) and wanted > total + len(manifest.sources)
+        other = abs(one.wanted_share - share) > _SHARE + 1 / wanted and not met
+        if other or abs(one.amount - whole) > 1:
+            told = f"its share is {one.wanted_share:g}, {one.amount:g} trained tokens"
+            yield f"source {one.name}: {told}, and {share:g} of {total or 'all'} is asked"

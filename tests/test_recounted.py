@@ -1,0 +1,231 @@
+"""Every figure and every word of a manifest is counted again, or is said to be stated only.
+
+``tests/tables/stated.jsonl`` is exact: a row for each key of which a change is found out by nothing
+beside the shards, with the reason. Places in lists, and keys that are names, are ``*`` there.
+"""
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import orjson
+import pytest
+from small_tokenizers import template_folder
+from support import SAMPLES, read_manifest, read_rows, table, write_rows
+
+from pipeline import exports, run_build
+from pipeline.builder import judge, launch_gate, side_files
+from pipeline.builder.evidence import Evidence
+from pipeline.builds.build import Build
+from pipeline.builds.build import read_manifest as parsed
+from pipeline.options.recipe import builds_of
+from stages.errors import OwnLawError, UsageError
+from stages.tokenizers.profiles import all_profiles
+
+Place: TypeAlias = tuple[str | int, ...]
+BUILDS = {
+    "packed": (
+        "sft",
+        'max-length = 128\ntest-size = 0.3\nshuffle = true\ndedup = true\nfilter = "n_tokens >= 3"',
+        ["share = 0.4\nepochs = 4", ""],
+    ),
+    "padded": (
+        "sft",
+        'layout = "padded"\ntest-size = 0.3\nmax-length = 64\ntoo-long = "trim-turns"',
+        ["rows = 9", "tokens = 400"],
+    ),
+    "rm": ("rm", 'where = ["skip!=1"]', [""]),
+    "prm": ("prm", 'layout = "padded"', [""]),
+}  # the task, the options, and the budget of each source
+RECIPE = """
+task = "{task}"
+model = "{here}/model"
+output = "{here}/out"
+cache-dir = "{here}/cache"
+workers = 1
+keep = 0
+max-reject = 1.0
+witness = "all"
+"""
+SOURCE = """
+[[source]]
+name = "{name}"
+data = ["{here}/{name}.jsonl"]
+{budget}
+"""
+# Keys that are names are those below these.
+NAMED = {"probes", "trainers", "rendered", "encoded", "audits", "splits", "files"}
+
+
+def _rows(task: str, name: str) -> list[dict[str, Any]]:
+    """Rows of every fate, where a task has them: stored, equal, refused, too long, left out."""
+    if task == "rm":
+        rows = read_rows(SAMPLES / "rm" / "pairs_margin.jsonl") * 2
+        return [{**row, "skip": i % 3} for i, row in enumerate(rows)]
+    if task == "prm":
+        return read_rows(SAMPLES / "prm" / "stepwise_soft.jsonl") * 2
+    said = [[f"{role} {n + more} {name} é" for more in (0, 1) for role in "qa"] for n in range(24)]
+    said[5], said[7] = said[4], ["only asked é"]
+    said[9] = [f"{text} {'word ' * 3}" for text in said[9]]
+    roles = ("user", "assistant") * 2
+    talks = [[{"role": r, "content": t} for r, t in zip(roles, own, strict=False)] for own in said]
+    return [{"messages": talk, "meta": n} for n, talk in enumerate(talks)]
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Evidence]:
+    """What the side files of each build were judged by."""
+    heard: list[Evidence] = []
+    found = {}
+    for build, (task, options, budgets) in BUILDS.items():
+        here = tmp_path_factory.mktemp(build)
+        template_folder(here / "model", all_profiles()["qwen2-1.5b"].chat_template)
+        text = RECIPE.format(task=task, here=here) + options
+        for name, budget in zip("ab", budgets, strict=False):
+            write_rows(here / f"{name}.jsonl", _rows(task, name))
+            text += SOURCE.format(here=here, name=name, budget=budget)
+        (here / "recipe.toml").write_text(text, "utf-8")
+        (config,) = builds_of(here / "recipe.toml")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(judge, "_has_own_process", lambda config: False)
+            patch.setattr(side_files, "require", heard.append)
+            run_build.build(config, lambda *_: None)
+        found[build] = replace(heard[-1], build=Build.open(here / "out"))
+    return found
+
+
+def _leaves(value: Any, at: Place = ()) -> Iterator[Place]:
+    """The places of all numbers, texts and truths."""
+    if isinstance(value, dict | list):
+        for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(inner, (*at, name))
+    elif value is not None:
+        yield at
+
+
+def _starred(at: Place) -> str:
+    above = ("", *at)
+    names = [isinstance(n, int) or above[i] in NAMED for i, n in enumerate(at)]
+    return ".".join("*" if one else str(n) for n, one in zip(at, names, strict=True))
+
+
+def _other(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    return f"{value}x" if isinstance(value, str) else value + 1
+
+
+def _at(told: Any, at: Place, change: Callable[[Any], Any]) -> Any:
+    """A copy of a value in which what is at a place has changed."""
+    if not at:
+        return change(told)
+    inner = told.copy()
+    inner[at[0]] = _at(told[at[0]], at[1:], change)
+    return inner
+
+
+def _is_found(evidence: Evidence, told: dict[str, Any]) -> bool:
+    """Whether a manifest that says something else of a build is refused."""
+    try:
+        build = replace(evidence.build, manifest=parsed(orjson.dumps(told)))
+        other = replace(evidence, build=build)
+        vars(other).update(examples=evidence.examples, ids=evidence.ids)  # read once
+        side_files.require(other)
+    except (OwnLawError, UsageError, KeyError):  # of a shard that is not there
+        return True
+    return False
+
+
+def test_what_a_manifest_says_is_counted_again_or_said_to_be_stated(
+    judged: dict[str, Evidence],
+) -> None:
+    """Each leaf of each build is changed alone."""
+    stated = {one["key"]: one["why"] for one in table("stated.jsonl")}
+    assert all(stated.values())
+    passed = set()
+    for evidence in judged.values():
+        told = read_manifest(evidence.build.here)
+        assert not _is_found(evidence, told)
+        leaves = [at for at in _leaves(told) if _starred(at) not in passed]
+        passed |= {_starred(at) for at in leaves if not _is_found(evidence, _at(told, at, _other))}
+    assert passed == stated.keys()
+
+
+def _problems(evidence: Evidence, folder: Path, name: str, text: bytes) -> list[tuple[str, str]]:
+    """What is said of a build in which a file has other bytes."""
+    here = folder / "changed"
+    shutil.copytree(evidence.build.here, here, dirs_exist_ok=True)
+    (here / name).write_bytes(text)
+    other = replace(evidence, build=replace(evidence.build, folder=here))
+    vars(other).update(examples=evidence.examples, ids=evidence.ids)
+    found = side_files.problems(other)
+    shutil.rmtree(here)
+    return found
+
+
+def test_what_engines_are_told_and_datasets_reads_is_derived_again(
+    judged: dict[str, Evidence], tmp_path: Path
+) -> None:
+    """Stops, switches and limits of each engine, and the columns that are declared; notes and
+    commands are sentences."""
+    for evidence in judged.values():
+        for name, top in (("serving.json", "engines"), ("train/dataset_info.json", "features")):
+            told = orjson.loads((evidence.build.here / name).read_bytes())
+            for at in _leaves(told[top], (top,)):
+                changed = orjson.dumps(_at(told, at, _other))
+                named = {"note", "serve", "_type", "length"}.isdisjoint(map(str, at))
+                found = _problems(evidence, tmp_path, name, changed)
+                assert bool(found) == named, (name, at, found)
+
+
+@pytest.mark.parametrize(
+    ("key", "change"),
+    [
+        ("raw", lambda raw: raw.replace("asked", "askew")),
+        ("raw", lambda raw: raw.replace("\\u00e9", "\\u00e8")),
+        ("detail", lambda detail: ""),
+        ("detail", lambda detail: "no_answer"),
+        ("code", _other),
+        ("line", _other),
+        ("id", _other),
+        ("source", _other),
+    ],
+)
+def test_a_refused_row_that_is_not_that_of_its_input_is_named(
+    key: str, change: Callable[[Any], Any], judged: dict[str, Evidence], tmp_path: Path
+) -> None:
+    """Its text, its place, and its reason."""
+    evidence = judged["packed"]
+    first, *others = evidence.lines("rejects.jsonl")
+    assert change(first[key]) != first[key]
+    for lines in ([first, *others], [{**first, key: change(first[key])}, *others]):
+        text = b"\n".join(map(orjson.dumps, lines))
+        found = _problems(evidence, tmp_path, "rejects.jsonl", text)
+        assert bool(found) == (lines[0] != first)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "setting", "other"),
+    [
+        ("llamafactory", r"per_device_train_batch_size: \d+", "per_device_train_batch_size: 9"),
+        ("openrlhf", r"--(model\.)?margin_loss(_enable)?\b", ""),
+    ],
+)
+def test_a_launch_script_that_trains_otherwise_is_named(
+    trainer: str, setting: str, other: str, judged: dict[str, Evidence], tmp_path: Path
+) -> None:
+    """Batches with fewer pairs, and margins that are not read."""
+    build, export = judged["rm"].build, exports.load(trainer)
+    shutil.copytree(build.here, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "launch").mkdir()
+    written = {f"{trainer}.sh": export.launch(build.facts), **export.files(build.facts)}
+    there = replace(build, folder=tmp_path)
+    for change in (lambda text: text, lambda text: re.sub(setting, other, text)):
+        for name, text in written.items():
+            (tmp_path / "launch" / name).write_text(change(text), "utf-8")
+        found = [*launch_gate.problems(there, trainer)]
+        assert bool(found) == any(change(text) != text for text in written.values()), found
+    assert found
