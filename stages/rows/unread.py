@@ -138,11 +138,9 @@ class ReadRow:
         if not all(isinstance(one, bool | int | float) for one in said) or max(said) > 1:
             return not alike
         good = [one > 0 if min(said) < 0 else one >= 0.5 for one in said]
+        pairs = (zip(labels, good, strict=True) for labels in alike)
         return not alike or any(
-            all(
-                mine is None or (mine >= 0.5) == one for mine, one in zip(labels, good, strict=True)
-            )
-            for labels in alike
+            all(mine is None or (mine >= 0.5) == one for mine, one in own) for own in pairs
         )
 
     @property
@@ -295,11 +293,8 @@ def _asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> AskError | N
     path = left.path
     shown = f"{path} is {_shown(value)}"
     if left.turn and column_names.is_flag(path, value):
-        return AskError(
-            "unknown_flag",
-            f"{shown}, a flag of a turn that is not read",
-            f"Flags of a turn are {', '.join(FLAGS)}. To leave this one out, add {ignore(path)}.",
-        )
+        how = f"Flags of a turn are {', '.join(FLAGS)}. To leave this one out, add {ignore(path)}."
+        return AskError("unknown_flag", f"{shown}, a flag of a turn that is not read", how)
     for code, what in column_names.reasons(path, value, kind):
         if code == "rated" and not row.agrees(path, value, kind):
             return rated(path, value, kind)
