@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 import click
 from markupsafe import Markup, escape
-from rich.cells import cell_len
 
 from pipeline import lines, tasks
 from pipeline.builds.build import Build
@@ -34,6 +33,8 @@ MARKS = "│⟩"  # end a token where its boundaries are drawn; a line may be br
 
 def _units(text: str) -> Iterator[tuple[str, bool]]:
     """Line ends, blanks and pieces of words, and whether a line may be broken behind each."""
+    from rich.cells import cell_len  # a page of HTML is drawn without
+
     for unit in _UNIT.findall(text):
         if unit.isascii():
             yield unit, unit.isspace()
@@ -53,6 +54,8 @@ def wrapped(runs: Iterable[tuple[str, _S]], width: int | None) -> Iterator[list[
     Args:
         width: columns of a line, None for any number of them.
     """
+    from rich.cells import cell_len
+
     line: list[tuple[str, _S]] = []
     word: list[tuple[str, _S]] = []
     used = longer = 0
