@@ -197,7 +197,7 @@ class JudgeOptions:
     of a shard depends on it."""
 
     max_reject: float = option(0.01, v.Number(least=0, most=1), "The most that may be refused: of the rows, of the examples and of the trained turns each. Up to four rows may be if they are less than a fifth; 0: none.", by_source=True)
-    witness: str = option("sample", v.one_of("sample", "all"), "Rows that a second reader compares with the shards: about 1 %, at least 256, or all.", recorded=_GIVEN)
+    witness: str = option("sample", v.one_of("sample", "all"), "Rows that a second reader compares with the shards: about 1 %, at least 256 and about 4,096 at most, or all.", recorded=_GIVEN)
     empty: str = option("refuse", v.one_of("refuse", "warn"), "An empty file among others: refuse the build, or warn and go on.", heading=under.DATA)
     tolerance: Mapping[str, float] = option({}, many.Pairs("AUDIT.LIMIT=VALUE", flag="--tolerance shortcuts.fail=1", numbers=True, check=_limits), "Limit of an audit: warn, fail or least.")
     expectations: tuple[tuple[str, str], ...] = option((), paths.TextFiles("FILE"), "More suites to check the shards with: JSON of Great Expectations, or Python.", recorded={RECORDED: paths.hashed})
