@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import page, process, rows, sampled, tables
+from benchmarks import page, plan_growth, process, rows, sampled, tables
 from benchmarks.figures import Figures
 from benchmarks.nets import BUILD
 from benchmarks.programs import OURS, PROGRAMS
@@ -160,3 +160,12 @@ def test_the_cost_of_a_net_is_of_one_run(tmp_path: Path) -> None:
     _cell(tmp_path, "nets", {"small": small, "large": large}, sizes=[100, 1_000_100])
     wanted = "0.20 of 3.00 s with 100 rows; 1.0 of 10.0 us for each further row"
     assert tables.net(Figures(tmp_path), "exports") == wanted
+
+
+def test_made_up_parts_are_planned_as_those_of_a_build(tmp_path: Path, cache_dir: Path) -> None:
+    """They have every column that a plan reads."""
+    works, reports = plan_growth.parts(tmp_path / "parts", 3_000, of_part=1_000)
+    build = plan_growth.prepared(tmp_path, cache_dir, works, {"test_size": 0.1})
+    made = plan_growth.measured(build, works, reports)
+    assert made["examples"] == made["kept"] == 3_000
+    assert made["parts"] == 3
