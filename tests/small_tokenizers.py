@@ -25,10 +25,11 @@ from tokenizers import (
     trainers,
 )
 
-from stages import probes, profile
+from stages import profile
 from stages.chat_template import turn_ends
 from stages.chat_template.template import Template
 from stages.errors import RowError
+from stages.tokenizers import probes
 from stages.tokenizers.profiles import all_profiles
 
 _TABLE = table("small_tokenizers.toml")

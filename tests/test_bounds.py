@@ -22,10 +22,10 @@ from click.testing import CliRunner
 from small_tokenizers import byte_level
 from support import few, table_bytes
 
-from pipeline.cli import cli
 from pipeline.inputs.readings import glimpses, recognise_all
 from pipeline.inputs.scan import expand, scan
 from pipeline.options.config import Config
+from posttrain_pipeline.commands import cli
 from stages import errors, files, readers
 from stages.chat_template.template import LONGEST, Template
 from stages.tokenizers.resolve import Overrides, resolve

@@ -22,8 +22,8 @@ from support import Make, Run, files_of, read_manifest, read_rows, table_bytes, 
 
 from pipeline.shards import doubles
 from stages import columns, kinds
-from stages.overlap import search, signatures, words
-from stages.overlap.words import letters_before, plain, solid
+from stages.normalize import overlap_search, overlap_words, signatures
+from stages.normalize.overlap_words import letters_before, plain, solid
 
 WORDS = (
     "apples boats coins drums eggs flags grapes hats inks jars kites lamps maps nets market "
@@ -218,12 +218,14 @@ ANY = st.text(max_size=40)
 ARABIC = {ord(str(n)): chr(0x0660 + n) for n in range(10)}
 
 
-def _index(questions: Sequence[str | None], size: int = 8) -> search.Index:
-    read = search.Questions("question", tuple(range(1, len(questions) + 1)), tuple(questions))
-    return search.Index(search.Items.of([read]), size)
+def _index(questions: Sequence[str | None], size: int = 8) -> overlap_search.Index:
+    read = overlap_search.Questions(
+        "question", tuple(range(1, len(questions) + 1)), tuple(questions)
+    )
+    return overlap_search.Index(overlap_search.Items.of([read]), size)
 
 
-def _found(index: search.Index, *texts: str) -> dict[int, list[search.Overlap]]:
+def _found(index: overlap_search.Index, *texts: str) -> dict[int, list[overlap_search.Overlap]]:
     """What each text shares, as a row of its own."""
     return index.overlaps(texts, np.arange(len(texts)))
 
@@ -468,7 +470,7 @@ def _changed(text: str, draw: random.Random, places: int) -> str:
 
 
 def _runs(text: str) -> set[tuple[bytes, ...]]:
-    found = words.plain(text).split()
+    found = overlap_words.plain(text).split()
     padded = [*found, *[b""] * (NEAR_SIZE - 1)]
     return {tuple(padded[i : i + NEAR_SIZE]) for i in range(len(found))}
 

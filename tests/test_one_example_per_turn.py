@@ -12,11 +12,10 @@ from rows import turns
 from support import Make, few, files_of, rows_to
 from tokenizers import Tokenizer
 
-from stages import probes
 from stages.chat_template import turn_ends
 from stages.errors import ModelError
 from stages.profile import TargetModel
-from stages.tokenizers import builtin, profiles
+from stages.tokenizers import builtin, probes, profiles
 
 ASKED = {"model": "qwen3-8b", "layout": "ragged"}
 CHAT = turns(("user", "Hi there"), ("assistant", "Yo"), ("user", "Hm ok"), ("assistant", "Fine"))

@@ -19,12 +19,12 @@ from transformers import AutoTokenizer
 from pipeline.builder import population
 from pipeline.builder.forecast import Forecast, forecast
 from pipeline.builder.plan_page import as_json, as_text
-from pipeline.cli import cli
 from pipeline.options.config import Config, PlanOptions
 from pipeline.shards import doubles
 from pipeline.shards import plan as planning
 from pipeline.shards.choose import choose
 from pipeline.shards.examples import PlannedExamples, part_of
+from posttrain_pipeline.commands import cli
 from stages.columns import Ints
 
 MODEL = "qwen2-1.5b"

@@ -361,7 +361,7 @@ def test_set_changes_a_key(tmp_path: Path) -> None:
 
 def test_build_has_every_flag_of_run() -> None:
     """And needs none of them."""
-    command: click.Command = catalog.load("pipeline.commands", "build", "COMMAND")
+    command: click.Command = catalog.load("posttrain_pipeline.commands", "build", "COMMAND")
     flags = {flag for param in command.params for flag in param.opts}
     assert flags >= {flag for option in OPTIONS.values() for flag in option.flags}
     assert not [p.name for p in command.params if isinstance(p, click.Option) and p.required]

@@ -14,12 +14,12 @@ from support import Make, Run, few, read_manifest, read_rows, table, write_rows
 
 from pipeline.builder import max_reject, rejects, stagewise
 from pipeline.builder.max_reject import Limit, error_of, exceeding, shares
-from pipeline.cli import cli
 from pipeline.manifest.json_records import load, one_line
 from pipeline.manifest.records import Reject
 from pipeline.options.build_options import OPTIONS as OPTIONS_OF
 from pipeline.options.config import Config
 from pipeline.shards.chain import Losses, Refusal
+from posttrain_pipeline.commands import cli
 from stages.readers import jsonl
 
 MODEL = ("--model", "qwen2-1.5b", "-o", "out")

@@ -12,7 +12,7 @@ from support import Ran, Run, few, table
 from expectations import gx_suites
 from pipeline import secrets
 from pipeline.options.recipe import builds_of
-from pipeline.stores.sources import locate
+from pipeline.sources import locate
 from stages.errors import GateError, UsageError
 
 MODEL = ("--model", "qwen2-1.5b")

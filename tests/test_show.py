@@ -20,12 +20,12 @@ from transformers import AutoTokenizer
 
 from pipeline.builds.build import Build
 from pipeline.builds.packs import examples
-from pipeline.cli import cli
 from pipeline.options.recipe import builds_of
 from pipeline.report import drawing, painter
 from pipeline.report.pages import Condition
 from pipeline.report.search import Search, of_build
 from pipeline.run_build import build as run_build
+from posttrain_pipeline.commands import cli
 from stages import encoders, errors, profile
 
 MODEL = model_record()

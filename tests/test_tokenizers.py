@@ -40,10 +40,10 @@ from pipeline.publish.check import check
 from pipeline.serving import serving
 from pipeline.serving.overlay import overlay
 from pipeline.shards.part import PartReport
-from stages import encoders, errors, probes
+from stages import encoders, errors
 from stages.errors import ModelError
 from stages.profile import declare
-from stages.tokenizers import builders, builtin, hub, profiles, resolve, sentencepiece
+from stages.tokenizers import builders, builtin, hub, probes, profiles, resolve, sentencepiece
 from stages.tokenizers.profiles import all_profiles
 from stages.tokenizers.survival import loss
 

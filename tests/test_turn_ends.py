@@ -21,11 +21,10 @@ from transformers import AutoTokenizer
 
 from pipeline.builds import limits, summary
 from pipeline.builds.build import Build
-from stages import probes
 from stages.chat_template import turn_ends
 from stages.chat_template.template import Template
 from stages.errors import PipelineError
-from stages.tokenizers import directory
+from stages.tokenizers import directory, probes
 from stages.tokenizers.profiles import all_profiles
 from stages.tokenizers.resolve import Overrides, resolve
 

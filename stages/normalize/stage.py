@@ -20,8 +20,9 @@ from stages.contract import Batch, Example, FormatOptions, Record, Refused, Row
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _inside
+from stages.normalize import overlap_search, signatures
 from stages.normalize.outlines import Outlines
-from stages.overlap import Likeness, Search, search, signatures
+from stages.normalize.overlap import Likeness, Search
 from stages.rows import carried, examples, groups, selection, stop_text, unread
 from stages.rows.carried import IDENTITY, Carried, batch_of
 from stages.rows.column_names import EMPTY, Watched
@@ -95,7 +96,7 @@ class Normalize:
     @property
     def writes(self) -> tuple[str, ...]:
         grouped = groups.columns_of(self.group_by)
-        searched = () if self.search is None else (search.NAME,)
+        searched = () if self.search is None else (overlap_search.NAME,)
         alike = () if self.likeness is None else tuple(name for name, _ in self.likeness.columns)
         asked = grouped + self.carried.columns + searched + alike
         return IDENTITY + self.example_kind.columns + asked
@@ -248,7 +249,7 @@ class Normalize:
             texts = kind.texts[1:] if self.raw and kind.marks else kind.texts
             batch = carried.put(batch, self.carried, texts, kind.compares, records)
         if self.search is not None:
-            batch = search.put(batch, self.example_kind, self.search)
+            batch = overlap_search.put(batch, self.example_kind, self.search)
         if self.likeness is not None:
             batch = signatures.put(batch, self.example_kind, self.likeness)
         if self.group_by is None:

@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline.stores.filesystem import is_refused, with_patience
+from pipeline.filesystem import is_refused, with_patience
 from stages.errors import UsageError
 
 _T = TypeVar("_T")

@@ -1,4 +1,5 @@
-"""Probes: checks of the model before any row is processed. A file has those of one subject, PROBES.
+"""Probes: checks of the model before any row is processed. A module beside this has those of one
+subject, PROBES.
 
 A build runs every probe and stops at the first that fails; ``pipeline doctor`` runs them all and
 shows what each saw. A probe that raises any other error counts as failed, never as passed.
@@ -24,8 +25,11 @@ from stages.tokenizers.claims import Claims
 from stages.tokens.segment_encoder import SegmentEncoder
 
 MEMBERS = {
-    "forged_text": "stages.probes.added_tokens:FORGED",
-    "lost_text": "stages.probes.added_tokens:LOST_TEXT",
+    "added_tokens": "stages.tokenizers.added_token_probes",
+    "forged_text": "stages.tokenizers.added_token_probes:FORGED",
+    "lost_text": "stages.tokenizers.added_token_probes:LOST_TEXT",
+    "templates": "stages.tokenizers.template_probes",
+    "tokens": "stages.tokenizers.token_probes",
 }
 
 TOKENS, TEMPLATE, PAIR = "tokens", "template", "pair"  # what a probe looks at

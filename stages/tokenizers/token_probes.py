@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from stages.columns import IDS
 from stages.errors import counted
-from stages.probes import TEMPLATE, TOKENS, BrokenError, Probes, ProbeSubject
-from stages.probes.templates import QUESTION, dialogue, examples, ids_of, rendered, row_of
+from stages.tokenizers.probes import TEMPLATE, TOKENS, BrokenError, Probes, ProbeSubject
+from stages.tokenizers.template_probes import QUESTION, dialogue, examples, ids_of, rendered, row_of
 from stages.tokens.padded import pad
 
 PROBES = Probes(TOKENS)

@@ -1,4 +1,4 @@
-"""One subject per file: each provides SUBJECT, its metrics and the invariants on them.
+"""Invariants by subject: a module beside this provides SUBJECT, its metrics and the laws on them.
 
 The invariants of ours are a table, ``laws.toml``.
 
@@ -28,14 +28,18 @@ from stages import catalog
 from stages.errors import UsageError
 
 MEMBERS = {
-    "dataset": "expectations.invariants.shards:DATASET_LAWS",
-    "labels": "expectations.invariants.sequences:LABELS",
-    "origins": "expectations.invariants.shards:ORIGINS",
-    "pack_index": "expectations.invariants.packs:INDEX",
-    "padding": "expectations.invariants.packs:PADDING",
-    "pairs": "expectations.invariants.sequences:PAIRS",
-    "turns": "expectations.invariants.sequences:TURNS",
-    "weights": "expectations.invariants.sequences:WEIGHTS",
+    "dataset": "expectations.shard_laws:DATASET_LAWS",
+    "labels": "expectations.sequence_laws:LABELS",
+    "origins": "expectations.shard_laws:ORIGINS",
+    "pack_index": "expectations.pack_laws:INDEX",
+    "padding": "expectations.pack_laws:PADDING",
+    "packs": "expectations.pack_laws",
+    "pairs": "expectations.sequence_laws:PAIRS",
+    "sequences": "expectations.sequence_laws",
+    "shards": "expectations.shard_laws",
+    "steps": "expectations.step_laws",
+    "turns": "expectations.sequence_laws:TURNS",
+    "weights": "expectations.sequence_laws:WEIGHTS",
 }
 
 

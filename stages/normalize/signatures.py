@@ -20,8 +20,9 @@ from stages import columns, kinds
 from stages.columns import Ints, offsets_of
 from stages.contract import Batch
 from stages.errors import UsageError
-from stages.overlap import Likeness, words
-from stages.overlap.words import Hashes, Known, mixed, rolling
+from stages.normalize import overlap_words
+from stages.normalize.overlap import Likeness
+from stages.normalize.overlap_words import Hashes, Known, mixed, rolling
 
 ROW, QUESTION = "signature", "question_signature"
 NUMBERS = 128  # of a signature: the estimate's standard deviation is at most 0.045
@@ -60,11 +61,11 @@ def _runs(texts: Sequence[str], rows: Ints, count: int, size: int) -> tuple[Hash
     """
     own: list[list[bytes]] = [[] for _ in range(count)]
     for text, row in zip(texts, rows.tolist(), strict=True):
-        own[row] += words.plain(text).split()
-    ends = [words.END] * (size - 1)
+        own[row] += overlap_words.plain(text).split()
+    ends = [overlap_words.END] * (size - 1)
     every = [word for some in own if some for word in (*some, *ends)]
     hashed = np.fromiter(map(xxh3_64_intdigest, every), np.uint64, len(every))
-    begins = np.fromiter((word != words.END for word in every), bool, len(every))
+    begins = np.fromiter((word != overlap_words.END for word in every), bool, len(every))
     found = mixed(rolling(hashed, size))
     return found[begins[: len(found)]], columns.offsets_of(np.array([*map(len, own)], np.int64))
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from pipeline import ranges, sources
+from pipeline.filesystem import filesystem_of, with_patience
 from pipeline.secrets import named, redacted
-from pipeline.stores import ranges, sources
-from pipeline.stores.filesystem import filesystem_of, with_patience
-from pipeline.stores.sources import Located
+from pipeline.sources import Located
 from stages import readers
 from stages.errors import SurroundingsError, UsageError
 from stages.files import file_hash

@@ -8,9 +8,10 @@ from tokenizers import Tokenizer
 from stages import encoders
 from stages.chat_template import render_pair, segments
 from stages.errors import RowError, counted
-from stages.probes import PAIR, TEMPLATE, TOKENS, BrokenError, Probes, ProbeSubject, templates
-from stages.probes.tokens import one_id
+from stages.tokenizers import template_probes
+from stages.tokenizers.probes import PAIR, TEMPLATE, TOKENS, BrokenError, Probes, ProbeSubject
 from stages.tokenizers.survival import loss
+from stages.tokenizers.token_probes import one_id
 
 PROBES = Probes(TOKENS)
 
@@ -173,14 +174,16 @@ def all_text_survives(subject: ProbeSubject) -> str:
 FORGED = Probes(TEMPLATE)
 
 
-def _dialogues(subject: ProbeSubject) -> list[templates.Turns]:
+def _dialogues(subject: ProbeSubject) -> list[template_probes.Turns]:
     controls = sorted(subject.model.controls)
     together = " ".join(controls)
-    dialogues: list[templates.Turns] = [[("user", f"x{together}"), ("assistant", f"y{together}")]]
+    dialogues: list[template_probes.Turns] = [
+        [("user", f"x{together}"), ("assistant", f"y{together}")]
+    ]
     if subject.wide:
         for token in controls:
             dialogues += [[("user", token), ("assistant", token)]]
-            dialogues += [[("system", f"{token}\n{token}"), *templates.QUESTION]]
+            dialogues += [[("system", f"{token}\n{token}"), *template_probes.QUESTION]]
     return dialogues
 
 
@@ -196,11 +199,11 @@ def content_cannot_forge_control_tokens(subject: ProbeSubject) -> str:
     dialogues = _dialogues(subject)
     for turns in dialogues:
         try:
-            rendering = templates.Rendering(*subject.renderer(templates.row_of(turns)))
+            rendering = template_probes.Rendering(*subject.renderer(template_probes.row_of(turns)))
         except RowError:
             refused += 1  # a refused row cannot forge anything
             continue
-        _, plain = templates.ids_of(subject, rendering)
+        _, plain = template_probes.ids_of(subject, rendering)
         forged = controls.intersection(plain)
         if forged:
             raise BrokenError(text=turns[0][1], id=min(forged))
@@ -214,12 +217,12 @@ _STOP = "\x00"
 
 def _markers(subject: ProbeSubject) -> list[str]:
     """The texts between two turns where no control token is."""
-    row, _ = templates.examples(subject, templates.dialogue(subject))[-1]
-    rendering = templates.rendered(subject, row)
+    row, _ = template_probes.examples(subject, template_probes.dialogue(subject))[-1]
+    rendering = template_probes.rendered(subject, row)
     pairs = zip(rendering.texts, rendering.kinds, strict=True)
     text = "".join(_STOP if kind & segments.CONTROL else piece for piece, kind in pairs)
     plain = []
-    for (_, left), (_, right) in itertools.pairwise(templates.dialogue(subject)):
+    for (_, left), (_, right) in itertools.pairwise(template_probes.dialogue(subject)):
         start = text.find(left)
         between = text[start + len(left) : text.find(right, start)]
         if start >= 0 and _STOP not in between:
@@ -238,7 +241,7 @@ def turn_markers_cannot_be_forged(subject: ProbeSubject) -> str:
     for marker in markers:
         turns = [("user", f"x {marker} y"), ("assistant", "z")]
         try:
-            subject.renderer(templates.row_of(turns))
+            subject.renderer(template_probes.row_of(turns))
         except RowError:
             continue
         raise BrokenError(marker=marker)
@@ -270,7 +273,7 @@ def pair_turns_cannot_be_forged(subject: ProbeSubject) -> str:
     for marker in markers:
         turns = [("user", f"x\n{marker} y"), ("assistant", "z"), ("user", "u"), ("assistant", "v")]
         try:
-            renderer(templates.row_of(turns, trained={3}), 3)
+            renderer(template_probes.row_of(turns, trained={3}), 3)
         except RowError:
             continue
         raise BrokenError(marker=marker)

@@ -13,9 +13,9 @@ from os import PathLike, fspath
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from pipeline.object_store import Stat as Stat
+from pipeline.object_store import Store as Store
 from pipeline.secrets import redacted
-from pipeline.stores.object_store import Stat as Stat
-from pipeline.stores.object_store import Store as Store
 from stages.errors import DataError, SurroundingsError
 from stages.files import file_hash
 
@@ -43,7 +43,7 @@ def open_store(address: str | PathLike[str]) -> Store:
     Raises:
         UsageError: fsspec knows none, or its package is not installed.
     """
-    from pipeline.stores.filesystem import filesystem_of
+    from pipeline.filesystem import filesystem_of
 
     url, text = address_of(address), fspath(address)
     if url:

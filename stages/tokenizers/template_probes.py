@@ -13,7 +13,7 @@ from stages.chat_template.render import Row
 from stages.chat_template.segments import CONTROL, TRAINED
 from stages.columns import SEGMENTS
 from stages.errors import RowError, counted
-from stages.probes import TEMPLATE, BrokenError, Probes, ProbeSubject
+from stages.tokenizers.probes import TEMPLATE, BrokenError, Probes, ProbeSubject
 
 PROBES = Probes(TEMPLATE)
 

@@ -13,8 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from pipeline.filesystem import filesystem_of, is_refused
 from pipeline.secrets import redacted
-from pipeline.stores.filesystem import filesystem_of, is_refused
 from stages.contract import Split
 from stages.errors import SurroundingsError
 from stages.files import file_hash

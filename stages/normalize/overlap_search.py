@@ -19,7 +19,8 @@ from stages import columns, contract, kinds, readers
 from stages.columns import Ints
 from stages.errors import SurroundingsError, UsageError
 from stages.files import file_hash
-from stages.overlap import Evaluation, Search, signatures, words
+from stages.normalize import overlap_words, signatures
+from stages.normalize.overlap import Evaluation, Search
 from stages.rows.selection import lookup
 
 NAME = "overlaps"
@@ -65,7 +66,9 @@ class Index:
         self._evaluation = items.evaluation
         self._runs = signatures.Runs(items.plain, items.evaluation, size)
         # As they are written too, since a text without spaces has no words that are numbers.
-        self._letters = [words.Letters(items.question, size, numbers) for numbers in (False, True)]
+        self._letters = [
+            overlap_words.Letters(items.question, size, numbers) for numbers in (False, True)
+        ]
 
     def overlaps(self, texts: Sequence[str], rows: Ints) -> dict[int, list[Overlap]]:
         """What rows share with questions, by row, in the order of the questions.
@@ -86,10 +89,13 @@ class Index:
 
     def _pairs(self, texts: Sequence[str], rows: Ints) -> list[_Pair]:
         """Every row and question that share something."""
-        bare = [words.bare(text) for text in texts]
-        blocks = [words.joined(bare), words.joined(map(words.numbers_in_words, bare))]
+        bare = [overlap_words.bare(text) for text in texts]
+        blocks = [
+            overlap_words.joined(bare),
+            overlap_words.joined(map(overlap_words.numbers_in_words, bare)),
+        ]
         every = blocks[1].split()
-        ends = np.fromiter((word == words.END for word in every), bool, len(every))
+        ends = np.fromiter((word == overlap_words.END for word in every), bool, len(every))
         shared = self._runs.shared(every, rows[np.cumsum(ends)])
         numbers = (shared.row, shared.item, shared.share, shared.first, shared.stop)
         pairs = {
@@ -113,7 +119,7 @@ class Index:
 
     def _overlap(self, pair: _Pair, turns: Sequence[str]) -> Overlap:
         match = b" ".join(self._runs.words[pair.item][pair.first : pair.stop])
-        said = _around(words.solid(match), words.plain, turns)
+        said = _around(overlap_words.solid(match), overlap_words.plain, turns)
         if pair.contained:
             ways = (_around(one.solid[pair.item], one.spell, turns) for one in self._letters)
             said = next(filter(None, ways), said)
@@ -135,12 +141,12 @@ def _around(letters: bytes, spell: Callable[[str], bytes], turns: Sequence[str])
     """The turn that has these letters, or as much of it around them as is shown; empty where none
     has."""
     for turn in turns:
-        at = words.solid(spell(turn)).find(letters)
+        at = overlap_words.solid(spell(turn)).find(letters)
         if at < 0:
             continue
         if len(turn) <= EXCERPT:
             return turn
-        before = words.letters_before(turn)
+        before = overlap_words.letters_before(turn)
         place = bisect.bisect_right(before, at) - 1
         first = max(0, min(place - EXCERPT // 8, len(turn) - EXCERPT))
         last = first + EXCERPT
@@ -325,7 +331,7 @@ class Items:
             evaluation=[number for number, one in enumerate(every) for _ in one.lines],
             line=[line for one in every for line in one.lines],
             question=question,
-            plain=[words.plain(text) for text in question],
+            plain=[overlap_words.plain(text) for text in question],
             columns=[one.column for one in every],
         )
 

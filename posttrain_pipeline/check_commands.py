@@ -32,7 +32,7 @@ from stages.tokens import layouts
 if TYPE_CHECKING:
     from pipeline.publish.checked_files import Checked
     from pipeline.serving.declared import Examined
-    from stages.probes import ProbeVerdict
+    from stages.tokenizers.probes import ProbeVerdict
 
 SHOWN = 20
 

@@ -1,4 +1,4 @@
-"""The command line: one command per file under ``commands``, loaded when it is called.
+"""The commands: a module beside this has those of one subject, which is loaded when one is called.
 
 Exit status: 0 built or already up to date; 1 a bug of this program; 2 usage, recipe or model; 3 the
 data was refused; 4 the gate could not judge; 5 disk, network or memory; 130 interrupted.
@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import click
 
-from pipeline import __version__, commands, lines
+from pipeline import __version__, lines
 from pipeline.executors import SIGNALS, keep_freed
 from pipeline.lines import WIDE
 from pipeline.messages import screen
@@ -22,6 +22,33 @@ from pipeline.options import shells
 from pipeline.options.help_page import Group, declared, with_debug
 from pipeline.secrets import shown
 from stages import catalog
+
+MEMBERS = {
+    "build": "posttrain_pipeline.run_commands:BUILD",
+    "cache": "posttrain_pipeline.cache_commands",
+    "check": "posttrain_pipeline.check_commands",
+    "commit": "posttrain_pipeline.run_commands:COMMIT",
+    "completion": "posttrain_pipeline.list_commands:COMPLETION",
+    "diff": "posttrain_pipeline.show_commands:DIFF",
+    "doctor": "posttrain_pipeline.check_commands:DOCTOR",
+    "explain": "posttrain_pipeline.list_commands:EXPLAIN",
+    "export": "posttrain_pipeline.check_commands:EXPORT",
+    "init": "posttrain_pipeline.run_commands:INIT",
+    "list": "posttrain_pipeline.list_commands",
+    "overlaps": "posttrain_pipeline.show_commands:OVERLAPS",
+    "overlay": "posttrain_pipeline.check_commands:OVERLAY",
+    "parts": "posttrain_pipeline.run_commands:PARTS",
+    "plan": "posttrain_pipeline.run_commands:PLAN",
+    "publish": "posttrain_pipeline.check_commands:PUBLISH",
+    "report": "posttrain_pipeline.show_commands:REPORT",
+    "rollback": "posttrain_pipeline.cache_commands:ROLLBACK",
+    "run": "posttrain_pipeline.run_commands",
+    "shards": "posttrain_pipeline.run_commands:SHARDS",
+    "show": "posttrain_pipeline.show_commands",
+    "stage": "posttrain_pipeline.cache_commands:STAGE",
+    "stops": "posttrain_pipeline.check_commands:STOPS",
+    "versions": "posttrain_pipeline.cache_commands:VERSIONS",
+}
 
 
 def beginning(version: str) -> str:
@@ -37,16 +64,16 @@ def beginning(version: str) -> str:
 
 
 class _Commands(Group):
-    """Commands by file name, with an underscore for a dash."""
+    """Commands by their keys, with an underscore for a dash."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name.replace("_", "-") for name in catalog.names(commands.__name__)]
+        return [name.replace("_", "-") for name in catalog.names(__name__)]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         key = name.replace("-", "_")
-        if key not in catalog.names(commands.__name__):
+        if key not in catalog.names(__name__):
             return None
-        command: click.Command = catalog.load(commands.__name__, key, "COMMAND")
+        command: click.Command = catalog.load(__name__, key, "COMMAND")
         return with_debug(command)
 
     def listed(self, ctx: click.Context, name: str) -> tuple[str, str] | None:

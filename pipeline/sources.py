@@ -63,7 +63,7 @@ def locate(argument: str, cache_dir: Path) -> list[Located]:
     """
 
     if argument == "-" or "://" in argument:
-        from pipeline.stores import remote
+        from pipeline import remote
 
         if argument == "-":
             return remote.standard_input(cache_dir)
@@ -114,7 +114,7 @@ def _files(name: str, config: str | None, split: str | None) -> list[str]:
 
 def locate_dataset(argument: str, cache_dir: Path) -> list[Located]:
     """See ``locate``."""
-    from pipeline.stores import remote
+    from pipeline import remote
 
     name, *more = argument.split(":")
     config, split = (more[0], more[1]) if len(more) == 2 else (None, more[0] if more else None)
