@@ -11,8 +11,8 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-from expectations import audits, contract, undo_layout
-from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, language
+from expectations import audits, undo_layout
+from expectations.audits import AuditFacts, Counts, Figure, Tolerances, Totals, declared, language
 from expectations.stored_rows import Chunk
 from stages.columns import Ints
 from stages.errors import counted
@@ -136,16 +136,7 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
     return figures
 
 
-SHORTCUTS = Audit(
-    name="shortcuts",
-    about="RM: how well one simple feature of the two answers alone separates chosen from "
-    "rejected.",
-    why="if one feature separates every pair, a reward model learns only that feature",
-    judge=_judge,
-    measure=_measure,
-    tolerances={"warn": 0.75, "fail": 0.98, "least": 50},
-    needs=(contract.COMPARES,),
-)
+SHORTCUTS = declared("shortcuts", _judge, _measure)
 
 
 # Test examples and prompts that are also in train: above the limit no build is published.
@@ -227,18 +218,7 @@ def _leaks_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> l
     ]
 
 
-LEAKS = Audit(
-    name="leaks",
-    about="Test examples and prompts that are also in train: above the limit no build is "
-    "published.",
-    why="a test that was trained on measures nothing",
-    judge=_leaks_judge,
-    measure=_leaks_measure,
-    tolerances={"fail": 0.01},
-    whole=True,
-    instead="Join groups that share a question (--group-by COLUMN+question), or split by question "
-    "alone",
-)
+LEAKS = declared("leaks", _leaks_judge, _leaks_measure)
 
 
 TABLE = (SHORTCUTS, LEAKS)
