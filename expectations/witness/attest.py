@@ -1,6 +1,5 @@
 """What was drawn, beside what the shards have: every difference is named by its row and its law."""
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -77,13 +76,13 @@ def attest(case: dict[str, Any]) -> Statement:
         for line in sorted(own):
             name, row = f"{one['name']}:{line}", rows.get(line)
             for made in _hear(statement, reading, name, row, own[line]):
-                equal.add(_digest(made), row or {}, (number, line), name, True)
+                equal.add(made, row or {}, (number, line), name, True)
         left_out = {*lines[one["name"]]} - {*own} if case["whole"] or case["keep"] else ()
         for line in sorted(left_out):
             if line in rows and (one["name"], line) not in refused:
                 name, row = f"{one['name']}:{line}", rows[line]
                 for made in _miss(statement, reading, name, row, case["keep"]):
-                    equal.add(_digest(made), row, (number, line), name, False)
+                    equal.add(made, row, (number, line), name, False)
     statement.found += [*equal.found(), *_of_build(published, case)]
     if statement.marked > case["noted"]:
         text = f"{case['noted']} rows are noted for markers of a template, and more have them"
@@ -91,10 +90,6 @@ def attest(case: dict[str, Any]) -> Statement:
     if case["fitted"] and min(pads, default=0) >= MULTIPLE:
         statement.found.append(("padding", f"{min(pads)} or more tokens in every row"))
     return statement
-
-
-def _digest(made: dict[str, Any]) -> bytes:
-    return hashlib.sha256(repr(sorted(made.items())).encode()).digest()
 
 
 def _of_build(published: Published, case: dict[str, Any]) -> Iterator[tuple[str, str]]:

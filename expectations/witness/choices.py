@@ -5,6 +5,7 @@ database is in memory and has no tables.
 """
 
 import functools
+import hashlib
 import json
 import math
 import operator
@@ -142,11 +143,13 @@ class Equal:
     keep: str
     _rows: dict[bytes, list[tuple[_Rank, str, bool]]] = field(default_factory=dict)
 
-    def add(self, digest: bytes, row: Row, place: tuple[int, int], name: str, there: bool) -> None:
+    def add(
+        self, made: dict[str, Any], row: Row, place: tuple[int, int], name: str, there: bool
+    ) -> None:
         """A row with one example; ``there``: it is stored."""
-        which, _, column = self.keep.partition(":")
         if not self.keep:
             return
+        which, _, column = self.keep.partition(":")
         try:
             score = _value(row, column) if column else None
         except UnreadError:
@@ -154,6 +157,7 @@ class Equal:
         rank = -math.inf
         if isinstance(score, int | float) and not isinstance(score, bool) and score == score:
             rank = float(score) if which == "highest" else -float(score)
+        digest = hashlib.sha256(repr(sorted(made.items())).encode()).digest()
         self._rows.setdefault(digest, []).append(((-rank, place), name, there))
 
     def found(self) -> Iterator[tuple[str, str]]:
