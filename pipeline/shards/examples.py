@@ -252,13 +252,8 @@ class Fate(IntEnum):
 
 
 # Those of examples that are left out, with the names that a manifest counts them under.
-LEFT_OUT = {
-    Fate.FILTERED: "filtered",
-    Fate.CONTAMINATED: "contaminated",
-    Fate.DUPLICATE: "duplicates",
-    Fate.NEAR_DUPLICATE: "near_duplicates",
-    Fate.OVER_BUDGET: "left_out",
-}
+_NAMES = "filtered contaminated duplicates near_duplicates left_out".split()
+LEFT_OUT = dict(zip([*Fate][1:], _NAMES, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
