@@ -12,18 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from expectations.contract import (
-    PARAMETERS,
-    Between,
-    Bound,
-    Check,
-    Context,
-    Equal,
-    Invariant,
-    Metrics,
-    Subject,
-    every_sequence,
-)
+from expectations import contract
 from stages import catalog
 from stages.errors import UsageError
 
@@ -48,47 +37,47 @@ def _table() -> dict[str, dict[str, dict[str, Any]]]:
     return tomllib.loads(Path(__file__).with_name("laws.toml").read_text("utf-8"))
 
 
-def laws(subject: str) -> tuple[Invariant, ...]:
+def laws(subject: str) -> tuple[contract.Invariant, ...]:
     """The invariants of a subject of ours, as the table has them."""
     found = []
     for name, law in _table()[subject].items():
         said = dict(law)
         checks = [_check(text) for text in said.pop("checks", ())]
         for text in said.pop("sequences", ()):
-            checks += every_sequence(_bounds(text))
+            checks += contract.every_sequence(_bounds(text))
         needs = tuple(said.pop("needs", ()))
-        found.append(Invariant(name=name, checks=tuple(checks), needs=needs, **said))
+        found.append(contract.Invariant(name=name, checks=tuple(checks), needs=needs, **said))
     return tuple(found)
 
 
-def _check(text: str) -> Check:
+def _check(text: str) -> contract.Check:
     """``column = other``, or bounds; ``if`` names a trait of the rows that it is for."""
     said, _, trait = text.partition(" if ")
     needs = (trait,) if trait else ()
     column, sign, other = said.split()[:3]
-    if sign == "=" and other not in PARAMETERS and not other.isdigit():
-        return Equal(column, other, needs)
+    if sign == "=" and other not in contract.PARAMETERS and not other.isdigit():
+        return contract.Equal(column, other, needs)
     return _bounds(said, needs)
 
 
-def _bounds(text: str, needs: tuple[str, ...] = ()) -> Between:
+def _bounds(text: str, needs: tuple[str, ...] = ()) -> contract.Between:
     match text.split():
         case [column, "=", bound]:
-            return Between(column, _bound(bound), _bound(bound), needs)
+            return contract.Between(column, _bound(bound), _bound(bound), needs)
         case [column, ">=", low]:
-            return Between(column, _bound(low), None, needs)
+            return contract.Between(column, _bound(low), None, needs)
         case [column, "<=", high]:
-            return Between(column, None, _bound(high), needs)
+            return contract.Between(column, None, _bound(high), needs)
         case [low, "<=", column, "<=", high]:
-            return Between(column, _bound(low), _bound(high), needs)
+            return contract.Between(column, _bound(low), _bound(high), needs)
     raise ValueError(text)
 
 
-def _bound(text: str) -> Bound:
-    return text if text in PARAMETERS else int(text)
+def _bound(text: str) -> contract.Bound:
+    return text if text in contract.PARAMETERS else int(text)
 
 
-def subjects() -> dict[str, Subject]:
+def subjects() -> dict[str, contract.Subject]:
     """Every subject by name.
 
     Raises:
@@ -96,7 +85,7 @@ def subjects() -> dict[str, Subject]:
     """
     by_name = {name: catalog.load(__name__, name, "SUBJECT") for name in catalog.names(__name__)}
     for name, subject in by_name.items():
-        if not isinstance(subject, Subject):
+        if not isinstance(subject, contract.Subject):
             raise UsageError(
                 f"The entry point {name} of posttrain_pipeline.invariants gives an object of type "
                 f"{type(subject).__name__}.",
@@ -105,13 +94,13 @@ def subjects() -> dict[str, Subject]:
     return by_name
 
 
-def invariants() -> list[Invariant]:
+def invariants() -> list[contract.Invariant]:
     """Every invariant, by name.
 
     Raises:
         UsageError: two have one name.
     """
-    by_name: dict[str, Invariant] = {}
+    by_name: dict[str, contract.Invariant] = {}
     owner: dict[str, str] = {}
     for subject, declared in subjects().items():
         for law in declared.invariants:
@@ -131,12 +120,12 @@ def are_ours(names: Collection[str]) -> bool:
     return ours.issuperset(names)
 
 
-def applying(context: Context, level: str) -> list[Invariant]:
+def applying(context: contract.Context, level: str) -> list[contract.Invariant]:
     """The invariants that apply to a table."""
     return [law for law in invariants() if law.applies(context, level)]
 
 
-def metrics_of(context: Context, level: str) -> list[tuple[str, Metrics]]:
+def metrics_of(context: contract.Context, level: str) -> list[tuple[str, contract.Metrics]]:
     """The metrics that apply to a table, each with the name of its subject."""
     return [
         (name, metrics)

@@ -7,15 +7,7 @@ from expectations import contract
 from expectations.invariants import laws
 from expectations.stored_rows import SIDES, Dataset, StoredRows
 from expectations.undo_layout import Bools, IndexRows, column, counts
-from stages.columns import (
-    IGNORED,
-    Ints,
-    count_per_row,
-    list_parts,
-    numbers,
-    offsets_of,
-    sum_per_row,
-)
+from stages import columns
 from stages.tokens.packed import GLOBAL_EXAMPLES
 
 MANY_PACKS = 10  # with fewer, how full they are says nothing about the packing
@@ -23,19 +15,19 @@ MILLION = 1_000_000
 
 
 def _packs(rows: StoredRows) -> contract.Columns:
-    stored = np.diff(numbers(column(rows.table, "input_ids"))[0])
-    at, lengths = numbers(column(rows.table, "seq_lengths"))
+    stored = np.diff(columns.numbers(column(rows.table, "input_ids"))[0])
+    at, lengths = columns.numbers(column(rows.table, "seq_lengths"))
     # Where each example begins in its pack: tokens before it in all packs, less those before its
     # pack. Positions restart there, if the pack has a token at that place.
-    begins = offsets_of(lengths)[:-1]
-    begins = begins - np.repeat(offsets_of(lengths)[at[:-1]], np.diff(at))
+    begins = columns.offsets_of(lengths)[:-1]
+    begins = begins - np.repeat(columns.offsets_of(lengths)[at[:-1]], np.diff(at))
     restarts = (lengths > 0) & (begins < np.repeat(stored, np.diff(at)))
     return {
         "n_tokens": stored,
-        "n_in_examples": sum_per_row(at, lengths.astype(np.int64)),
+        "n_in_examples": columns.sum_per_row(at, lengths.astype(np.int64)),
         "n_examples": np.diff(at),
         "n_names": np.diff(rows.names[0]),
-        "n_restarts": count_per_row(at, restarts),
+        "n_restarts": columns.count_per_row(at, restarts),
         "half_empty": stored * 2 <= rows.context.max_length,
     }
 
@@ -79,15 +71,15 @@ def _index(rows: IndexRows) -> contract.Columns:
     lengths = np.where(there, rows.lengths[inside], 0) if len(rows.lengths) else 0 * examples
     return {
         "n_tokens": rows.tokens,
-        "n_in_examples": sum_per_row(at, lengths.astype(np.int64)),
+        "n_in_examples": columns.sum_per_row(at, lengths.astype(np.int64)),
         "n_examples": np.diff(at),
-        "n_first": count_per_row(at, _first(examples, there, len(rows.lengths))),
-        "n_absent": count_per_row(at, ~there),
+        "n_first": columns.count_per_row(at, _first(examples, there, len(rows.lengths))),
+        "n_absent": columns.count_per_row(at, ~there),
         "half_empty": rows.tokens * 2 <= rows.context.max_length,
     }
 
 
-def _first(examples: Ints, there: np.ndarray, count: int) -> np.ndarray:
+def _first(examples: columns.Ints, there: np.ndarray, count: int) -> np.ndarray:
     """Which entries of an index are the first that name their example."""
     places = np.flatnonzero(there)[::-1]
     first = np.full(count, -1, np.int64)
@@ -103,9 +95,9 @@ def _misplaced(rows: IndexRows) -> contract.Columns:
     (at, examples), (order, sizes) = rows.packs, rows.planned
     if len(at) - 1 != len(sizes) or len(examples) != len(order):
         return {"n_misplaced": np.diff(at) + 1}
-    bounds = offsets_of(sizes)
+    bounds = columns.offsets_of(sizes)
     moved = (at[1:] != bounds[1:]) | (at[:-1] != bounds[:-1])
-    return {"n_misplaced": count_per_row(at, examples != order) + moved}
+    return {"n_misplaced": columns.count_per_row(at, examples != order) + moved}
 
 
 def _entries(dataset: Dataset) -> contract.Columns:
@@ -142,10 +134,10 @@ def _padding(rows: StoredRows) -> contract.Columns:
     return {**merged, "width": widths[0], "same_width": widths[0] == widths[-1]}
 
 
-def _one_side(rows: StoredRows, prefix: str) -> dict[str, Ints]:
+def _one_side(rows: StoredRows, prefix: str) -> dict[str, columns.Ints]:
     table, model = rows.table, rows.context.model
-    offsets, ids = numbers(column(table, f"{prefix}ids" if prefix else "input_ids"))
-    mask_offsets, mask = numbers(column(table, f"{prefix}attention_mask"))
+    offsets, ids = columns.numbers(column(table, f"{prefix}ids" if prefix else "input_ids"))
+    mask_offsets, mask = columns.numbers(column(table, f"{prefix}attention_mask"))
     width = np.diff(offsets)
     # Where the mask of a row has another length than its ids, all of it counts as wrong (-1).
     if not np.array_equal(mask_offsets, offsets):
@@ -155,9 +147,9 @@ def _one_side(rows: StoredRows, prefix: str) -> dict[str, Ints]:
     expected = _in_place(offsets, counts(offsets, real), model.profile.padding_side == "left")
     return {
         "width": width,
-        "n_mask_out_of_place": count_per_row(offsets, real != expected),
-        "n_padding_not_pad": count_per_row(offsets, ~real & (ids != model.pad_id)),
-        "n_mask_not_binary": count_per_row(offsets, (mask != 0) & (mask != 1)),
+        "n_mask_out_of_place": columns.count_per_row(offsets, real != expected),
+        "n_padding_not_pad": columns.count_per_row(offsets, ~real & (ids != model.pad_id)),
+        "n_mask_not_binary": columns.count_per_row(offsets, (mask != 0) & (mask != 1)),
         "n_padding_trained": _trained(rows, prefix, offsets, ~real),
         "n_types_out_of_place": _types_out_of_place(
             rows, prefix, offsets=offsets, ids=ids, real=real
@@ -165,19 +157,19 @@ def _one_side(rows: StoredRows, prefix: str) -> dict[str, Ints]:
     }
 
 
-def _trained(rows: StoredRows, prefix: str, offsets: Ints, padding: Bools) -> Ints:
+def _trained(rows: StoredRows, prefix: str, offsets: columns.Ints, padding: Bools) -> columns.Ints:
     """How many tokens of padding have a label, or a loss weight; pairs have neither."""
     found = np.zeros(len(offsets) - 1, np.int64)
-    for name, rest in (("labels", IGNORED), ("loss_weights", 0)):
+    for name, rest in (("labels", columns.IGNORED), ("loss_weights", 0)):
         if prefix or name not in rows.table.schema.names:
             continue
-        at, values = list_parts(column(rows.table, name))
+        at, values = columns.list_parts(column(rows.table, name))
         if np.array_equal(at, offsets):  # judged by labels_fit_ids otherwise
-            found += count_per_row(offsets, padding & (values.to_numpy() != rest))
+            found += columns.count_per_row(offsets, padding & (values.to_numpy() != rest))
     return found
 
 
-def _in_place(offsets: Ints, real: Ints, left: bool) -> Bools:
+def _in_place(offsets: columns.Ints, real: columns.Ints, left: bool) -> Bools:
     """Which tokens are no padding where all of it is on its side.
 
     Args:
@@ -197,8 +189,8 @@ def _in_place(offsets: Ints, real: Ints, left: bool) -> Bools:
 
 
 def _types_out_of_place(
-    rows: StoredRows, prefix: str, offsets: Ints, ids: npt.NDArray[np.int32], real: Bools
-) -> Ints:
+    rows: StoredRows, prefix: str, offsets: columns.Ints, ids: npt.NDArray[np.int32], real: Bools
+) -> columns.Ints:
     """How many token types are not 1 after the first separator and 0 before it, in each row; in
     families without token types there must be no such column."""
     table, model = rows.table, rows.context.model
@@ -207,13 +199,13 @@ def _types_out_of_place(
     wanted = model.profile.pair is not None and model.profile.pair.token_types
     if not wanted or name not in table.schema.names:
         return 0 * width if wanted == (name in table.schema.names) else width
-    at, types = numbers(column(table, name))
+    at, types = columns.numbers(column(table, name))
     if not np.array_equal(at, offsets):
         return np.maximum(np.diff(at), 1)
-    seen = offsets_of(ids == model.end_of_turn_id)  # separators before each token
+    seen = columns.offsets_of(ids == model.end_of_turn_id)  # separators before each token
     answer = seen[:-1] > np.repeat(seen[offsets[:-1]], width)
     wrong: Bools = types != (answer & real)
-    return count_per_row(offsets, wrong)
+    return columns.count_per_row(offsets, wrong)
 
 
 PADDING = contract.Subject(

@@ -15,15 +15,8 @@ from pipeline import lines
 from pipeline.messages.result import print_object
 from pipeline.messages.session import current, following
 from pipeline.options import build_options, paths, shells
-from pipeline.options.command_line import (
-    CACHE,
-    JSON,
-    chosen,
-    folder,
-    for_task,
-    output,
-    with_options,
-)
+from pipeline.options import command_line as shared
+from pipeline.options.command_line import folder, output
 from pipeline.options.help_page import LAYOUT, OUTPUT, argument, command, option
 from pipeline.options.paths import FILE, FOLDER, BuildPath, LocalPath
 from stages.errors import UsageError, counted
@@ -39,8 +32,8 @@ SHOWN = 20
 
 @command("check")
 @folder("folder", "DIR", "The build.", click.Path(path_type=Path))
-@CACHE
-@JSON
+@shared.CACHE
+@shared.JSON
 def COMMAND(folder: Path, cache_dir: Path, as_json: bool) -> None:
     """Exit status 0 without faults, 3 where a file differs from what was built, and 1 where all of
     them are as they were written, but what was written is wrong."""
@@ -99,10 +92,12 @@ def _lines(name: str, verdict: "ProbeVerdict", column: int, columns: int) -> lis
 
 
 @command("doctor")
-@with_options(chosen("model", "system", "chat-template", "eos", "date", "train-on", "stop"))
-@for_task(default="prm", show_default=True)
-@with_options(chosen("fetch", "cache-dir"))
-@JSON
+@shared.with_options(
+    shared.chosen("model", "system", "chat-template", "eos", "date", "train-on", "stop")
+)
+@shared.for_task(default="prm", show_default=True)
+@shared.with_options(shared.chosen("fetch", "cache-dir"))
+@shared.JSON
 def DOCTOR(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Ends with status 2 when a probe fails."""
     from pipeline.serving import examine, serving
@@ -162,7 +157,7 @@ def _result(examined: "Examined", limit: float) -> dict[str, Any]:
 @click.option("--limit", type=click.FloatRange(0, 1), default=0.05, show_default=True)
 @click.option("--served", default="")
 @click.option("--key-env", default="OPENAI_API_KEY", show_default=True, metavar="VARIABLE")
-@JSON
+@shared.JSON
 def STOPS(target: str, as_json: bool, limit: float, key_env: str, **given: Any) -> None:
     """Exit status 0 when answers end and nothing is wrong, 3 otherwise."""
     from pipeline.serving.examine import StopRun, examine
@@ -187,7 +182,7 @@ def STOPS(target: str, as_json: bool, limit: float, key_env: str, **given: Any) 
 @folder("build", "DIR", "The build, or its address in a store.", BuildPath())
 @output(LocalPath(build=True), required=True)
 @option("--layout", heading=LAYOUT, type=click.Choice(layouts.names()))
-@JSON
+@shared.JSON
 def EXPORT(trainer: str, build: Path, output: Path, layout: str | None, as_json: bool) -> None:
     """The manifest's path goes to stdout, the command that trains to stderr."""
     from pipeline.builder import launch
@@ -230,8 +225,8 @@ def OVERLAY(model_dir: Path, output: Path, build: Path) -> None:
 @click.option("--with-rejects", is_flag=True)
 @click.option("--public", is_flag=True)
 @click.option("--verify", is_flag=True)
-@CACHE
-@JSON
+@shared.CACHE
+@shared.JSON
 @click.option("--quiet", is_flag=True)
 def PUBLISH(build: Path, address: str, as_json: bool, quiet: bool, **given: Any) -> None:
     """The address goes to stdout, what was sent to stderr."""

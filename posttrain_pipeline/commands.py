@@ -23,31 +23,18 @@ from pipeline.options.help_page import Group, declared, with_debug
 from pipeline.secrets import shown
 from stages import catalog
 
-MEMBERS = {
-    "build": "posttrain_pipeline.run_commands:BUILD",
-    "cache": "posttrain_pipeline.cache_commands",
-    "check": "posttrain_pipeline.check_commands",
-    "commit": "posttrain_pipeline.run_commands:COMMIT",
-    "completion": "posttrain_pipeline.list_commands:COMPLETION",
-    "diff": "posttrain_pipeline.show_commands:DIFF",
-    "doctor": "posttrain_pipeline.check_commands:DOCTOR",
-    "explain": "posttrain_pipeline.list_commands:EXPLAIN",
-    "export": "posttrain_pipeline.check_commands:EXPORT",
-    "init": "posttrain_pipeline.run_commands:INIT",
-    "list": "posttrain_pipeline.list_commands",
-    "overlaps": "posttrain_pipeline.show_commands:OVERLAPS",
-    "overlay": "posttrain_pipeline.check_commands:OVERLAY",
-    "parts": "posttrain_pipeline.run_commands:PARTS",
-    "plan": "posttrain_pipeline.run_commands:PLAN",
-    "publish": "posttrain_pipeline.check_commands:PUBLISH",
-    "report": "posttrain_pipeline.show_commands:REPORT",
-    "rollback": "posttrain_pipeline.cache_commands:ROLLBACK",
-    "run": "posttrain_pipeline.run_commands",
-    "shards": "posttrain_pipeline.run_commands:SHARDS",
-    "show": "posttrain_pipeline.show_commands",
-    "stage": "posttrain_pipeline.cache_commands:STAGE",
-    "stops": "posttrain_pipeline.check_commands:STOPS",
-    "versions": "posttrain_pipeline.cache_commands:VERSIONS",
+# Of each module the command that it is called after, and the others.
+_MODULES = {
+    "cache": "rollback stage versions",
+    "check": "doctor export overlay publish stops",
+    "list": "completion explain",
+    "run": "build commit init parts plan shards",
+    "show": "diff overlaps report",
+}
+MEMBERS = {name: f"posttrain_pipeline.{name}_commands" for name in _MODULES} | {
+    other: f"posttrain_pipeline.{name}_commands:{other.upper()}"
+    for name, others in _MODULES.items()
+    for other in others.split()
 }
 
 

@@ -13,16 +13,6 @@ from pipeline.options import command_line as shared
 from pipeline.options import help_page as under
 from pipeline.options import paths, shells
 from pipeline.options.config import Config
-from pipeline.options.help_page import (
-    DATA,
-    Command,
-    Group,
-    argument,
-    command,
-    declared,
-    group,
-    option,
-)
 from stages.errors import DataError, UsageError, counted
 
 if TYPE_CHECKING:
@@ -34,11 +24,11 @@ if TYPE_CHECKING:
 
 
 def _examples(task: str) -> list[list[str]]:
-    listed = declared()["run TASK"]["examples"]
+    listed = under.declared()["run TASK"]["examples"]
     return [[words.replace("TASK", task) for words in one] for one in listed]
 
 
-class _Builder(Command):
+class _Builder(under.Command):
     """The command of one task; an option of another task is named as that."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -52,7 +42,7 @@ class _Builder(Command):
             raise click.UsageError(foreign, ctx) from error
 
 
-class _Tasks(Group):
+class _Tasks(under.Group):
     """One subcommand per task, by its file's name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -62,7 +52,7 @@ class _Tasks(Group):
         return of_task(name) if name in tasks.names() else None
 
 
-@group("run", _Tasks, examples=[_examples(task)[0] for task in tasks.names()])
+@under.group("run", _Tasks, examples=[_examples(task)[0] for task in tasks.names()])
 def COMMAND() -> None:
     """Holds one subcommand per task."""
 
@@ -93,8 +83,8 @@ def of_task(name: str) -> click.Command:
     @click.command(name, cls=_Builder, help=task.help, examples=_examples(name))
     @shared.data()
     @shared.with_options(shared.of_task(task), shared.OUTPUT)
-    @option("--until", metavar="STAGE", help="Stop after a stage and write its Arrow file.")
-    @option(
+    @under.option("--until", metavar="STAGE", help="Stop after a stage and write its Arrow file.")
+    @under.option(
         "--dry-run", is_flag=True, help="Only show the plan, as pipeline plan does; write nothing."
     )
     def run(
@@ -121,8 +111,8 @@ def of_task(name: str) -> click.Command:
 # ``pipeline build``: the builds that a TOML recipe describes, for scheduled runs.
 
 
-@command("build")
-@argument("recipe", type=paths.FILE, shell_complete=shells.files(".toml"), heading=DATA)
+@under.command("build")
+@under.argument("recipe", type=paths.FILE, shell_complete=shells.files(".toml"), heading=under.DATA)
 @shared.with_options(shared.OF_RECIPE, shared.OUTPUT, shared.CHANGES)
 def BUILD(recipe: Path, changes: tuple[str, ...], as_json: bool, quiet: bool, **given: Any) -> None:
     """Paths in a recipe are relative to its folder, those given here to the working directory."""
@@ -145,12 +135,12 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 # Job arrays have the rank and how many there are in variables; Kubernetes does not say how many.
 _RANK = (
-    option(
+    under.option(
         "--shard-id",
         type=click.IntRange(min=0),
         envvar=["SLURM_ARRAY_TASK_ID", "AWS_BATCH_JOB_ARRAY_INDEX", "JOB_COMPLETION_INDEX"],
     ),
-    option(
+    under.option(
         "--num-shards",
         type=click.IntRange(min=1),
         envvar=["SLURM_ARRAY_TASK_COUNT", "AWS_BATCH_JOB_ARRAY_SIZE"],
@@ -174,7 +164,7 @@ def of_share(name: str) -> click.Command:
     """The command of a phase that each rank does its share of: the function of ``run_build`` that
     has the command's name."""
 
-    @command(name)
+    @under.command(name)
     @of_builds(ranked=True)
     def share(
         shard_id: int | None, num_shards: int | None, as_json: bool, quiet: bool, **given: Any
@@ -219,7 +209,7 @@ def _joined(prepared: "Prepared", report: "Report") -> "MadeParts":
     return ranks.joined(prepared, planning.reads_examples(prepared.config))
 
 
-@command("commit")
+@under.command("commit")
 @of_builds(ranked=False)
 def COMMIT(as_json: bool, quiet: bool, **given: Any) -> None:
     """The last phase of a build in a job array: one run, after all others."""
@@ -261,7 +251,7 @@ def _print(estimates: "Iterable[Forecast]", as_json: bool, several: bool = False
         raise click.exceptions.Exit(max(codes))
 
 
-@command("plan")
+@under.command("plan")
 @shared.data("DATA...|RECIPE.toml")
 @shared.for_task()
 @shared.with_options(shared.OF_RECIPE, shared.CHANGES)
@@ -288,13 +278,13 @@ def PLAN(as_json: bool, **given: Any) -> None:
 MODEL = "qwen2.5-7b-instruct"
 
 
-@command("init")
+@under.command("init")
 @shared.data(required=False)
 @shared.for_task()
-@option("--model", heading=under.MODEL, shell_complete=shells.models, default=MODEL)
+@under.option("--model", heading=under.MODEL, shell_complete=shells.models, default=MODEL)
 @shared.with_options(shared.of_phase("source", but=("group_by",)))
 @shared.output(paths.LocalPath(dir_okay=False), default="recipe.toml", show_default=True)
-@option("--schema", is_flag=True)
+@under.option("--schema", is_flag=True)
 def INIT(data: tuple[str, ...], task: str | None, output: Path, schema: bool, **given: Any) -> None:
     """The path of the recipe goes to stdout."""
     if schema:

@@ -9,7 +9,7 @@ from stages import encoders
 from stages.chat_template import render_pair, segments
 from stages.errors import RowError, counted
 from stages.tokenizers import template_probes
-from stages.tokenizers.probes import PAIR, TEMPLATE, TOKENS, BrokenError, Probes, ProbeSubject
+from stages.tokenizers.probes import TEMPLATE, TOKENS, BrokenError, Probes, ProbeSubject
 from stages.tokenizers.survival import loss
 from stages.tokenizers.token_probes import one_id
 
@@ -79,10 +79,7 @@ def _no_added_token_in_text(subject: ProbeSubject) -> str:
     return f"no ordinary text gives {sorted(steps)}"
 
 
-@PROBES.add(
-    fails="the written tokenizer and the original one disagree: {detail}",
-    remedy="Register the step tokens under names that no text contains.",
-)
+@PROBES.add
 def added_tokens_agree_with_stock(subject: ProbeSubject) -> str:
     """Added tokens change no other id, survive saving, and the stock tokenizer agrees."""
     if subject.wide:
@@ -99,10 +96,7 @@ _BEFORE = ("3.", "x", " ", "\n", "+", "ки", "好", ".\n\n")
 _AFTER = ("", "\nStep 2", " +", "x", "\n\n")
 
 
-@PROBES.add(
-    fails="step or reward token {token!r} {why}",
-    remedy="Give the profile's step_tokens texts that are one special token each.",
-)
+@PROBES.add
 def step_tokens_are_one_id_in_context(subject: ProbeSubject) -> str | None:
     """Step and reward tokens are one id each, whatever text is next to them."""
     if subject.model.step_id < 0:
@@ -124,11 +118,7 @@ def step_tokens_are_one_id_in_context(subject: ProbeSubject) -> str | None:
     return f"{tuple(tokens)} = {tuple(ids)}"
 
 
-@PROBES.add(
-    fails="step and reward tokens {ids} are not three ids other than pad, eos and stop {others}",
-    remedy="Give the profile's step_tokens three tokens that are neither pad, eos nor a stop.",
-    needs=("step_tokens_are_one_id_in_context",),
-)
+@PROBES.add
 def step_tokens_differ(subject: ProbeSubject) -> str | None:
     """Step, good and bad token are three ids, none of them pad, eos or end-of-turn."""
     model = subject.model
@@ -150,11 +140,7 @@ _PLAIN = "The answer is 42, and I know it."
 _OTHERS = ("x = [1]\n\tif x: y()", "Naïve café", "你好，世界", "привет", "مرحبا", "👍🏽 ok")
 
 
-@LOST_TEXT.add(
-    fails="the tokenizer does not keep text as it is: {detail}",
-    remedy="Correct its tokenizer.json (normalizer, vocabulary, unknown token, byte fallback, "
-    "decoder, dropout), or give the model that it was made for.",
-)
+@LOST_TEXT.add
 def all_text_survives(subject: ProbeSubject) -> str:
     """Texts come back from their ids, up to what the tokenizer declares that it changes."""
     for name in ("dropout", "alpha"):  # of BPE, and of a unigram model that samples
@@ -187,11 +173,7 @@ def _dialogues(subject: ProbeSubject) -> list[template_probes.Turns]:
     return dialogues
 
 
-@FORGED.add(
-    fails="content {text!r} becomes the control token {id}",
-    remedy="Use the tokenizer.json of the model; this one does not switch special tokens off.",
-    needs=("end_of_turn_is_trained",),
-)
+@FORGED.add
 def content_cannot_forge_control_tokens(subject: ProbeSubject) -> str:
     """No text in any turn becomes a control token."""
     controls = set(subject.model.controls.values())
@@ -230,11 +212,7 @@ def _markers(subject: ProbeSubject) -> list[str]:
     return list(dict.fromkeys(plain))
 
 
-@FORGED.add(
-    fails="the turn marker {marker!r} is ordinary text, and a row that contains it is not refused",
-    remedy="Name it among the profile's text markers.",
-    needs=("turns_survive",),
-)
+@FORGED.add
 def turn_markers_cannot_be_forged(subject: ProbeSubject) -> str:
     """A control token is between two turns, or rows with the markers' text are refused."""
     markers = _markers(subject)
@@ -251,21 +229,13 @@ def turn_markers_cannot_be_forged(subject: ProbeSubject) -> str:
     return "a control token is between any two turns"
 
 
-@FORGED.add(
-    fails="the special tokens around two texts differ from the tokenizer's",
-    remedy="Give the tokenizer that the profile was written for.",
-    kind=PAIR,
-)
+@FORGED.add
 def pair_framing_is_the_tokenizers(subject: ProbeSubject) -> str:
     """An encoder's two texts get the special tokens that its own tokenizer adds."""
     return "; ".join(render_pair.prove_pair(subject.model).values())
 
 
-@FORGED.add(
-    fails="a text that contains {marker!r} is not refused",
-    remedy="Please report it with the profile.",
-    kind=PAIR,
-)
+@FORGED.add
 def pair_turns_cannot_be_forged(subject: ProbeSubject) -> str:
     """A row whose text could be taken for several turns is refused."""
     renderer = render_pair.PairRenderer(subject.model)

@@ -6,9 +6,11 @@ shows what each saw. A probe that raises any other error counts as failed, never
 """
 
 import functools
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from tokenizers import Tokenizer
 
@@ -143,6 +145,11 @@ class ProbeVerdict:
     remedy: str = ""
 
 
+@functools.cache
+def _table() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(Path(__file__).with_name("probes.toml").read_text("utf-8"))
+
+
 class Probes(list[Probe]):
     """The probes of one subject; a function becomes one of them where ``add`` stands above it.
 
@@ -154,19 +161,15 @@ class Probes(list[Probe]):
         super().__init__()
         self._kind = kind
 
-    def add(
-        self, fails: str, remedy: str, needs: tuple[str, ...] = (), kind: str = ""
-    ) -> Callable[[Check], Probe]:
-        """The probe that a function checks: its name and its docstring are those of the probe."""
-
-        def added(check: Check) -> Probe:
-            sentence = " ".join((check.__doc__ or "").split()).removesuffix(".")
-            proves = sentence[:1].lower() + sentence[1:]
-            name = check.__name__
-            self.append(Probe(name, proves, fails, remedy, check, needs, kind or self._kind))
-            return self[-1]
-
-        return added
+    def add(self, check: Check) -> Probe:
+        """The probe that a function checks: its name and its docstring are those of the probe, and
+        ``probes.toml`` has what is said where it fails."""
+        said = {"kind": self._kind, **_table()[check.__name__]}
+        said["needs"] = tuple(said.get("needs", ()))
+        sentence = " ".join((check.__doc__ or "").split()).removesuffix(".")
+        proves = sentence[:1].lower() + sentence[1:]
+        self.append(Probe(check.__name__, proves, check=check, **said))
+        return self[-1]
 
 
 def probes() -> list[Probe]:

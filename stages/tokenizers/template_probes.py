@@ -18,11 +18,7 @@ from stages.tokenizers.probes import TEMPLATE, BrokenError, Probes, ProbeSubject
 PROBES = Probes(TEMPLATE)
 
 
-@PROBES.add(
-    fails="the chat template cannot be trained on: {detail}",
-    remedy="Give another with --chat-template, or its end-of-turn token with --eos.",
-    needs=("end_of_turn_is_one_token",),
-)
+@PROBES.add
 def end_of_turn_is_trained(subject: ProbeSubject) -> str:
     """Every trained answer ends in a trained end-of-turn token."""
     end = subject.model.profile.end_of_turn
@@ -36,11 +32,7 @@ def end_of_turn_is_trained(subject: ProbeSubject) -> str:
     return f"an answer 'y' is trained as {rendering.text(trained=True)!r} ({rendering.path})"
 
 
-@PROBES.add(
-    fails="the chat template does not print several turns correctly: {detail}",
-    remedy="Give one with --chat-template that prints each message once, in order.",
-    needs=("end_of_turn_is_trained",),
-)
+@PROBES.add
 def turns_survive(subject: ProbeSubject) -> str:
     """Every turn of a dialogue is printed in order, answers trained, questions not."""
     rows = examples(subject, dialogue(subject))
@@ -71,11 +63,7 @@ def _two_questions(subject: ProbeSubject) -> str:
     return "apart" if between.strip() else "joined"
 
 
-@PROBES.add(
-    fails="the chat template loses the system text: {detail}",
-    remedy="Leave --system out, or give another template with --chat-template.",
-    needs=("end_of_turn_is_trained",),
-)
+@PROBES.add
 def system_survives(subject: ProbeSubject) -> str:
     """A system text is printed and not trained, or rows that have one are refused."""
     wanted = subject.system
@@ -96,11 +84,7 @@ def system_survives(subject: ProbeSubject) -> str:
 _THOUGHT = "A thought."
 
 
-@PROBES.add(
-    fails="the chat template loses reasoning: {detail}",
-    remedy="Give one with --chat-template that prints it, or leave it out: --reasoning strip.",
-    needs=("end_of_turn_is_trained",),
-)
+@PROBES.add
 def reasoning_survives(subject: ProbeSubject) -> str:
     """Reasoning is printed and trained with its answer, or rows that have it are refused."""
     name = reasoning.spelled_by(printed_fields(subject.template.source))
@@ -144,11 +128,7 @@ def _row(*trained: int) -> Row:
     )
 
 
-@PROBES.add(
-    fails="the chat template loses tools: {detail}",
-    remedy="Give one with --chat-template that prints tools, or leave them out: --ignore tools.",
-    needs=("end_of_turn_is_trained",),
-)
+@PROBES.add
 def tools_survive(subject: ProbeSubject) -> str:
     """Tools are printed, calls trained and outputs not, or rows that have them are refused."""
     try:
@@ -180,11 +160,7 @@ def _prompts(subject: ProbeSubject, turns: "Turns") -> list[str]:
     return [subject.template.render(seen, add_generation_prompt=True, **v) for v in variants]
 
 
-@PROBES.add(
-    fails="the chat template cannot be trained on: {detail}",
-    remedy="Give one with --chat-template whose generation prompt is just how its answers begin.",
-    needs=("end_of_turn_is_trained",),
-)
+@PROBES.add
 def generation_prompt_is_prefix(subject: ProbeSubject) -> str:
     """The generation prompt is a prefix of the example at every trained turn."""
     turns = dialogue(subject)
@@ -212,10 +188,7 @@ def generation_prompt_is_prefix(subject: ProbeSubject) -> str:
     return f"it begins after {shown!r}" + (", one example per trained turn" if once else "")
 
 
-@PROBES.add(
-    fails="the profile says one_example_per_turn = {said}, and {seen}",
-    remedy="Correct one_example_per_turn in the profile.",
-)
+@PROBES.add
 def earlier_turns_stay(subject: ProbeSubject) -> str:
     """Earlier turns are printed alike when later ones follow, unless the profile says no."""
     once = subject.model.profile.one_example_per_turn
@@ -227,12 +200,7 @@ def earlier_turns_stay(subject: ProbeSubject) -> str:
     return seen + (", so each trained turn is an example" if once else "")
 
 
-@PROBES.add(
-    fails="a sequence has {count} bos tokens {token!r} where it must have {wanted} at its start "
-    "(its first ids: {head})",
-    remedy="Give a template that prints it as the profile says with --chat-template.",
-    needs=("end_of_turn_is_trained",),
-)
+@PROBES.add
 def no_double_bos(subject: ProbeSubject) -> str:
     """A sequence begins with one bos token or with none, as the profile says."""
     profile = subject.model.profile

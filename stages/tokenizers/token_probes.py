@@ -7,12 +7,11 @@ import pyarrow as pa
 
 from stages.columns import IDS
 from stages.errors import counted
-from stages.tokenizers.probes import TEMPLATE, TOKENS, BrokenError, Probes, ProbeSubject
+from stages.tokenizers.probes import TOKENS, BrokenError, Probes, ProbeSubject
 from stages.tokenizers.template_probes import QUESTION, dialogue, examples, ids_of, rendered, row_of
 from stages.tokens.padded import pad
 
 PROBES = Probes(TOKENS)
-_ANOTHER = "Name a token with one id, or use the tokenizer that the profile was written for."
 
 
 def one_id(subject: ProbeSubject, token: str) -> int:
@@ -40,43 +39,32 @@ def _each(subject: ProbeSubject, tokens: Sequence[str]) -> str | None:
     return ", ".join(seen(token, one_id(subject, token)) for token in tokens) or None
 
 
-@PROBES.add(fails="end-of-turn token {token!r} {why}", remedy=_ANOTHER)
+@PROBES.add
 def end_of_turn_is_one_token(subject: ProbeSubject) -> str | None:
     """The end of a turn is one id, which a server can stop at."""
     seen = _each(subject, tuple(dict.fromkeys(subject.model.profile.ends)))
     return seen and f"turns end in {seen.replace(', ', ', those of calls in ')}"
 
 
-@PROBES.add(fails="eos token {token!r} {why}", remedy=_ANOTHER)
+@PROBES.add
 def eos_is_one_token(subject: ProbeSubject) -> str | None:
     """The eos token of the written tokenizer is one id."""
     return _each(subject, (subject.model.profile.eos_token,))
 
 
-@PROBES.add(
-    fails="generation eos token {token!r} {why}",
-    remedy="Name tokens of this tokenizer in the profile.",
-)
+@PROBES.add
 def generation_eos_are_tokens(subject: ProbeSubject) -> str | None:
     """Every token at which generation stops is one id."""
     return _each(subject, subject.model.profile.generation_eos)
 
 
-@PROBES.add(
-    fails="turn marker {token!r} {why}",
-    remedy="Use the tokenizer that the profile was written for.",
-)
+@PROBES.add
 def promoted_markers_are_one_token(subject: ProbeSubject) -> str | None:
     """Turn markers that a profile makes special are one id each."""
     return _each(subject, subject.model.profile.promoted)
 
 
-@PROBES.add(
-    fails="end-of-turn {token!r} is not a special token, so that text could forge it",
-    remedy='In tokenizer.json, list it in added_tokens with "special": true, or name another '
-    "with --eos.",
-    needs=("end_of_turn_is_one_token",),
-)
+@PROBES.add
 def end_of_turn_is_special(subject: ProbeSubject) -> str:
     """The end of a turn is a special token, which no text can forge."""
     ends = dict.fromkeys(subject.model.profile.ends)
@@ -86,11 +74,7 @@ def end_of_turn_is_special(subject: ProbeSubject) -> str:
     return f"{', '.join(ends)} is registered"
 
 
-@PROBES.add(
-    fails="generation would never stop: end-of-turn {token!r} is not among its stops ({stops})",
-    remedy="Add it to the profile's generation_eos.",
-    needs=("end_of_turn_is_one_token",),
-)
+@PROBES.add
 def generation_stops_at_end_of_turn(subject: ProbeSubject) -> str | None:
     """Generation stops at the token that training ends a turn with."""
     profile = subject.model.profile
@@ -103,10 +87,7 @@ def generation_stops_at_end_of_turn(subject: ProbeSubject) -> str | None:
     return f"{', '.join(ends)} is among {stops}"
 
 
-@PROBES.add(
-    fails="{token!r} is {index} in this family, but {actual} here",
-    remedy="This is another model's tokenizer; give the one that the profile was written for.",
-)
+@PROBES.add
 def ids_are_the_familys(subject: ProbeSubject) -> str | None:
     """The tokens that a family is known by have that family's ids."""
     declared = subject.model.profile.token_ids
@@ -117,11 +98,7 @@ def ids_are_the_familys(subject: ProbeSubject) -> str | None:
     return f"{counted(len(declared), 'id')} as declared" if declared else None
 
 
-@PROBES.add(
-    fails="{what} {token!r} has id {id}, outside the model's {rows} embedding rows",
-    remedy="Use a model with spare rows, or tokens that it has. Or resize the embedding first "
-    "(resize_token_embeddings), save the model, and give that directory with --model.",
-)
+@PROBES.add
 def ids_inside_embedding(subject: ProbeSubject) -> str:
     """Every token that a build relies on has a row in the model's embedding."""
     profile = subject.model.profile
@@ -147,10 +124,7 @@ def ids_inside_embedding(subject: ProbeSubject) -> str:
     return f"{highest} < {profile.embedding_size}"
 
 
-@PROBES.add(
-    fails="pad token {token!r} {why}",
-    remedy="Name a special token of this tokenizer that no text uses as the profile's pad_token.",
-)
+@PROBES.add
 def pad_is_one_token(subject: ProbeSubject) -> str:
     """The pad token is a string of the vocabulary, one id, and decodes to itself."""
     claimed = subject.claims.pad_token
@@ -165,11 +139,7 @@ def pad_is_one_token(subject: ProbeSubject) -> str:
     return seen(token, index)
 
 
-@PROBES.add(
-    fails="{file} says pad_token_id {id}, which is {what}; the pad token {token!r} is {wanted}",
-    remedy="Set pad_token_id to the pad token's id, or take it out.",
-    needs=("pad_is_one_token",),
-)
+@PROBES.add
 def pad_id_is_the_pad_token(subject: ProbeSubject) -> str | None:
     """A pad id in a model's configuration is the pad token's, not another family's."""
     claims, tokenizer = subject.claims, subject.tokenizer
@@ -184,12 +154,7 @@ def pad_id_is_the_pad_token(subject: ProbeSubject) -> str | None:
     return ", ".join(f"{file} says {index}" for file, index in claims.pad_ids.items()) or None
 
 
-@PROBES.add(
-    fails="pad token {token!r} is also the eos or end-of-turn token, so a loss that ignores "
-    "padding would never train the stop",
-    remedy="Name another pad token: in the profile, or in the directory's tokenizer_config.json.",
-    needs=("pad_is_one_token", "eos_is_one_token", "end_of_turn_is_one_token"),
-)
+@PROBES.add
 def pad_is_not_eos(subject: ProbeSubject) -> str:
     """The pad token is neither eos nor the end of a turn."""
     model, claims = subject.model, subject.claims
@@ -202,12 +167,7 @@ def pad_is_not_eos(subject: ProbeSubject) -> str:
     return f"{model.pad_id} differs from {', '.join(map(str, (model.eos_id, *model.end_ids)))}"
 
 
-@PROBES.add(
-    fails="padding cannot be separated from the sequence: {detail}",
-    remedy="Name another token as pad_token of the profile: one that its template never prints.",
-    needs=("end_of_turn_is_trained",),
-    kind=TEMPLATE,
-)
+@PROBES.add
 def padding_sides_leave_ids(subject: ProbeSubject) -> str:
     """Padding, on either side, leaves a sequence's ids as they are."""
     rows = [row_of(QUESTION), *(row for row, _ in examples(subject, dialogue(subject)))]
