@@ -144,6 +144,7 @@ def _inputs(forecast: Forecast) -> list[dict[str, Any]]:
             "rows_exact": look.glimpse.exact,
             "looked_at": look.glimpse.where,
             "left_out_by_where": forecast.sampled.filtered[look.name],
+            "lacking": dict(sorted(forecast.sampled.lacking[look.name].items())),
             "columns": _columns(look, forecast.recipe.config.only(look.source)),
             "unread": dict(forecast.sampled.unread[look.name].most_common()),
         }
@@ -245,6 +246,7 @@ def template() -> Any:
     made.filters.update(
         sheet_lines=of_columns,
         noted=carried.of,
+        told_lacking=lambda columns: "".join(said("lacking", columns)),
         split_told=loss_weights.sentence,
         piece_lines=_piece_lines,
     )

@@ -40,13 +40,14 @@ class Tally:
     Attributes:
         rows: rows with a value in a column, by column.
         bytes: of those values, as JSON.
-        filtered: rows that ``--where`` did not take.
+        filtered: rows that ``--where`` did not take; ``lacking``: for a column that is null, by it.
         formats: rows by the format that read them, where a file has several.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
     filtered: int = 0
+    lacking: Counter[str] = field(default_factory=Counter)
     formats: Counter[str] = field(default_factory=Counter)
 
     def add(self, column: str, *values: Any) -> None:
