@@ -286,8 +286,11 @@ def fitting(data: tuple[str, ...], given: Mapping[str, Any], looks: Looks) -> st
 
 
 def _nothing_fits(errors: dict[str, PipelineError]) -> PipelineError:
-    """The error that helps most: one about the rows, rather than that no format fits them."""
+    """The error that helps most: one about the rows, rather than that no format fits them; of rows
+    that rate or compare something, what is open about that, rather than about training all."""
     knowing = {t: e for t, e in errors.items() if not isinstance(e, UnknownFormatError)} or errors
+    judging = {t: e for t, e in knowing.items() if not tasks.kind_of(t).trains_answers}
+    knowing = (knowing is not errors and judging) or knowing
     if len(knowing) == 1:
         (error,) = knowing.values()
         return error

@@ -246,7 +246,6 @@ def template() -> Any:
     made.filters.update(
         sheet_lines=of_columns,
         noted=carried.of,
-        told_lacking=lambda columns: "".join(said("lacking", columns)),
         split_told=loss_weights.sentence,
         piece_lines=_piece_lines,
     )

@@ -239,7 +239,7 @@ def _help(error: click.ClickException) -> str:
     return f"{HELP}{context.command_path} --help"
 
 
-_ELSEWHERE = "or name another place: -o for the build, --cache-dir for the cache"
+_ELSEWHERE = "or name another place with -o, or with --cache-dir"
 # What the system says, in a sentence about the path, and the fix.
 _OF_SYSTEM = {
     errno.ENOSPC: ("The disk is full: {} cannot be written.", "Make room and run again."),

@@ -17,7 +17,7 @@ from stages import formats, kinds
 from stages.chat_template import reasoning, spelling
 from stages.chat_template.printed_fields import EVERY
 from stages.contract import Batch, Example, FormatOptions, Record, Refused, Row
-from stages.errors import AskError, RowError
+from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _inside
 from stages.normalize.outlines import Outlines
@@ -109,12 +109,6 @@ class Normalize:
                 reasoning.strip(turns)
             else:
                 reasoning.place(turns, self.reasoning)
-
-    def _told(self, error: RowError) -> str:
-        """Why a row is refused, with its columns as the file names them; questions have them so."""
-        if isinstance(error, AskError):
-            return error.detail
-        return selection.told_raw(error.detail, self.options.columns)
 
     def _ready(self, example: Example | RowError) -> tuple[list[str], list[Any]]:
         """The notes of an example, and the sequences that it becomes."""
@@ -313,7 +307,10 @@ class Normalize:
                 try:
                     odd, ready = self._ready(example)
                 except RowError as error:
-                    refused[len(rows)] = (error.code, self._told(error))
+                    refused[len(rows)] = (
+                        error.code,
+                        selection.told_raw(error, self.options.columns),
+                    )
                     rows.append(None)
                     continue
                 if odd:

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from stages.contract import Row
-from stages.errors import AskError, UsageError
+from stages.errors import AskError, RowError, UsageError
 from stages.rows import judgements, signals, speakers
 from stages.rows.words import RATING
 
@@ -227,9 +227,12 @@ def raw(path: str, mapping: Mapping[str, str]) -> str:
     return judgements.bare(mapping.get(name, name)) + path[len(name) :]
 
 
-def told_raw(detail: str, mapping: Mapping[str, str]) -> str:
+def told_raw(error: RowError, mapping: Mapping[str, str]) -> str:
     """What is wrong with a renamed row, with the columns named as the file has them: those that a
-    clause begins with or quotes, and those with an item of theirs."""
+    clause begins with or quotes, and those with an item of theirs. Questions name them so."""
+    detail = error.detail
+    if isinstance(error, AskError):
+        return detail
     names = {name: judgements.bare(raw) for name, raw in mapping.items() if name != raw}
     if not names:
         return detail
