@@ -38,8 +38,7 @@ class Tally:
     """Counts of what was ignored in the rows that became examples.
 
     Attributes:
-        rows: rows with a value in a column, by column.
-        bytes: of those values, as JSON.
+        rows: rows with a value in a column, by column; ``bytes``: of those values, as JSON.
         filtered: rows that ``--where`` did not take; ``lacking``: for a column that is null, by it.
         formats: rows by the format that read them, where a file has several.
     """
