@@ -25,6 +25,7 @@ LEVELS = (EXAMPLE, ROW, SHARD, DATASET)
 # Traits of rows, for metrics and invariants that apply to some rows only.
 ANSWERS = "answers"  # every answer is trained
 COMPARES = "compares"  # a loss compares two sequences of an example
+JUDGED = "judged"  # somebody says of answers or of steps how good they are
 LABELLED = "labelled"  # a label for each token
 MARKS = "marks"  # labels are read at markers
 PACKS, PADS = "packs", "pads"  # their layout
@@ -75,6 +76,7 @@ class Context:
         traits = {
             ANSWERS: self.kind.trains_answers,
             COMPARES: self.kind.compares,
+            JUDGED: self.kind.compares or self.kind.marks,
             LABELLED: self.kind.labelled,
             MARKS: self.kind.marks,
             PACKS: layout is not None and layout.packs,

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,53 @@ def test_length_counts_are_those_of_a_plain_loop(
     signs = [(len(a) > len(b)) - (len(a) < len(b)) for a, b in pairs]
     counts = [signs.count(1), signs.count(0), signs.count(-1)]
     assert total.summed("length").tolist() == counts
+
+
+@given(
+    rows=st.lists(
+        st.lists(st.tuples(st.integers(0, 1), st.sampled_from([0.0, 0.4, 1.0, None])), min_size=1),
+        min_size=1,
+    ),
+    cut=st.integers(1, 9),
+)
+def test_contradictions_are_those_of_a_plain_loop(
+    step_model: profile.TargetModel, rows: list[list[tuple[int, float | None]]], cut: int
+) -> None:
+    """A step after the same steps is good in one row and bad in another; and a pair whose sides
+    stand the other way round, however the rows are cut."""
+    marker, total, seen = step_model.step_id, Totals(), dict[tuple[int, ...], list[bool]]()
+    for some in filter(None, (rows[:cut], rows[cut:])):
+        ids = [[n for step, _ in row for n in (step, marker)] for row in some]
+        offsets = columns.offsets_of(np.array([*map(len, ids)]))
+        flat = np.array([n for row in ids for n in row], np.int32)
+        values = np.array([np.nan if v is None else v for row in some for _, v in row])
+        owner = np.repeat(np.arange(len(some)), [*map(len, some)])
+        context = Context(kind_of("prm"), "ragged", 64, step_model)
+        names = pa.array([str(number) for number in range(len(some))])
+        chunk = Chunk(
+            "train", context, names, Sequences(offsets, flat), flat == marker,
+            step_owner=owner, step_values=values,
+        )  # fmt: skip
+        total.add(shortcuts._contradictions_measure(chunk))
+    for row in rows:
+        for at, (_, value) in enumerate(row):
+            if value is not None:
+                upto = tuple(step for step, _ in row[: at + 1])
+                seen.setdefault(upto, []).append(value >= 0.5)
+    wanted = sum(len(one) for one in seen.values() if len({*one}) == 2)
+    facts = AuditFacts(context, NOTHING, (np.zeros(0, np.int64),) * 2, 0, ())
+    [found] = shortcuts._contradictions_judge(facts, total, {"warn": 0.0})
+    assert found.detail.startswith(f"{wanted} of {sum(map(len, seen.values()))} rated step")
+    assert found.status == (WARN if wanted else PASS)
+    pairs = [([a], [b]) for (a, _), *more in rows for b, _ in more[:1] if a != b]
+    total = Totals()
+    if pairs:
+        total.add(shortcuts._contradictions_measure(pair_chunk(step_model, pairs)))
+        [found] = shortcuts._contradictions_judge(
+            replace(facts, context=pair_chunk(step_model, pairs).context), total, {"warn": 0.0}
+        )
+        wanted = len(pairs) if len({*map(str, pairs)}) == 2 else 0
+        assert found.detail.startswith(f"{wanted} of ")
 
 
 def pair_chunk(model: profile.TargetModel, pairs: list[tuple[list[int], list[int]]]) -> Chunk:

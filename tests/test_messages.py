@@ -17,6 +17,7 @@ from pipeline.builds import failed
 from pipeline.messages import lines, result, session
 from pipeline.messages.session import Session
 from pipeline.report.headline import counted as on_a_page
+from stages import errors
 from stages.errors import counted, were
 
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"
@@ -196,6 +197,35 @@ def test_a_folder_that_cannot_be_copied_is_told_as_one_file(code: int) -> None:
     assert told == result.of_error(errors[0])
     assert told.code == 5
     assert ("Make room" in told.remedy) == (code == errno.ENOSPC)
+
+
+@pytest.mark.parametrize("code", sorted(result._OF_SYSTEM))
+def test_what_the_system_refuses_is_told_with_path_and_fix(code: int) -> None:
+    """Never by its number; of two paths, where it is full, the one that is written."""
+    failed.begin()
+    for error in (
+        OSError(code, os.strerror(code), "a b/c"),
+        OSError(code, "", "old", None, "a b/c"),
+    ):
+        told = result.of_error(error)
+        wanted = "a b/c" if error.filename == "a b/c" or code in result._OF_TARGET else "old"
+        assert told.code == 5
+        assert wanted in told.message
+        assert "Errno" not in told.message
+        assert told.remedy.endswith(".")
+
+
+def test_what_was_given_is_not_offered() -> None:
+    """An option of a remedy that the command has, in either spelling; another value of it is."""
+    failed.begin()
+    for given in (["--verify"], ["--where", "a=1"], ["--where=a=1"]):
+        error = errors.DataError("No.", "Add --verify. Or leave rows out with --where a=1.")
+        told = result.of_error(error, arguments=["run", "sft", "d.jsonl", *given])
+        assert given[0].partition("=")[0] not in told.remedy
+        assert told.remedy.count("--") == 1
+    error = errors.DataError("No.", "Leave rows out with --where a=2.")
+    told = result.of_error(error, arguments=["run", "sft", "d.jsonl", "--where", "a=1"])
+    assert told.remedy == "Leave rows out with --where a=2."
 
 
 # One of something that is called as if it were many.

@@ -114,12 +114,12 @@ def test_answers_lead_to_the_questions_behind_them() -> None:
         return "read"
 
     with pytest.raises(DataError) as asked:
-        answers.settled(read, _config(), lambda config, why: [{"why": dict(why)}])
+        answers.settled(read, _config(), lambda config, why: {"sheet": dict(why)})
     assert "2 questions" in asked.value.what
     offered = ways(asked.value.remedy)
     wanted = ["--ignore a --where b=1", "--ignore a --ignore b"]
     assert [written(way) for way in offered] == wanted
-    assert asked.value.figures["sheet"] == [{"why": {"a": "a is open.", "b": "b is open."}}]
+    assert asked.value.figures["sheet"] == {"a": "a is open.", "b": "b is open."}
     assert read(applied(offered[0], _config())) == "read"
 
 

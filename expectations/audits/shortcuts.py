@@ -10,9 +10,19 @@ import hashlib
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from expectations import audits, undo_layout
-from expectations.audits import AuditFacts, Counts, Figure, Tolerances, Totals, declared, language
+from expectations.audits import (
+    AuditFacts,
+    Counts,
+    Figure,
+    Tolerances,
+    Totals,
+    declared,
+    language,
+    portion,
+)
 from expectations.stored_rows import Chunk
 from stages.columns import Ints
 from stages.errors import counted
@@ -35,6 +45,7 @@ _NUMBERS = {
     "Latin letters": "has the larger share of Latin letters",
 }
 _LATIN = list(language.SCRIPTS).index("Latin")
+_NAMED = 6  # judgements of which a finding names the rows
 _WORDS = {"first token": "begins", "last token": "ends"}
 
 
@@ -221,4 +232,64 @@ def _leaks_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> l
 LEAKS = declared("leaks", _leaks_judge, _leaks_measure)
 
 
-TABLE = (SHORTCUTS, LEAKS)
+# Judgements that contradict each other: two answers in both orders, a step that is good and bad.
+
+
+def _sums(sequences: undo_layout.Sequences, stops: Ints, owner: Ints) -> Ints:
+    """A 64-bit hash of each sequence up to some of its places.
+
+    Args:
+        stops: flat and ascending; ``owner``: the sequence of each.
+    """
+    view = memoryview(np.ascontiguousarray(sequences.ids).tobytes())
+    starts = (sequences.offsets * 4).tolist()
+    found, current, last, hashed = [], -1, 0, hashlib.blake2b(digest_size=8)
+    for at, stop in zip(owner.tolist(), (stops * 4).tolist(), strict=True):
+        if at != current:
+            current, last, hashed = at, starts[at], hashlib.blake2b(digest_size=8)
+        hashed.update(view[last:stop])
+        last = stop
+        found.append(hashed.digest())
+    return np.frombuffer(b"".join(found), np.int64)
+
+
+def _contradictions_measure(chunk: Chunk) -> Counts:
+    """Of each judgement, what is judged and which way."""
+    if chunk.other is not None:
+        every = np.arange(len(chunk))
+        sides = [_sums(side, side.offsets[1:], every) for side in (chunk.sequences, chunk.other)]
+        subject, way, owner = sides[0] ^ sides[1], sides[0] < sides[1], every
+    else:
+        assert chunk.step_owner is not None
+        assert chunk.step_values is not None
+        markers = np.flatnonzero(chunk.sequences.ids == chunk.context.model.step_id)
+        rated = ~np.isnan(chunk.step_values)
+        subject = _sums(chunk.sequences, markers + 1, chunk.step_owner)[rated]
+        way, owner = chunk.step_values[rated] >= 0.5, chunk.step_owner[rated]
+    return {
+        "subjects": subject,
+        "ways": way.astype(np.int64),
+        "names": np.array(chunk.names.take(pa.array(owner)).to_pylist(), object),
+    }
+
+
+def _contradictions_judge(
+    facts: AuditFacts, totals: Totals, tolerances: Tolerances
+) -> list[Figure]:
+    subjects, ways = totals.joined("subjects"), totals.joined("ways")
+    _, group = np.unique(subjects, return_inverse=True)
+    size, good = np.bincount(group), np.bincount(group, ways)
+    both = np.flatnonzero(((good > 0) & (good < size))[group])
+    order = both[np.argsort(group[both], kind="stable")]  # those of one subject side by side
+    what, how = "pair", "others prefer the other of the same two answers"
+    if facts.context.kind.marks:
+        what, how = "rated step", "the same steps are rated the other way elsewhere"
+    detail = f"{len(both):,} of {counted(len(subjects), what)}: {how}"
+    named = tuple(dict.fromkeys(totals.joined("names")[order[:_NAMED]].tolist()))
+    return [portion("both ways", len(both), len(subjects), detail, tolerances, rows=named)]
+
+
+CONTRADICTIONS = declared("contradictions", _contradictions_judge, _contradictions_measure)
+
+
+TABLE = (SHORTCUTS, LEAKS, CONTRADICTIONS)

@@ -115,6 +115,7 @@ def _rows(outcome: Outcome) -> tallies.RowCounts:
         duplicates_found=counts.found,
         rejected_by_code=dict(sorted(ledger.rows_by_code.items())),
         notes=dict(sorted(notes.items())),
+        lacking=dict(sorted(_tallied(outcome.parts, "lacking").items())),
     )
 
 

@@ -28,6 +28,7 @@ from pipeline.report.card import spelled
 from pipeline.secrets import GAP, redacted
 from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError, counted
 from stages.normalize.evidence import Detection
+from stages.tokenizers.resolve import require_known
 
 # What a first recipe names, beside what is needed: the options that are changed most.
 _OFFERED = (
@@ -76,6 +77,7 @@ def write(
         DataError: for none, or something about them must be decided first.
     """
     given = {**given, "cache_dir": None}
+    require_known(given["model"])
     looks = {one: _looks(one, given) for one in data}
     every = [look for some in looks.values() for look in some]
     task = task or fitting(data, given, every)
@@ -251,6 +253,7 @@ def looked_at(data: tuple[str, ...], given: Mapping[str, Any]) -> tuple[int, Loo
     Raises:
         UsageError, DataError, SurroundingsError: one is missing, empty or not readable.
     """
+    require_known(given["model"])
     files = scan.expand(data, local_cache(given["cache_dir"] or default_cache()))
     return len(files), glimpses(files, [opening.opening_of(given)], given.get("empty", "refuse"))
 
@@ -283,8 +286,11 @@ def fitting(data: tuple[str, ...], given: Mapping[str, Any], looks: Looks) -> st
 
 
 def _nothing_fits(errors: dict[str, PipelineError]) -> PipelineError:
-    """The error that helps most: one about the rows, rather than that no format fits them."""
+    """The error that helps most: one about the rows, rather than that no format fits them; of rows
+    that rate or compare something, what is open about that, rather than about training all."""
     knowing = {t: e for t, e in errors.items() if not isinstance(e, UnknownFormatError)} or errors
+    judging = {t: e for t, e in knowing.items() if not tasks.kind_of(t).trains_answers}
+    knowing = (knowing is not errors and judging) or knowing
     if len(knowing) == 1:
         (error,) = knowing.values()
         return error

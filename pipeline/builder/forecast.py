@@ -21,6 +21,7 @@ from pipeline.builder.max_reject import exceeding, limits, together
 from pipeline.builder.preparation import row_name, through
 from pipeline.builder.rejects import TOO_LONG, Ledger
 from pipeline.inputs import readings
+from pipeline.inputs.declared import require_model
 from pipeline.inputs.readings import Looks, recognise_looks
 from pipeline.inputs.recipe import Models, Recipe, opened_otherwise, refusals, resolve_recipe
 from pipeline.options.config import Config
@@ -63,7 +64,8 @@ class Sampled:
     Attributes:
         rows: rows that went in; ``large``: those that were left out for their size.
         ledger: of what is refused, whatever its length.
-        filtered: rows that ``--where`` leaves out, by input.
+        filtered: rows that ``--where`` leaves out, by input; ``lacking``: for a column that is
+            null, by input and column.
         unread: rows by input and by column that nothing reads.
         notes: rows by what is odd about them.
         lengths: tokens of every example (rm: of its longer side).
@@ -89,6 +91,7 @@ class Sampled:
     trained: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     shown: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     filtered: Counter[str] = field(default_factory=Counter)
+    lacking: dict[str, Counter[str]] = field(default_factory=dict)
     unread: dict[str, Counter[str]] = field(default_factory=dict)
     alike: Alike = field(default_factory=Alike)
     tokens: int = 0
@@ -211,6 +214,7 @@ def _through(
     lost = losses_of(went.normalized, left, gone)
     made.losses[look.source] = made.losses.get(look.source, Losses()) + lost
     made.unread[look.name], made.filtered[look.name] = went.tally.rows, went.tally.filtered
+    made.lacking[look.name] = went.tally.lacking
     if "note" in went.batch.schema.names:
         made.notes.update(carried.tally(went.batch))
     batch = made.alike.taken(went.batch, recipe.config, names.__getitem__)
@@ -289,6 +293,7 @@ def forecast(config: Config) -> Forecast:
     Raises:
         PipelineError: what a build would raise before its first row.
     """
+    require_model(config)
     try:
         files, seen = readings.opened(config)
     except ContainerError as error:

@@ -145,6 +145,7 @@ def _inputs(forecast: Forecast) -> list[dict[str, Any]]:
             "rows_exact": look.glimpse.exact,
             "looked_at": look.glimpse.where,
             "left_out_by_where": forecast.sampled.filtered[look.name],
+            "lacking": dict(sorted(forecast.sampled.lacking[look.name].items())),
             "columns": _columns(look, forecast.recipe.config.only(look.source)),
             "unread": dict(forecast.sampled.unread[look.name].most_common()),
         }

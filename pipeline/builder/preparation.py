@@ -14,6 +14,7 @@ from pipeline.builder.max_reject import Limit, error_of, exceeding, limits
 from pipeline.builder.rejects import Ledger
 from pipeline.executors import NOTHING, Job
 from pipeline.inputs import equal_build
+from pipeline.inputs.declared import require_model
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import Input, scan
 from pipeline.messages.progress import Report, Whole, follower_of
@@ -126,6 +127,7 @@ def prepare(config: Config, inputs: Sequence[Input] | None = None) -> Prepared:
         SurroundingsError: an input is not readable.
     """
     started = time.time()
+    require_model(config)
     left_out = tuple(sources.left_out(config.data))
     inputs = tuple(scan(config, hash_now=False) if inputs is None else inputs)
     with encoders.without_threads():  # a process with threads is not copied

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pipeline.options.config import Config
 from pipeline.options.ways import Way, applied, ways, without, written
@@ -17,6 +17,7 @@ from stages.errors import DataError, PipelineError, UnknownFormatError, UsageErr
 from stages.rows.selection import condition
 
 Read = TypeVar("Read")
+Page: TypeAlias = Callable[[Config, Mapping[str, str]], Mapping[str, Any]]
 _DEEPEST = 12  # questions after one another
 _MOST = 32  # readings that are tried
 _OTHER = "Name the columns with --map, or the format with --format."
@@ -126,16 +127,12 @@ class _Explorer:
         return [_Chain(())]
 
 
-def settled(
-    read: Callable[[Config], Read],
-    config: Config,
-    page: Callable[[Config, Mapping[str, str]], Sequence[Mapping[str, Any]]],
-) -> Read:
+def settled(read: Callable[[Config], Read], config: Config, page: Page) -> Read:
     """What reading some rows gives.
 
     Args:
         page: the columns of the rows that asked, from options that answer and the columns that are
-            asked about; it is in the error's figures as ``sheet``.
+            asked about: figures of the error, empty where there are none.
 
     Raises:
         DataError: they leave questions open; it has all that the first answer to each leads to,
@@ -157,7 +154,7 @@ def explained(
     error: PipelineError,
     read: Callable[[Config], object],
     config: Config,
-    page: Callable[[Config, Mapping[str, str]], Sequence[Mapping[str, Any]]] = lambda *_: (),
+    page: Page = lambda *_: {},
 ) -> PipelineError | None:
     """The error of a question that reading some rows asks, with what follows from each answer; None
     where rows are refused for a reason that no answer helps.
@@ -188,14 +185,14 @@ def _told(
     chains: Sequence[Sequence[Asked]],
     read: Callable[[Config], object],
     config: Config,
-    page: Callable[[Config, Mapping[str, str]], Sequence[Mapping[str, Any]]],
+    page: Page,
 ) -> PipelineError:
     """The error for a question, with what was found out by answering it."""
     first, after = chains[0] if chains else (), config
     for one in first:
         after = applied(one.answer, after)
-    if isinstance(error, DataError) and (shown := page(after, _asked_about(first))):
-        error.figures["sheet"] = shown
+    if isinstance(error, DataError):
+        error.figures |= page(after, _asked_about(first))
     if any(len(chain) > 1 for chain in chains):
         return _together(error, [*chains, *_leaving_rest(read, config, first)])
     dead = first[0].dead if first else frozenset(ways(error.remedy))

@@ -20,7 +20,7 @@ from stages import catalog
 from stages.errors import ModelError, UsageError
 from stages.files import file_hash
 from stages.profile import ModelProfile, tokenizer_of
-from stages.tokenizers.resolve import Overrides, Resolved, resolve
+from stages.tokenizers.resolve import Overrides, Resolved, require_known, resolve
 from stages.tokens import layouts
 
 
@@ -38,6 +38,17 @@ def resolved(config: Config) -> tuple[Resolved, ModelProfile]:
     )
     found = resolve(config.parts.model, config.run.cache, overrides, fetch=config.run.fetch)
     return found, _suited(found.profile, config)
+
+
+def require_model(config: Config) -> None:
+    """The model is one that there is: asked before any row is read.
+
+    Raises:
+        ModelError: it is none.
+    """
+    if require_known(config.parts.model):
+        return
+    resolved(config)  # a hub id, which is looked up
 
 
 def _suited(profile: ModelProfile, config: Config) -> ModelProfile:

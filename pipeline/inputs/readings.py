@@ -180,19 +180,28 @@ class _Reading:
     ) -> None:
         self._looks, self._changed, self._said = looks, changed, said
         self._refusals = refusals
-        self._asking = 0  # the first input that leaves a question open
+        self._asking: int | None = None  # the input of the first question
 
     def __call__(self, config: Config) -> list[Detection]:
         found: list[Detection] = []
         for number, (_, file, reader, glimpse) in enumerate(self._looks):
-            self._asking = max(self._asking, number)
-            one = recognise_glimpse(glimpse, file.origin or file.path, config, reader, **self._said)
-            if one.change is not None:
-                raise self._changed(number, one, config)
+            try:
+                where = file.origin or file.path
+                one = recognise_glimpse(glimpse, where, config, reader, **self._said)
+                if one.change is not None:
+                    raise self._changed(number, one, config)
+            except PipelineError:
+                self._asked_by(number)
+                raise
             found.append(one)
         if self._refusals is not None:
             self._require_kept(found, config, self._refusals)
         return found
+
+    def _asked_by(self, number: int) -> None:
+        """The error that people read is the first; those of the answers that are tried follow."""
+        if self._asking is None:
+            self._asking = number
 
     def _require_kept(self, found: list[Detection], config: Config, refusals: Refusals) -> None:
         """Require that no more of the rows are refused than a build allows.
@@ -201,35 +210,44 @@ class _Reading:
             RefusedError: more are; it has the options that may help, as what it means says them.
         """
         seen: list[contract.Refused | None] = []
-        for (_, _, reader, glimpse), one in zip(self._looks, found, strict=True):
+        of: list[int] = []  # the input of each
+        for number, ((_, _, reader, glimpse), one) in enumerate(
+            zip(self._looks, found, strict=True)
+        ):
             step = -(-len(glimpse.records) * len(self._looks) // TRIED_ROWS)
             own = config.leaving([(0, one.left)])
             some = parsed(glimpse.records[:: max(step, 1)], config, reader)
             seen += refusals(own, one.reading, some)
+            of += [number] * (len(seen) - len(of))
         refused = [one for one in seen if one is not None]
         if not questions.too_many(len(refused), len(seen), config):
             return
         codes = Counter(one.code for one in refused)
         code = codes.most_common(1)[0][0]
         details = [*dict.fromkeys(one.detail for one in refused if one.code == code)]
-        where = self._looks[0][1].origin if len(self._looks) == 1 else "the inputs"
+        first = next(at for at, one in zip(of, seen, strict=True) if one and one.code == code)
+        self._asked_by(first)
+        where, many = self._looks[first][1].origin, len(self._looks) > 1
+        what = f"{codes[code]:,} of {counted(len(seen), 'sampled row')} would be refused as {code}"
         raise answers.RefusedError.of(
-            f"{where}: {codes[code]:,} of {counted(len(seen), 'sampled row')} would be refused as "
-            f"{code}: {details[0]}.",
+            f"{f'the inputs: {what}, first in {where}' if many else f'{where}: {what}'}: "
+            f"{details[0]}.",
             _way_on(code, details),
             code,
             found,
             every=len(refused) == len(seen),
         )
 
-    def page(self, config: Config, asked: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
-        """The columns of the input that asks, as ``sheet`` has them."""
-        _, file, reader, glimpse = self._looks[self._asking]
+    def page(self, config: Config, asked: Mapping[str, str]) -> Mapping[str, Any]:
+        """The columns of the input that asks, as ``sheet`` has them; of several, also its name."""
+        _, file, reader, glimpse = self._looks[self._asking or 0]
         try:
             reading = recognise_glimpse(glimpse, file.origin, config, reader).reading
         except PipelineError:
             reading = ""
-        return sheet.lines(rows_of(glimpse), reading, config, asked)
+        shown = sheet.lines(rows_of(glimpse), reading, config, asked)
+        named = {"sheet_of": file.origin} if len(self._looks) > 1 else {}
+        return {"sheet": shown, **named} if shown else {}
 
 
 def _way_on(code: str, details: Sequence[str]) -> str:

@@ -34,7 +34,8 @@ class RowCounts(JsonRecord):
 
     Attributes:
         used_in_part: those of the used rows of which an example was refused.
-        filtered: left out by ``--where`` or by a filter.
+        filtered: left out by ``--where`` or by a filter; ``lacking``: by ``--where`` because the
+            column that it asks for is null, by column.
         duplicates: removed by ``--dedup``; ``duplicates_found``: examples equal to an earlier one.
         contaminated: too much like a row of an evaluation file.
         near_duplicates: too much like another row.
@@ -54,6 +55,7 @@ class RowCounts(JsonRecord):
     near_duplicates: int = field(default=0, metadata=OPTIONAL)
     left_out: int = field(default=0, metadata=OPTIONAL)
     used_in_part: int = field(default=0, metadata=SPARSE)
+    lacking: Mapping[str, int] = field(default_factory=dict, metadata=SPARSE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,15 +202,24 @@ def _failed(
             status=status_of(code),
             code=code,
             message=error.what,
-            remedy=error.remedy,
+            remedy=(remedy := _without_given(arguments, error.remedy)),
             figures=error.figures,
             paths=places,
-            commands=_corrected(arguments, error.remedy),
+            commands=_corrected(arguments, remedy),
         )
     text = shown(" ".join(str(error).split()))[:300]
     message = f"internal error{_place(error)}, {type(error).__name__}: {text}"
     remedy = f"Run again with --debug and report it to {REPORT_TO}."
     return Result(FAILED, 1, message, remedy, paths=places)
+
+
+def _without_given(arguments: Sequence[str], remedy: str) -> str:
+    """A remedy without the options that the command has already."""
+    if "--" not in remedy or not arguments:
+        return remedy
+    from pipeline.options.ways import given, without
+
+    return without(remedy, given(arguments, remedy))
 
 
 def _corrected(arguments: Sequence[str], remedy: str) -> Sequence[str]:
@@ -230,14 +239,40 @@ def _help(error: click.ClickException) -> str:
     return f"{HELP}{context.command_path} --help"
 
 
+_ELSEWHERE = "or name another place with -o, or with --cache-dir"
+# What the system says, in a sentence about the path, and the fix.
+_OF_SYSTEM = {
+    errno.ENOSPC: ("The disk is full: {} cannot be written.", "Make room and run again."),
+    errno.EDQUOT: ("Your quota is used up: {} cannot be written.", "Make room and run again."),
+    errno.ENOENT: (
+        "There is no {}.",
+        "Check the path, and do not change data or cache while a build runs.",
+    ),
+    errno.EROFS: (
+        "{} is on a disk that can only be read.",
+        f"Mount it to be written, {_ELSEWHERE}.",
+    ),
+    errno.ENAMETOOLONG: ("The name of {} is too long.", f"Shorten it, {_ELSEWHERE}."),
+    errno.ENOTDIR: ("{} needs a folder where a file stands.", f"Move the file, {_ELSEWHERE}."),
+    errno.EEXIST: ("{} is a file, and a folder is needed there.", f"Move it, {_ELSEWHERE}."),
+    errno.EISDIR: ("{} is a folder, and a file is needed there.", f"Move it, {_ELSEWHERE}."),
+} | dict.fromkeys(
+    (errno.EACCES, errno.EPERM),
+    (
+        "You have no permission for {}.",
+        f"Change its permissions, or those of its folder, {_ELSEWHERE}.",
+    ),
+)
+_OF_TARGET = (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG)  # of two paths, what is written
+
+
 def _from_system(error: OSError) -> SurroundingsError:
     error = _first(error)
-    if error.errno == errno.ENOSPC:
-        return SurroundingsError(f"The disk is full: {error}.", "Make room and run again.")
-    if error.errno == errno.ENOENT:
-        remedy = "Check the path, and do not change data or cache while a build runs."
+    what, remedy = _OF_SYSTEM.get(error.errno or 0, ("", "Check permissions and paths."))
+    if not what or error.filename is None:
         return SurroundingsError(f"{error}.", remedy)
-    return SurroundingsError(f"{error}.", "Check permissions and paths.")
+    path = error.filename2 if error.errno in _OF_TARGET and error.filename2 else error.filename
+    return SurroundingsError(what.format(os.fsdecode(path)), remedy)
 
 
 def _first(error: OSError) -> OSError:
@@ -270,7 +305,8 @@ def _page(result: Result, where: str) -> list[str]:
     columns = lines.width(sys.stderr)
     found = _lines(f"{where}: {result.message}" if where else result.message, "Error: ", columns)
     if page := result.figures.get("sheet"):
-        found += ["", *lines.of_columns(page), ""]
+        of = result.figures.get("sheet_of")
+        found += ["", *([f"{of}:"] if of else []), *lines.of_columns(page), ""]
     if result.remedy.startswith(HELP):
         found += lines.wrapped(result.remedy.removeprefix(HELP), columns, HELP)
     elif result.remedy:

@@ -67,6 +67,14 @@ def leaving(remedies: Sequence[str]) -> str:
     return " ".join(said) if len(conditions) == len(each) and len(said) <= _MOST else ""
 
 
+def given(arguments: Sequence[str], remedy: str) -> list[Way]:
+    """The ways on of a remedy that some arguments have taken already."""
+    had = [*pairwise((*arguments, ""))]
+    every = {(flag, value if value else "") for flag, value in had} | {(a, "") for a in arguments}
+    every |= {(flag, value) for flag, _, value in (one.partition("=") for one in arguments)}
+    return [way for way in ways(remedy) if all(pair in every for pair in way)]
+
+
 _SENTENCE = re.compile(r"(?<=[.?])\s+(?=[A-Z])")
 _BETWEEN = re.compile(r",? (?:or|and) |, (?=--)")
 

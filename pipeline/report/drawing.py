@@ -310,6 +310,14 @@ class Shards:
             raise UsageError(what, f"What it means, and the fix: pipeline explain {refused.code}")
         raise UsageError(f"No example has the row_id {row_id!r}.", "Ids are FILE:LINE.")
 
+    def examples_of(self, row_id: str) -> list[str]:
+        """The ids of a row that gave several examples: by number, of those that are stored."""
+        first, found = f"{row_id}#", set[str]()
+        for side in self.build.splits.values():
+            for names in (row_ids(self.table(shard))[1] for shard in side.shards):
+                found.update(names.filter(pc.starts_with(names, first)).to_pylist())
+        return sorted(found, key=lambda name: int(name.removeprefix(first)))
+
     def _rejects(self) -> Iterator[Reject]:
         """The refused rows, where the build has a list of them."""
         with suppress(DataError):

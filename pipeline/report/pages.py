@@ -17,7 +17,7 @@ from pipeline import tasks
 from pipeline.builds.build import Build
 from pipeline.report import drawing, painter, search
 from pipeline.shards.values import TEXT
-from stages.errors import UsageError, did_you_mean
+from stages.errors import UsageError, counted, did_you_mean
 from stages.rows.expressions import Asked, key_of, parse
 
 OPTION = "--where"
@@ -139,8 +139,19 @@ class Pages:
 
     def example(self, row_id: str) -> None:
         """One example, wherever it is stored, and how to see its neighbours."""
-        self._example(self._search(None).find(row_id))
+        found = self._search(None).find(row_id)
+        self._example(found)
+        stored = self._shards.row(found.at.split, found.at.row)
+        if row_id not in stored.get("row_ids", [stored.get("row_id")]):
+            self._of_several(row_id)
         self._around((), [row_id], backwards=False)
+
+    def _of_several(self, row_id: str) -> None:
+        """What else became of a row of which the first example is shown."""
+        _, *others = self._shards.examples_of(row_id)
+        for other in others[:1]:
+            left = counted(len(others), "other example")
+            self._canvas.command(f"{left} of {row_id}, the next", self._shown.again("--row", other))
 
     def found(self, where: str | None, begin: str | None, limit: int, *, backwards: bool) -> None:
         """The next examples that fit, and how to see those after and before them.

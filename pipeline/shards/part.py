@@ -291,6 +291,7 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
     report.filtered = normalize.tally.filtered
     report.lost, report.loss = sample.lost, sample.loss
     report.tally("formats", normalize.tally.formats)
+    report.tally("lacking", normalize.tally.lacking)
     report.tally("unread_rows", normalize.tally.rows)
     report.tally("unread_bytes", normalize.tally.bytes)
     chain.require_counted(report, work, last=last, kept=sum(map(len, batches)))

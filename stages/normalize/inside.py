@@ -14,6 +14,7 @@ from stages.format import Format
 from stages.formats import _inside, _messages
 from stages.rows import speakers
 from stages.rows.column_names import Watched
+from stages.rows.selection import told_raw
 
 _FEW = 0.01  # of the rows, but at least one: no more of them stop a file
 _MOST = 3  # questions in one message
@@ -65,10 +66,11 @@ def require_settled(
         DataError: more than a few rows ask something.
     """
     format_ = formats.load(reading)
-    options = FormatOptions(columns=columns, already_templated=already_templated)
+    options = format_.told(FormatOptions(columns=columns, already_templated=already_templated))
     asked: list[tuple[str, str]] = []  # each question, and the options that settle it
     while (found := _most(rows, format_, options)) is not None and len(asked) < _MOST:
-        asked.append((f"{found[0].detail.partition('; ')[0]} ({found[1]})", _how(found[0], rows)))
+        detail = told_raw(found[0], options.columns).partition("; ")[0]
+        asked.append((f"{detail} ({found[1]})", _how(found[0], rows)))
         if found[0].code == "already_templated" and not options.already_templated:
             options = replace(options, already_templated=True)
         else:

@@ -24,6 +24,7 @@ from stages.rows.selection import lookup
 _DEEPEST = 5
 _MOST_PATHS = 1000
 _MOST = 0.9  # of the rows, that must have a value where a format needs one
+_ODD = 0.02  # of the rows, that may be otherwise: a build refuses them one by one
 _ENOUGH = 8  # rows, of which a question and an answer are not nearly all the same text
 _FEW = 0.2  # different texts in that many rows: a category, a name, a constant
 _SHORT = 16  # characters of what may only be checked against
@@ -91,11 +92,12 @@ class Columns:
         return [lookup(row, path) for row in self._rows] if known is None else known
 
     def all(self, path: str, fits: Fits, share: float = _MOST) -> bool:
-        """Whether nearly every row has a value at a path, and all of them fit."""
+        """Whether nearly every row has a value at a path, and all but a few of them fit."""
         told = self.told(path)
         there = [value for value in told if value not in EMPTY]
+        few, odd = int(_ODD * len(there)), (value for value in there if not fits(value))
         enough = len(there) >= max(1, share * len(told))
-        return enough and all(map(fits, there))
+        return enough and len([*itertools.islice(odd, few + 1)]) <= few
 
     def where(self, fits: Fits, share: float = _MOST) -> list[str]:
         """The paths of which that is true."""
@@ -138,16 +140,14 @@ class Columns:
         return shapes.mostly(signals.is_prose(value) for value in self.told(path) if value)
 
     def as_long(self, path: str, others: Iterable[str]) -> bool:
-        """Whether lists at a path are as long as those at one of some others, in every row."""
+        """Whether lists at a path are as long as those at one of some others, in most rows."""
         mine = self.told(path)
-        return any(
-            all(
-                len(a) == len(b)
-                for a, b in zip(mine, self.told(other), strict=True)
-                if isinstance(a, list) and isinstance(b, list)
-            )
-            for other in others
-        )
+        for other in others:
+            both = zip(mine, self.told(other), strict=True)
+            lists = [(a, b) for a, b in both if isinstance(a, list) and isinstance(b, list)]
+            if sum(len(a) != len(b) for a, b in lists) <= _ODD * len(lists):
+                return True
+        return False
 
     # Columns that differ in their number alone.
 

@@ -29,10 +29,13 @@ from stages.rows.column_names import EMPTY, Watched
 from stages.rows.selection import AND_QUESTION, Selection, renamed, replaced
 
 
-def _require_kept(example: Example) -> None:
-    """Raise the error of an example that its format has refused."""
+def _kept(example: Example | RowError) -> Example:
+    """An example that nothing has refused yet; else raises why."""
+    if isinstance(example, RowError):
+        raise example
     if isinstance(example, Refused):
         raise RowError(example.code, example.detail)
+    return example
 
 
 @dataclass(frozen=True)
@@ -108,9 +111,9 @@ class Normalize:
             else:
                 reasoning.place(turns, self.reasoning)
 
-    def _ready(self, example: Example) -> tuple[list[str], list[Any]]:
+    def _ready(self, example: Example | RowError) -> tuple[list[str], list[Any]]:
         """The notes of an example, and the sequences that it becomes."""
-        _require_kept(example)
+        example = _kept(example)
         odd = self.example_kind.notes(example, self)
         if stopped := stop_text.treat(example, self.stop_text):
             odd = [stopped, *odd]
@@ -275,7 +278,12 @@ class Normalize:
         """The records that ``--where`` takes, and those that could not be parsed."""
         if not self.selection.where:
             return records
-        taken = [one for one in records if one.data is None or self.selection.takes(one.data)]
+        taken = []
+        for one in records:
+            if one.data is None or self.selection.takes(one.data):
+                taken.append(one)
+            elif lacking := self.selection.lacking(one.data):
+                self.tally.lacking[lacking] += 1
         self.tally.filtered += len(records) - len(taken)
         return taken
 
@@ -288,18 +296,22 @@ class Normalize:
         odd_rows: dict[int, list[str]] = {}
         for record in records:
             first = len(rows)
+            examples: Sequence[Example | RowError]
             try:
                 if record.data is None:
                     raise RowError(*(record.error or ("bad_json", "no object")))
                 examples = self._read(self._row(record, record.data))
                 self._account_replaced(record.data)
             except RowError as error:
-                examples = [Refused(error.code, error.detail)]
+                examples = [error]
             for example in examples:
                 try:
                     odd, ready = self._ready(example)
                 except RowError as error:
-                    refused[len(rows)] = (error.code, error.detail)
+                    refused[len(rows)] = (
+                        error.code,
+                        selection.told_raw(error, self.options.columns),
+                    )
                     rows.append(None)
                     continue
                 if odd:

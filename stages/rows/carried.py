@@ -198,6 +198,8 @@ def tools_text(conversation: Conversation | None) -> str | None:
 MARKED = "template_text"
 WORDS = {
     "ends_without_answer": "the conversation ends with a turn that has no answer",
+    "empty_question": "a turn of the user says nothing",
+    "missing_result": "a call has no result, and the conversation goes on",
     "repeated_role": "two turns of one role in a row",
     MARKED: "a text contains the markers of a chat template, as ordinary text",
     "stop_text_kept": "an answer ends in the text of a stop token, which is trained as text",
@@ -206,7 +208,12 @@ WORDS = {
     "steps_rewritten": "steps lost an indent or blank lines; --prm-template raw keeps them",
     "salvaged_before_damage": "read from before the damage in a damaged input",
 }
-WARNINGS = (MARKED, "stop_text_kept")  # a model learns from these what is rarely wanted
+WARNINGS = (
+    MARKED,
+    "stop_text_kept",
+    "empty_question",
+    "missing_result",
+)  # a model learns from these what is rarely wanted
 MARKERS = (
     *stop_text.STOPS,
     *("<|im_start|>", "<|im_sep|>", "<|start_header_id|>", "<|end_header_id|>"),

@@ -142,13 +142,35 @@ def is_empty(message: Message) -> bool:
 
 def notes(messages: list[Message]) -> list[str]:
     """Peculiarities of turns that do not refuse the row; counted in the manifest."""
+    found = []
+    if any(message.role == "user" and is_empty(message) for message in messages):
+        found.append("empty_question")
     if len(messages) == 2 and messages[0].role == "user" and messages[1].role == "assistant":
-        return []
+        return found
+    if _lacks_result(messages):
+        found.append("missing_result")
     roles = [message.role for message in messages]
     if roles[-1] not in ("assistant", BARE):
-        return ["ends_without_answer"]
-    twice = [a for a, b in itertools.pairwise(roles) if a == b and a in ("user", "assistant")]
-    return ["repeated_role"] if twice else []
+        return [*found, "ends_without_answer"]
+    if any(a == b and a in ("user", "assistant") for a, b in itertools.pairwise(roles)):
+        found.append("repeated_role")
+    return found
+
+
+def _lacks_result(messages: Sequence[Message]) -> bool:
+    """Whether fewer results than calls stand between two questions, or before the answer; calls
+    that end the conversation, or whose results a user tells, lack none."""
+    calls, results = 0, set[str]()
+    for at, message in enumerate(messages):
+        if made := _ids(message):
+            calls += len(made)
+        elif message.role == "tool":
+            results.add(_id((message.fields or {}).get(FIELD)) or f" {at}")
+        else:
+            if len(results) < calls and (results or message.role == "assistant"):
+                return True
+            calls, results = 0, set()
+    return 0 < len(results) < calls
 
 
 def _decided(message: Message, trained: bool) -> Message:

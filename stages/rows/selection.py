@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from stages.contract import Row
-from stages.errors import AskError, UsageError
+from stages.errors import AskError, RowError, UsageError
 from stages.rows import judgements, signals, speakers
 from stages.rows.words import RATING
 
@@ -151,6 +151,11 @@ class Selection:
         """Whether the row is to be used."""
         return all(condition.holds(row) for condition in self.where)
 
+    def lacking(self, row: Row) -> str:
+        """Of a row that is not taken, the column that decides it by being null; else empty."""
+        column = next(condition for condition in self.where if not condition.holds(row)).column
+        return column if lookup(row, column) is None else ""
+
     def read(self, row: Row) -> Row:
         """The row without what is ignored, with roles as they are meant."""
         for path in self.ignore:
@@ -220,6 +225,20 @@ def raw(path: str, mapping: Mapping[str, str]) -> str:
     """A path of a renamed row as the file has it, which is what options take."""
     name = _top(path)
     return judgements.bare(mapping.get(name, name)) + path[len(name) :]
+
+
+def told_raw(error: RowError, mapping: Mapping[str, str]) -> str:
+    """What is wrong with a renamed row, with the columns named as the file has them: those that a
+    clause begins with or quotes, and those with an item of theirs. Questions name them so."""
+    detail = error.detail
+    if isinstance(error, AskError):
+        return detail
+    names = {name: judgements.bare(raw) for name, raw in mapping.items() if name != raw}
+    if not names:
+        return detail
+    either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    named = rf"(?:^|(?<= and )|(?<=column ')|(?<![\w.])(?=(?:{either})\[))({either})(?!\w)"
+    return re.sub(named, lambda found: names[found[1]], detail)
 
 
 def replaced(row: Row, mapping: Mapping[str, str]) -> Iterator[tuple[str, Any]]:

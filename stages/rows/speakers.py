@@ -184,7 +184,8 @@ def _beside(turn: Mapping[str, Any], who: tuple[str, ...], what: str) -> dict[st
 
 def guessed(rows: list[dict[str, Any]]) -> dict[str, str]:
     """For each name of nobody that is known, who it probably is, by its places among turns: who
-    begins is a user, and whoever else speaks is the assistant, unless the turn before says more."""
+    begins is a user, and whoever else speaks is the assistant, unless the turn before says more, or
+    the assistant speaks under another name."""
     votes: dict[str, list[str]] = {}
     for said in spoken(rows):
         known = [role_named(name) for name in said]
@@ -195,6 +196,7 @@ def guessed(rows: list[dict[str, Any]]) -> dict[str, str]:
             mine = votes.setdefault(str(name), [])
             before = known[at - 1] if at > first else None
             asks = before in (ASSISTANT, TOOL) or (before is None and name == said[first])
+            asks = asks or ASSISTANT in known  # nobody trains what others say by such a guess
             if len(said) > first + 1:  # a turn alone may be either
                 mine.append(USER if asks else ASSISTANT)
     return {name: max((USER, ASSISTANT), key=mine.count) for name, mine in votes.items()}

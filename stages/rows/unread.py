@@ -38,15 +38,15 @@ class Tally:
     """Counts of what was ignored in the rows that became examples.
 
     Attributes:
-        rows: rows with a value in a column, by column.
-        bytes: of those values, as JSON.
-        filtered: rows that ``--where`` did not take.
+        rows: rows with a value in a column, by column; ``bytes``: of those values, as JSON.
+        filtered: rows that ``--where`` did not take; ``lacking``: for a column that is null, by it.
         formats: rows by the format that read them, where a file has several.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
     filtered: int = 0
+    lacking: Counter[str] = field(default_factory=Counter)
     formats: Counter[str] = field(default_factory=Counter)
 
     def add(self, column: str, *values: Any) -> None:

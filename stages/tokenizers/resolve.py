@@ -204,24 +204,40 @@ def resolve(model: str, cache: Path, overrides: Overrides, *, fetch: bool = Fals
     Raises:
         ModelError: there is no such profile, directory or hub model.
     """
+    require_known(model)
     known = profiles.named(model)
     if model.endswith(".toml"):
         resolved = _file(Path(model).expanduser(), cache, fetch)
     elif known is not None:
         resolved = _in_hub_cache(known) or _pinned(known, cache, fetch)
-    elif model.startswith((".", os.sep, "~")) or model.endswith(os.sep) or model.count("/") > 1:
+    elif _is_path(model):
         folder = Path(model).expanduser()
-        if not folder.is_dir():
-            raise ModelError(f"There is no model directory {model!r}.", "Check the path.")
         resolved = _declared(folder, folder.name, overrides, source="directory")
-    elif model.count("/") == 1:
-        if Path(model).is_dir():
-            resolved = _declared(Path(model), model, overrides, source="directory")
-        else:
-            resolved = _by_id(model, cache, overrides, fetch)
+    elif Path(model).is_dir():
+        resolved = _declared(Path(model), model, overrides, source="directory")
     else:
-        raise unknown_name(model)
+        resolved = _by_id(model, cache, overrides, fetch)
     return _override(resolved, overrides)
+
+
+def _is_path(model: str) -> bool:
+    started = model.startswith((".", os.sep, "~"))
+    return started or model.endswith(os.sep) or model.count("/") > 1
+
+
+def require_known(model: str) -> bool:
+    """Whether a model is a name that a profile has, or a path; else it is a hub id.
+
+    Raises:
+        ModelError: it is none of these, or there is no such directory.
+    """
+    if model.endswith(".toml") or profiles.named(model) is not None:
+        return True
+    if "/" not in model.rstrip("/") and not _is_path(model):
+        raise unknown_name(model)
+    if _is_path(model) and not Path(model).expanduser().is_dir():
+        raise ModelError(f"There is no model directory {model!r}.", "Check the path.")
+    return _is_path(model) or Path(model).is_dir()
 
 
 def known_as(folder: Path, name: str) -> ModelProfile | None:
