@@ -24,17 +24,11 @@ Bools = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.uint8]
 Ids = npt.NDArray[np.int32]
 
+_OTHERS = "Hangul Cyrillic Arabic Hebrew Devanagari Thai Greek Latin"
 SCRIPTS = {
     "Han": r"\p{Han}",
     "Kana": r"\p{Hiragana}|\p{Katakana}",
-    "Hangul": r"\p{Hangul}",
-    "Cyrillic": r"\p{Cyrillic}",
-    "Arabic": r"\p{Arabic}",
-    "Hebrew": r"\p{Hebrew}",
-    "Devanagari": r"\p{Devanagari}",
-    "Thai": r"\p{Thai}",
-    "Greek": r"\p{Greek}",
-    "Latin": r"\p{Latin}",
+    **{name: rf"\p{{{name}}}" for name in _OTHERS.split()},
     "other letters": r"\p{L}",
 }
 

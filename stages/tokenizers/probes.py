@@ -244,12 +244,8 @@ def require(subject: ProbeSubject, kind: str) -> dict[str, str]:
 
 # What was found of a chat template, by the probes that tell of it.
 _OF_TEMPLATES = (
-    "earlier_turns_stay",
-    "turns_survive",
-    "reasoning_survives",
-    "tools_survive",
-    "end_of_turn_is_one_token",
-)
+    "earlier_turns_stay turns_survive reasoning_survives tools_survive end_of_turn_is_one_token"
+).split()
 
 
 def of_template(seen: Mapping[str, str]) -> str:
