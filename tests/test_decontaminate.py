@@ -152,23 +152,6 @@ def test_evaluations_of_every_kind(pipeline: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_split_and_doubles_come_after(pipeline: Run, tmp_path: Path, cache: Path) -> None:
-    """What an evaluation asks is no part of a side's share; the ledger holds, and the bytes do not
-    depend on the number of workers."""
-    questions = [*INNOCENT[:60], *INNOCENT[:5], ASKED[0], ASKED[0]]
-    rows = [{"prompt": one, "completion": "x"} for one in questions]
-    train = write_rows(tmp_path / "t.jsonl", rows)
-    evals = write_rows(tmp_path / "e.jsonl", [{"question": ASKED[0]}])
-    words = ("--decontaminate", evals, "--dedup", "--test-size", "0.3")
-    rows_of = _build(pipeline, train, tmp_path / "out", *words)["rows"]
-    assert (rows_of["used"], rows_of["duplicates"], rows_of["contaminated"]) == (60, 5, 2)
-    assert sum(map(len, load_from_disk(str(tmp_path / "out")).values())) >= 2
-    pipeline("check", tmp_path / "out").ended()
-    _build(pipeline, train, tmp_path / "two", *words, "--workers", 2, "--cache-dir", cache)
-    assert files_of(tmp_path / "out") == files_of(tmp_path / "two")
-
-
-@pytest.mark.slow
 @pytest.mark.cases
 def test_real_rows_are_found_among_real_rows(cases: Path, pipeline: Run, tmp_path: Path) -> None:
     """Every hundredth question of a training set is an evaluation: each is found, and of the other

@@ -220,15 +220,6 @@ def test_a_recipe_runs_nothing_unless_it_is_trusted(tmp_path: Path, key: str) ->
     assert builds_of(path)
 
 
-def test_a_recipe_that_is_not_trusted_notifies_nobody(pipeline: Run, tmp_path: Path) -> None:
-    """Not even of its mistakes."""
-    (tmp_path / "r.toml").write_text('notify = "touch ran"\n')
-    pipeline("build", "r.toml").ended(2)
-    assert not (tmp_path / "ran").exists()
-    pipeline("build", "r.toml", "--trust").ended(2)
-    assert (tmp_path / "ran").exists()
-
-
 def test_a_suite_in_json_runs_nothing() -> None:
     """A condition on rows is a program to pandas."""
     kwargs = {"column": "x", "row_condition": "@pd.io.common.os.system('true') == 0"}
