@@ -159,8 +159,30 @@ class Printer:
             for before in (turns[:-1], asked)
         )
         alone = self.ended([*asked, turns[-1]], tools, **other)
+        if not alone.startswith(opened) and "reasoning" not in turns[-1]:
+            plain = self.ended([*asked, {"role": "assistant", "content": _THOUGHT}], tools, **other)
+            alike = itertools.takewhile(
+                lambda pair: pair[0] == pair[1], zip(opened, plain, strict=False)
+            )
+            opened = self._unclosed(opened, opened[: len([*alike])], other)
         turn = alone.removeprefix(opened)
         if not alone.startswith(opened) or str(turns[-1].get("reasoning", "")).strip() not in turn:
             return None
         text = prompt + turn.replace(_THOUGHT, "")
         return text, [self._start(text, turns[:-1], tools) or len(prompt)]
+
+    def _unclosed(self, opened: str, begun: str, given: dict[str, Any]) -> str:
+        """A prompt without the empty block of reasoning that it closes, where answers are printed
+        without one: what closes it is printed behind the reasoning of a call."""
+        function = {"name": "f", "arguments": {"x": "y"}}
+        call = {"id": "abcdefghi", "type": "function", "function": function}
+        turn: Turn = {"role": "assistant", "content": "", "tool_calls": [call]}
+        turn |= {"reasoning": _THOUGHT} if self._reasoning else {}
+        try:
+            text = self.rendered([{"role": "user", "content": "x"}, turn], None, **given)
+        except BrokenError:
+            return opened
+        behind = text.partition(_THOUGHT)[2].lstrip()
+        block = opened[len(begun) :].rstrip()
+        closes = any(behind.startswith(block[at:]) for at in range(len(block)))
+        return begun if closes else opened

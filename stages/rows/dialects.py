@@ -183,7 +183,11 @@ def _inst(text: str) -> Turns | None:
     return Turns(messages, closed) if messages else None
 
 
-_HARMONY_OPENS = r"\s*<\|(?:start\|>\w+(?:<\|| to=|\s*\Z)|channel\|>\w+<\|message\|>)"
+_HARMONY_TO = r" ?to=[^\s<]+\s*<\|(?:channel|constrain|message)\|>"  # a call, cut behind the role
+_HARMONY_OPENS = (
+    r"\s*(?:<\|(?:start\|>\w+(?:<\|| to=|\s*\Z)|channel\|>\w+<\|message\|>)"
+    rf"|{_HARMONY_TO})"
+)
 _HARMONY_ENDS = ("<|end|>", "<|return|>", "<|call|>")
 # The settings that a template prints by itself are no turn; any others are.
 _SETTINGS = re.compile(
@@ -193,7 +197,8 @@ _SETTINGS = re.compile(
 # Who says a message, to whom, and on which channel; an answer that was cut out of a text begins
 # with its channel, and a prompt ends behind the role.
 _MESSAGE = re.compile(
-    r"(?:<\|start\|>(?P<role>[\w.]+)|\A\s*(?=<\|channel\|>))(?P<to> to=[^\s<]+)?"
+    rf"(?:<\|start\|>(?P<role>[\w.]+)|\A\s*(?=<\|channel\|>|{_HARMONY_TO}))"
+    r"(?P<to> ?to=[^\s<]+\s*)?"
     r"(?:<\|channel\|>(?P<channel>\w+)(?P<more>[^<]*(?:<\|constrain\|>[^<]*)?))?"
     r"(?:<\|message\|>|\s*\Z)"
 )
@@ -207,6 +212,7 @@ _TOLD = re.compile(
 def _harmony(text: str) -> Turns | None:
     """Messages on channels: of an answer's, the one that thinks is the reasoning of the final one.
     Those on others, calls and tools are left unread."""
+    text = text.lstrip()
     begun = _SETTINGS.match(text)
     at = begun.end() if begun else 0
     messages: list[Message] = []
