@@ -1,6 +1,7 @@
 """Detects the format of an input from a sample of its rows."""
 
 import itertools
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from pipeline.inputs.opening import asked_about_cells, format_options, require_k
 from pipeline.inputs.questions import ask
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
-from stages import contract, formats, readers
+from stages import catalog, contract, formats, readers
 from stages.errors import AskError, DataError, UnknownFormatError, UsageError, counted
 from stages.format import Format
 from stages.normalize import roles
@@ -59,6 +60,25 @@ def recognise_glimpse(
         f"the rows are the list under {glimpse.key!r}" if glimpse.key else readers.in_words(reader)
     )
     return replace(found, evidence=f"{found.evidence}; {how}") if how else found
+
+
+def _format_chosen(config: Config) -> Format:
+    """The format that ``--format`` names.
+
+    Raises:
+        UsageError: there is none, or it is one of another task, which the error names.
+    """
+    try:
+        return formats.choose(config.source.format, tasks.kind_of(config.task))
+    except UsageError as error:
+        if re.split("[/?]", config.source.format)[0] not in catalog.names(formats.__name__):
+            raise
+        given = formats.load(config.source.format).kinds
+        for task in tasks.names():
+            if tasks.kind_of(task).formats in given:
+                remedy = f"Use the task that it is for: pipeline run {task}. {error.remedy}"
+                raise UsageError(error.what, remedy) from error
+        raise
 
 
 def _columns_of(rows: list[contract.Row]) -> str:
@@ -159,7 +179,7 @@ def recognise_rows(
             must not be left out without a question.
     """
     kind = tasks.kind_of(config.task)
-    named = None if config.source.format == "auto" else questions.format_chosen(config)
+    named = None if config.source.format == "auto" else _format_chosen(config)
     _require_named(where, raw, config)
     # A name of --map may belong to any format that could be chosen; once one is, only to that one.
     offered = formats.usable_for(kind) if named is None else [named]

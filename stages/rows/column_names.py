@@ -152,6 +152,15 @@ def are_verdicts(name: str, values: Sequence[Any], kind: "Kind") -> bool:
     return {*map(type, values)} == {bool} and len({*values}) > 1
 
 
+def are_set_aside(name: str, values: Sequence[Any]) -> bool:
+    """Whether some values of a column say that their rows were made to try those who rate, or were
+    given up."""
+    if is_a(name, "aside"):
+        return any(map(signals.is_set, values))
+    few = signals.are_few(values) and not signals.is_about(name)
+    return few and any(map(signals.is_given_up, values))
+
+
 def is_rating(name: str) -> bool:
     """Whether a name has a word for a label, a verdict or a measure."""
     return not signals.classes(name).keys().isdisjoint(words.RATING)
