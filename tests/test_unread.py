@@ -480,3 +480,25 @@ def test_a_row_that_another_set_has_too_is_asked_about(name: str) -> None:
         assert normalized(reading, {**ROWS[reading][1], name: True})[2] == "unread_weight"
         assert normalized(reading, {**ROWS[reading][1], name: False})[2] is None
         assert normalized(reading, {**ROWS[reading][1], "in_" + name[-4:]: True})[2] is None
+
+
+@pytest.mark.parametrize("base", [0, 1])
+def test_numbers_behind_the_first_wrong_step_show_that_it_was_looked_at(base: int) -> None:
+    """The first way rates all that is not listed as good; without it those stay unrated."""
+    rows = [
+        {"problem": f"p {at}", "steps": ["a", "b", "c", "d"], "error_steps": [at % 3 + base]}
+        | {"useless_steps": [3 + base]}
+        for at in range(12)
+    ]
+    rows[0] |= {"error_steps": [3 * base, 3 + base]}
+    way = f"--format error_list/{base}-based-whole --ignore useless_steps"
+    assert _chain(rows, "prm") == way
+    read = formats.load(f"error_list/{base}-based-whole").read
+    (chain,) = read(rows[1], FormatOptions())
+    assert chain.labels == [1, 0, 1, 1]
+    assert formats.load(f"error_list/{base}-based").read(rows[1], FormatOptions())[0].labels == [
+        1,
+        0,
+        None,
+        None,
+    ]

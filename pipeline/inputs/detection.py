@@ -6,13 +6,22 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from pipeline import tasks
+from pipeline.builds import limits
+from pipeline.builds.place import place_of
 from pipeline.inputs import questions
 from pipeline.inputs.opening import asked_about_cells, format_options, require_known, selection_of
 from pipeline.inputs.questions import ask
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
 from stages import catalog, contract, formats, readers
-from stages.errors import AskError, DataError, UnknownFormatError, UsageError, counted
+from stages.errors import (
+    AskError,
+    DataError,
+    PipelineError,
+    UnknownFormatError,
+    UsageError,
+    counted,
+)
 from stages.format import Format
 from stages.normalize import roles
 from stages.normalize.evidence import Detection, detect, settle
@@ -198,10 +207,28 @@ def recognise_rows(
         )
         given = [renamed(row, detection.format.renamed) for row in rows]
         seen = survey(given, detection.format, kind, format_options(config), selection_of(config))
-        settled = questions.left_out(seen.asked, config)
+        settled = _left_out(seen.asked, config)
         ask(seen, rows, detection.reading, where, config, settled)
         detection = replace(detection, left=tuple(sorted(settled)))
     return detection
+
+
+def _left_out(asked: frozenset[str], config: Config) -> frozenset[str]:
+    """Those of some columns that ``--leave-rest`` leaves out.
+
+    Where a build is there that left columns out in the same way, only these: what is new since
+    then is asked about.
+    """
+    if not config.source.leave_rest:
+        return frozenset()
+    try:
+        before = limits.opened(place_of(config.run).before)
+    except PipelineError:
+        return asked
+    if before is None or "leave_rest" not in str(before.manifest.options):
+        return asked
+    inputs = before.manifest.inputs
+    return asked & {column.column for one in inputs for column in one.unread}
 
 
 def _detected(rows: list[contract.Row], where: str, config: Config, other_tasks: bool) -> Detection:

@@ -10,8 +10,6 @@ import shlex
 from collections.abc import Collection, Sequence
 
 from pipeline import tasks
-from pipeline.builds import limits
-from pipeline.builds.place import place_of
 from pipeline.inputs.opening import format_options, selection_of
 from pipeline.options.config import FEW_ROWS, Config
 from pipeline.options.ways import leaving
@@ -176,6 +174,20 @@ def _readable(path: str, column: Column, reading: str, rows: Sequence[Row]) -> l
     return []
 
 
+def _whole(path: str, column: Column, reading: str) -> str:
+    """The remedy where a column numbers steps behind the first wrong one, which somebody looked at
+    then; empty where the format leaves none of these open."""
+    variant = f"{reading.partition('?')[0].partition('/')[2]}-whole"
+    found = formats.load(reading)
+    if True not in column.numbers or variant not in found.variants:
+        return ""
+    ways = f"--format {found.name}/{variant} {ignore(path)}", ignore(path)
+    return (
+        f"Say which: rate all steps that are not listed as good with {ways[0]}, or leave those "
+        f"after the first wrong one unrated with {ways[1]}."
+    )
+
+
 def _wholes(row: Row, reading: str) -> dict[str, str]:
     """The columns with the whole of a text of which a column that is read has the end, with it."""
     read = [name for names in formats.load(reading).columns.values() for name in names]
@@ -255,7 +267,7 @@ def ask(
         if error.code == "unread_column":
             raise _unseen(path, column, rows, reading, where)
         what = f"{where}: {error.detail} ({column.contents(len(rows))})."
-        raise DataError(what, error.remedy)
+        raise DataError(what, _whole(path, column, reading) or error.remedy)
     if survey.most is not None and survey.most not in settled:
         raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
     refused = list(survey.refused.values())
@@ -279,24 +291,6 @@ def too_many(refused: int, of: int, config: Config) -> bool:
     share = config.judge.max_reject if source.max_reject is None else source.max_reject
     few = share and refused <= FEW_ROWS and refused < of / 5
     return not few and refused > share * of
-
-
-def left_out(asked: frozenset[str], config: Config) -> frozenset[str]:
-    """Those of some columns that ``--leave-rest`` leaves out.
-
-    Where a build is there that left columns out in the same way, only these: what is new since
-    then is asked about.
-    """
-    if not config.source.leave_rest:
-        return frozenset()
-    try:
-        before = limits.opened(place_of(config.run).before)
-    except PipelineError:
-        return asked
-    if before is None or "leave_rest" not in str(before.manifest.options):
-        return asked
-    inputs = before.manifest.inputs
-    return asked & {column.column for one in inputs for column in one.unread}
 
 
 def _other_task(rows: Sequence[Row], where: str, config: Config) -> tuple[str, str] | None:
