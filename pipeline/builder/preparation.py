@@ -25,7 +25,7 @@ from pipeline.shards import chain, filters, part
 from pipeline.shards.chain import Losses
 from stages import catalog, contract, encoders, readers
 from stages.errors import UsageError
-from stages.rows.unread import Tally
+from stages.rows.carried import Tally
 
 
 @dataclass(frozen=True, slots=True)

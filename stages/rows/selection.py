@@ -170,7 +170,9 @@ class Selection:
     @property
     def decided(self) -> frozenset[str]:
         """Columns of conditions and filters: they were used, so they do not count as unread."""
-        return frozenset((*(condition.column for condition in self.where), *self.filtered))
+        said = [condition.column for condition in self.where]
+        parts = (part for one in said for part in judgements.bare(one).split(","))
+        return frozenset((*said, *parts, *self.filtered))
 
 
 def renamed(row: Row, mapping: Mapping[str, str]) -> Row:
