@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from expectations.witness import said
+from expectations.witness import paths, said
 from expectations.witness.raw import UnreadError
 from expectations.witness.said import Said, Steps, View
 
@@ -22,16 +22,34 @@ _ERRORS = (
 _WRONG = ("error_steps", "errors", "error_list", "error_indices", "wrong_steps", "incorrect_steps")
 # Math-Shepherd's, and those that others put in its place.
 _TAGS = ("\u043a\u0438", "<extra_0>", "<|reserved_special_token_0|>", "<step>", "<|step|>")
-_WORDS = {"+": 1.0, "-": 0.0, "correct": 1.0, "incorrect": 0.0, "good": 1.0, "bad": 0.0}
+_GOOD = ("+", "correct", "good", "right", "yes", "true", "pass", "passed", "great", "valid", "ok")
+_BAD = (
+    "-",
+    "incorrect",
+    "bad",
+    "wrong",
+    "no",
+    "false",
+    "fail",
+    "failed",
+    "poor",
+    "invalid",
+    "error",
+)
+_WORDS = {**dict.fromkeys(_GOOD, 1.0), **dict.fromkeys(_BAD, 0.0)}
+_NEUTRAL = ("neutral", "unknown", "unsure", "unclear", "ambiguous")
 
 
 def _rating(value: Any, view: View) -> float | None:
     """From 0 to 1; None where there is none."""
     signed = view.variant == "signed"
+    if isinstance(value, str) and paths.number(value) is not None and not signed:
+        value = float(value)
     if isinstance(value, str):
-        if value.strip().lower() not in _WORDS:
+        word = value.strip().lower()
+        if word not in (*_WORDS, *_NEUTRAL) or signed:
             raise UnreadError("a rating in other words")
-        return _WORDS[value.strip().lower()]
+        return view.neutral() if word in _NEUTRAL else _WORDS[word]
     if value is None:
         return None
     if not isinstance(value, bool | int | float):

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from expectations.witness import trees
 from expectations.witness.raw import UnreadError
 from expectations.witness.said import (
-    FLAGS,
     QUESTIONS,
     TOOLS,
     Said,
@@ -20,6 +20,7 @@ from expectations.witness.said import (
     tools,
     turns,
     user,
+    weight,
 )
 
 _ANSWERS = ("answer", "response", "solution", "output", "output_text")
@@ -94,23 +95,27 @@ def _thought(view: View) -> list[Said]:
 
 
 def _exchanges(view: View) -> list[Said]:
-    asked, said = ("human", "input", "user", "question", "query"), ("assistant", "output", "answer")
+    asked = ("human", "user", "input", "question", "query", "prompt", "instruction")
+    said = ("assistant", "output", "answer", "response", "gpt", "bot", "model", "completion")
     own: list[Turn] = []
-    listed = ("conversation", "conversations", "messages", "turns", "dialogue", "exchanges")
+    weights: list[float | None] = []
+    listed = ("conversation", "conversations", "messages", "turns", "dialogue", "exchanges", "qa")
     for one in view.get(*listed) or ():
         if not isinstance(one, dict):
             raise UnreadError("exchanges that are no objects")
-        if one.keys() & {*FLAGS, "need_eos_token"}:
-            raise UnreadError("flags of an exchange")
+        if one.get("need_eos_token") is False:
+            raise UnreadError("an answer that goes on")
         inside = View(one, "", view.words)
         if (system := inside.text("system")) is not None:
-            own.append({"role": "system", "content": system})
-        texts = [inside.text(*asked), inside.text(*said, "response")]
+            own, weights = [*own, {"role": "system", "content": system}], [*weights, None]
+        texts = [inside.text(*asked), inside.text(*said)]
         if None in texts:
             raise UnreadError("a question or an answer is missing")
         own += [user(str(texts[0])), assistant(str(texts[1]))]
+        weights += [None, weight(one)]
     every = opened(view, own)
-    return [Talk(tuple(every), (None,) * len(every), tools(view))]
+    before = [None] * (len(every) - len(own))
+    return [Talk(tuple(every), (*before, *weights), tools(view))]
 
 
 TALKS: dict[str, Callable[[View], list[Said]]] = {
@@ -118,6 +123,7 @@ TALKS: dict[str, Callable[[View], list[Said]]] = {
     "sharegpt": _talk("conversations", "conversation", "messages"),
     "alpaca": _alpaca,
     "exchange_list": _exchanges,
+    "message_paths": trees.paths,
     "message_thinking": _thought,
     "prompt_completion": _answered(("prompt",), ("completion",)),
     "query_response": _answered(QUESTIONS, _ANSWERS),

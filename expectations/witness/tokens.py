@@ -47,6 +47,7 @@ class Published(Printer):
     Attributes:
         ends: the ids that end a turn of text, and one of calls.
         merged: texts that the tokenizer would have merged where an answer begins.
+        truncated: tokens of turns and steps that do not fit.
         marked: whether a text of the row that is read has a marker of a template.
     """
 
@@ -57,7 +58,7 @@ class Published(Printer):
         plain = [name for name in self.controls if name not in self._swallow]
         self._anchor = max(plain, key=len, default="")
         self.ends = [self.id_of(token) for token in words["ends"]]
-        self.merged, self.marked = 0, False
+        self.merged, self.truncated, self.marked = 0, 0, False
         self.trims = words["too_long"] != "reject"
 
     def id_of(self, token: str) -> int:
@@ -246,11 +247,18 @@ class Published(Printer):
         ends = [i + 1 for i, turn in enumerate(turns) if turn["role"] == "assistant"]
         if len({weights[i - 1] > 0 for i in ends}) > 1:
             raise UnreadError("a row that is too long, and not all of whose answers are trained")
+        whole = found
         for end in reversed(ends):
             found = self._read(turns[:end], weights[:end], tools, masked)
             if len(found.ids) <= limit:
+                self._drop(whole.ids, found.ids)
                 break
         return found
+
+    def _drop(self, whole: list[int], kept: list[int]) -> None:
+        """Count what is left out of a row, where it is an end of it."""
+        if whole[: len(kept)] == kept:
+            self.truncated += len(whole) - len(kept)
 
     def _closed(self, found: Tokens) -> list[int]:
         """Where turns have ended."""
@@ -279,10 +287,12 @@ class Published(Printer):
         steps, limit = list(said.steps), self.words["limit"]
         if steps and unstopped(steps[-1], words) != steps[-1]:
             raise UnreadError("a stop as text that is removed")
-        ids = self._marked(said, len(steps), words)
+        ids = whole = self._marked(said, len(steps), words)
         while len(ids) > limit and self.words["too_long"] == "trim-steps" and len(steps) > 1:
             steps.pop()
             ids = self._marked(said, len(steps), words)
+        if len(ids) <= limit:
+            self._drop(whole, ids)
         step, good, bad = (self.id_of(self.words[name]) for name in ("step", "good", "bad"))
         places = [i for i, token in enumerate(ids) if token == step]
         ratings = said.ratings[: len(steps)]

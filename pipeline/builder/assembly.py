@@ -19,6 +19,7 @@ from pipeline.builder import (
     description,
     exporting,
     gate,
+    origin,
     planning,
     rejects,
     side_files,
@@ -108,7 +109,7 @@ def assemble(
     heard = judge.hear(case)
     verdict, audits = _checked(outcome, folder, judge)
     statement = witnessed.unchanged(heard(), prepared.inputs)
-    witnessed.require(statement)
+    witnessed.require(statement, case)
     report(CHECK, 1, 1)
     report(REPORT, 0, 1)
     told = None if case is None else witnessed.record_of(statement)
@@ -126,8 +127,11 @@ def _case(
     how = prepared.config.judge.witness
     notes = [report.counts.get("note", {}) for report in planned.reports]
     marked = sum(one.get(carried.MARKED, 0) for one in notes)
-    counts = description.merged_cuts_of(outcome), marked
-    return witnessed.case_of(prepared.recipe, prepared.inputs, lines, folder, shards, how, counts)
+    truncated = description.tokens_of(outcome).truncated
+    counts = description.merged_cuts_of(outcome), marked, truncated
+    recipe = prepared.recipe
+    case = witnessed.case_of(recipe, prepared.inputs, lines, folder, shards, how, counts)
+    return case and case | {"origin": origin.told(recipe)}
 
 
 def _unwritten(folder: Path, shards: Sequence[ShardReport]) -> dict[str, file_hash.FileState]:
