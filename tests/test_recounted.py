@@ -19,14 +19,15 @@ from small_tokenizers import template_folder
 from support import SAMPLES, read_manifest, read_rows, table, write_rows
 
 from pipeline import exports, run_build
-from pipeline.builder import judge, launch_gate, side_files
+from pipeline.builder import judge, launch_gate, origin, side_files
 from pipeline.builder.evidence import Evidence
 from pipeline.builds.build import Build
 from pipeline.builds.build import read_manifest as parsed
 from pipeline.exports import ExportFacts
+from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
 from stages import catalog
-from stages.errors import OwnLawError, UsageError
+from stages.errors import ModelError, OwnLawError, UsageError
 from stages.tokenizers.profiles import all_profiles
 
 Place: TypeAlias = tuple[str | int, ...]
@@ -212,6 +213,68 @@ def test_a_refused_row_that_is_not_that_of_its_input_is_named(
         text = b"\n".join(map(orjson.dumps, lines))
         found = _problems(evidence, tmp_path, "rejects.jsonl", text)
         assert bool(found) == (lines[0] != first)
+
+
+def test_what_a_build_has_of_its_model_is_the_models(
+    judged: dict[str, Evidence], tmp_path: Path
+) -> None:
+    """Its tokens with their flags, the other parts of its tokenizer, its stops and its sizes."""
+    evidence = judged["prm"]
+    case = evidence.case or {}
+    model = case["origin"]
+
+    def found(tokenizer: dict[str, Any] | None = None, **changed: Any) -> list[Any]:
+        other = replace(evidence, case={**case, "origin": {**model, **changed}})
+        told = tokenizer or evidence.tokenizer
+        ids = {one["content"]: one["id"] for one in told["added_tokens"]}
+        vars(other).update(tokenizer=told, ids=evidence.ids | ids)
+        return [*origin.problems(other)]
+
+    assert found() == []
+    told = evidence.tokenizer
+    for at in _leaves(told["added_tokens"], ("added_tokens",)):
+        if told["added_tokens"][at[1]]["content"] not in model["steps"]:
+            assert found(_at(told, at, _other)), at
+    for part in told.keys() - {"added_tokens"}:
+        assert found({**told, part: "x"}), part
+    shutil.copytree(model["folder"], tmp_path, dirs_exist_ok=True)
+    spare = [one["id"] for one in told["added_tokens"] if one["content"] not in model["steps"]]
+    for file, said in (
+        ("generation_config.json", {"eos_token_id": spare}),
+        ("config.json", {"vocab_size": 1 << 20}),
+        ("tokenizer_config.json", {"bos_token": "x"}),
+    ):
+        before = (tmp_path / file).read_bytes() if (tmp_path / file).is_file() else b"{}"
+        (tmp_path / file).write_bytes(orjson.dumps(said))
+        assert found(folder=str(tmp_path)), file
+        (tmp_path / file).write_bytes(before)
+    known = all_profiles()["qwen2-1.5b"]
+    names = (*origin.FACTS, "bos_token", "unk_token", "chat_template", "generation_eos")
+    declared = {name: getattr(known, name) for name in names} | {"generation_eos": ("x",)}
+    told_of = {what.partition(" is ")[0] for _, what in found(declared=declared)}
+    assert {"name", "embedding_size", "eos_token_id"} <= told_of
+
+
+def test_files_of_a_model_that_contradict_each_other_are_no_bug_of_ours(tmp_path: Path) -> None:
+    """Its tokenizer is loaded by a class that has another normalizer than its file."""
+    template_folder(tmp_path / "model", all_profiles()["qwen2-1.5b"].chat_template)
+    for name, changed in (
+        ("tokenizer.json", {"normalizer": {"type": "Lowercase"}}),
+        ("tokenizer_config.json", {"tokenizer_class": "Qwen2Tokenizer"}),
+    ):
+        said = orjson.loads((tmp_path / "model" / name).read_bytes())
+        (tmp_path / "model" / name).write_bytes(orjson.dumps(said | changed))
+    write_rows(tmp_path / "rows.jsonl", [{"prompt": "Who ARE you?", "completion": "ME"}] * 3)
+    config = Config.of(
+        "sft",
+        (str(tmp_path / "rows.jsonl"),),
+        model=str(tmp_path / "model"),
+        output=tmp_path / "out",
+        cache_dir=tmp_path / "cache",
+        workers=1,
+    )
+    with pytest.raises(ModelError, match="normalizer"):
+        run_build.build(config, lambda *_: None)
 
 
 def _built_for() -> Iterator[tuple[str, ExportFacts]]:

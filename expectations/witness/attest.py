@@ -90,9 +90,13 @@ def attest(case: dict[str, Any]) -> Statement:
                 for made in _miss(statement, reading, name, row, case["keep"]):
                     equal.add(_digest(made), row, (number, line), name, False)
     statement.found += [*equal.found(), *sides.found, *_of_build(published, case)]
-    if statement.marked > case["noted"]:
-        text = f"{case['noted']} rows are noted for markers of a template, and more have them"
-        statement.found.append(("manifest.json", text))
+    for name, count in (
+        *(("merged_cuts", published.merged), ("truncated", published.truncated)),
+        ("noted", statement.marked),
+    ):
+        if count > case[name]:
+            text = f"{name} is {case[name]}, and rows that were drawn have more"
+            statement.found.append(("manifest.json", text))
     if case["fitted"] and min(pads, default=0) >= MULTIPLE:
         statement.found.append(("padding", f"{min(pads)} or more tokens in every row"))
     if statement.found:
@@ -106,12 +110,6 @@ def _digest(made: dict[str, Any]) -> bytes:
 
 def _of_build(published: Published, case: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """What is not said of the build as a whole, or otherwise."""
-    if published.merged > case["merged_cuts"]:
-        text = f"merged_cuts is {case['merged_cuts']}, and rows that were drawn have more"
-        yield "manifest.json", text
-    if published.truncated > case["truncated"]:
-        text = f"truncated is {case['truncated']}, and rows that were drawn have more"
-        yield "manifest.json", text
     positions = published.tokenizer.model_max_length
     if positions != case["model"]["positions"]:
         text = f"model_max_length is {positions}, and the model has {case['model']['positions']}"

@@ -234,6 +234,17 @@ def _graded(completion: dict[str, Any], view: View) -> float | None:
     return {1: 1.0, -1: 0.0}[rating] if rating in (1, -1) else None
 
 
+def one_text(said: Steps, separator: str) -> list[str]:
+    """Steps of a list as pieces of one text, each on a line of its own or behind a separator."""
+    problem = said.problem.strip()
+    found, before, between = [], problem, "\n"
+    for step in said.steps:
+        broken = before.endswith("\n") or step.startswith("\n")
+        found.append(step if broken else between + step)
+        before, between = step, separator
+    return [problem + found[0], *found[1:]]
+
+
 STEPS: dict[str, Callable[[View], list[Said]]] = {
     "stepwise": _stepwise,
     "math_shepherd": _shepherd,

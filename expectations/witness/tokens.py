@@ -18,6 +18,7 @@ from typing import Any
 from expectations.witness.printed import BrokenError, Printer, calls
 from expectations.witness.raw import UnreadError
 from expectations.witness.said import Sides, Steps, Talk, Turn, plain, unstopped
+from expectations.witness.steps import one_text
 from expectations.witness.talks import each
 
 IGNORED = -100
@@ -311,7 +312,7 @@ class Published(Printer):
         self.marked = any(mark in one for one in own[:-1] for mark in _MARKS)  # no note of systems
         problem, *texts = (_veiled(one.strip(), hidden) for one in own[: count + 1])
         if self.words["raw"]:
-            pieces = said.pieces or (*_one_text(said, between), "")
+            pieces = said.pieces or (*one_text(said, between), "")
             text = "".join(_veiled(one, hidden) + mark for one in pieces[:count])
             (ids,) = self._cut(text + _veiled(pieces[-1], hidden), [], hidden)
             return ids
@@ -328,17 +329,6 @@ def _veiled(text: str, hidden: dict[str, str]) -> str:
     for spelling, sign in hidden.items():
         text = text.replace(spelling, sign)
     return text
-
-
-def _one_text(said: Steps, separator: str) -> list[str]:
-    """Steps of a list as pieces of one text, each on a line of its own or behind a separator."""
-    problem = said.problem.strip()
-    found, before, between = [], problem, "\n"
-    for step in said.steps:
-        broken = before.endswith("\n") or step.startswith("\n")
-        found.append(step if broken else between + step)
-        before, between = step, separator
-    return [problem + found[0], *found[1:]]
 
 
 def _thought(before: str, answer: str) -> int:

@@ -19,7 +19,6 @@ from pipeline.builder import (
     description,
     exporting,
     gate,
-    origin,
     planning,
     rejects,
     side_files,
@@ -127,11 +126,8 @@ def _case(
     how = prepared.config.judge.witness
     notes = [report.counts.get("note", {}) for report in planned.reports]
     marked = sum(one.get(carried.MARKED, 0) for one in notes)
-    truncated = description.tokens_of(outcome).truncated
-    counts = description.merged_cuts_of(outcome), marked, truncated
-    recipe = prepared.recipe
-    case = witnessed.case_of(recipe, prepared.inputs, lines, folder, shards, how, counts)
-    return case and case | {"origin": origin.told(recipe)}
+    counts = description.merged_cuts_of(outcome), marked, description.tokens_of(outcome).truncated
+    return witnessed.case_of(prepared.recipe, prepared.inputs, lines, folder, shards, how, counts)
 
 
 def _unwritten(folder: Path, shards: Sequence[ShardReport]) -> dict[str, file_hash.FileState]:

@@ -14,7 +14,7 @@ from stages.tokenizers import profiles
 
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
 _FILE, _CONFIG, _STOPS = "tokenizer.json", "tokenizer_config.json", "generation_config.json"
-_FACTS = ("name", "bos_policy", "embedding_size", "is_base", "pad_token", "recurrent")
+FACTS = ("name", "bos_policy", "embedding_size", "is_base", "pad_token", "recurrent")
 Problem = tuple[str, str]
 
 
@@ -24,7 +24,7 @@ def told(recipe: Recipe) -> dict[str, Any]:
     known, folder = profiles.named(parts.model), Path(parts.model).expanduser()
     said: dict[str, Any] = {"added": list(given.added_tokens), "template": parts.chat_template}
     if known is not None:
-        names = (*_FACTS, "bos_token", "unk_token", "chat_template", "generation_eos")
+        names = (*FACTS, "bos_token", "unk_token", "chat_template", "generation_eos")
         return said | {"declared": {name: getattr(known, name) for name in names}}
     if recipe.tokenizer_source == "directory" and folder.is_dir():
         steps = given.step_tokens if recipe.model.step_id >= 0 else ()
@@ -55,8 +55,8 @@ def _declared(
     evidence: Evidence, model: Mapping[str, Any], template: str | None
 ) -> Iterator[Problem]:
     """A built-in model."""
-    wanted = {name: model[name] for name in _FACTS}
-    manifest = {name: getattr(evidence.manifest.model, name) for name in _FACTS}
+    wanted = {name: model[name] for name in FACTS}
+    manifest = {name: getattr(evidence.manifest.model, name) for name in FACTS}
     yield from _differs("manifest.json", manifest, wanted)
     names = ("bos_token", "unk_token")
     config = {name: model[name] for name in names}

@@ -317,14 +317,12 @@ def _of_sources(evidence: Evidence) -> Iterator[Figure]:
             yield f"{own}: unit", (one.unit, float(one.amount)), (unit, float(amount))
         if one.unit == "epochs":
             yield f"{own}: given", (one.given, one.short), (one.amount, False)
-            train, passes = one.splits["train"], Decimal(str(one.amount))
-            if not manifest.packs:
-                due = int(passes * one.has.examples)
-                yield f"{own}: epochs", train.examples, due
-            if float(one.amount).is_integer() and not manifest.packs:
-                times = int(one.amount)
-                wanted_of = [times * getattr(one.has, name) for name in _PORTION]
-                yield f"{own}: has", [getattr(train, name) for name in _PORTION], wanted_of
+            # Examples are not divided; in whole passes, all that is counted is a multiple.
+            passes, train = Decimal(str(one.amount)), one.splits["train"]
+            exactly = () if manifest.packs else _PORTION if passes % 1 == 0 else _PORTION[:1]
+            for name in exactly:
+                wanted_of = int(round(passes * getattr(one.has, name), 6))
+                yield f"{own}: {name} of passes", getattr(train, name), wanted_of
         for split, portion in one.splits.items() if evidence.examples else ():
             source = one.name if asked.get("name") else None
             names = _PORTION if exact else _PORTION[:2]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from expectations.witness.attest import Statement, attest
+from pipeline.builder import origin
 from pipeline.inputs.recipe import Recipe
 from pipeline.inputs.scan import Input
 from pipeline.manifest.counts import WitnessCounts
@@ -15,6 +16,7 @@ from stages.errors import ModelError, OwnLawError, counted
 from stages.files import content
 from stages.tokens import layouts
 
+_MARKS = ("step", "good", "bad", "separator")
 SHOWN = 3  # differences that an error names
 EVERY = "all"
 # What the user was told of how rows of a source are read.
@@ -54,10 +56,7 @@ def case_of(
         "variants": [dict(variant) for variant in profile.template_variants],
         "ends": list(profile.ends),
         "appended": config.parts.history == "appended" and profile.one_example_per_turn,
-        "step": profile.step_tokens.step,
-        "good": profile.step_tokens.good,
-        "bad": profile.step_tokens.bad,
-        "separator": profile.step_tokens.separator,
+        **{name: getattr(profile.step_tokens, name) for name in _MARKS},
         "limit": config.plan.longest_example,
         "positions": profile.context_length,
         "too_long": config.parts.too_long,
@@ -70,6 +69,7 @@ def case_of(
         "shards": list(shards),
         "inputs": [_input(recipe, *one) for one in named],
         "model": model,
+        "origin": origin.told(recipe),
         "every": how == EVERY,
         **dict(zip(("merged_cuts", "noted", "truncated"), counts, strict=True)),
         "fitted": by_rows and _fits(config),
