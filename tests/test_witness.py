@@ -65,6 +65,26 @@ def _sft(rng: random.Random) -> dict[str, list[Row]]:
         "questions": [{"question": a, "answer": b, "history": [[b, a]]} for a, b in pairs],
         "completions": [{"prompt": a, "completion": b} for a, b in pairs],
         "texts": [{"text": f"{a}\n{b}"} for a, b in pairs],
+        "columns": [
+            {
+                "messages": [
+                    {"role": r, "content": x}
+                    for r, x in zip(("user", "assistant") * 2, (a, b, a, b), strict=True)
+                ],
+                "turn_weights": [0, w, 0, 1],
+            }
+            for (a, b), w in zip(pairs, (0, 0.5, 1, 0), strict=True)
+        ],
+        "parts": [
+            {
+                "contents": [
+                    {"role": "user", "parts": [{"text": a}, {"text": " so"}]},
+                    {"role": "model", "parts": [{"text": b}]},
+                ],
+                "systemInstruction": {"parts": [{"text": "Go."}]},
+            }
+            for a, b in pairs
+        ],
         "exchanges": [
             {"conversation": [{"input": a, "output": b, **own}, {"input": b, "output": a}]}
             for (a, b), own in zip(pairs, ({}, {"weight": 0.5}, {"weight": 0}, {}), strict=True)
@@ -143,6 +163,30 @@ def _prm(rng: random.Random) -> dict[str, list[Row]]:
             {"input": text, "label": f"{q} {s[0]} {one[0]}\n{s[1]} {one[1]}"}
             for text, (q, s, _), one in zip(tagged, solved, signs, strict=True)
         ],
+        "turns": [
+            {
+                "messages": [
+                    {"role": "user", "content": q},
+                    *(
+                        {"role": "assistant", "content": x, "rating": y}
+                        for x, y in zip(s, r, strict=True)
+                    ),
+                ]
+            }
+            for q, s, r in solved
+        ],
+        "searches": [
+            {
+                "problem": q,
+                "tree": {
+                    "children": [
+                        {"text": s[0], "value": 1.0, "children": [{"text": s[1], "value": 0.25}]},
+                        {"text": s[1], "value": 0.0},
+                    ]
+                },
+            }
+            for q, s, _ in solved
+        ],
         "words": [
             {"prompt": q, "completions": s, "labels": [one, other]}
             for (q, s, _), one, other in zip(
@@ -171,7 +215,7 @@ def _prm(rng: random.Random) -> dict[str, list[Row]]:
                         {
                             "completions": [
                                 {"text": s[0], "rating": 1},
-                                {"text": "No.", "rating": -1},
+                                {"text": "No.", "rating": 1, "corrected_rating": -1},
                             ],
                             "human_completion": None,
                             "chosen_completion": 0,
@@ -258,10 +302,14 @@ def test_both_read_all_rows_alike(asked: tuple[str, Case, Statement]) -> None:
 
 SHAPES = {
     "sft": (
-        "openai sharegpt alpaca query_response prompt_completion text exchange_list message_paths"
+        "openai sharegpt alpaca query_response prompt_completion text exchange_list "
+        "message_paths contents"
     ).split(),
     "rm": "preference hh_rlhf indexed_pair ranked rejected_response message_tree".split(),
-    "prm": "stepwise math_shepherd openrlhf_prm processbench rated_steps prm800k".split(),
+    "prm": (
+        "stepwise math_shepherd openrlhf_prm processbench rated_steps prm800k rated_messages "
+        "step_tree"
+    ).split(),
 }
 
 

@@ -89,16 +89,8 @@ def attest(case: dict[str, Any]) -> Statement:
                 name, row = f"{one['name']}:{line}", rows[line]
                 for made in _miss(statement, reading, name, row, case["keep"]):
                     equal.add(_digest(made), row, (number, line), name, False)
-    statement.found += [*equal.found(), *sides.found, *_of_build(published, case)]
-    for name, count in (
-        *(("merged_cuts", published.merged), ("truncated", published.truncated)),
-        ("noted", statement.marked),
-    ):
-        if count > case[name]:
-            text = f"{name} is {case[name]}, and rows that were drawn have more"
-            statement.found.append(("manifest.json", text))
-    if case["fitted"] and min(pads, default=0) >= MULTIPLE:
-        statement.found.append(("padding", f"{min(pads)} or more tokens in every row"))
+    statement.found += [*equal.found(), *sides.found]
+    statement.found += _of_build(statement, published, case, min(pads, default=0))
     if statement.found:
         statement.unlike = published.unlike()
     return statement
@@ -108,8 +100,19 @@ def _digest(made: dict[str, Any]) -> bytes:
     return hashlib.sha256(repr(sorted(made.items())).encode()).digest()
 
 
-def _of_build(published: Published, case: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _of_build(
+    statement: Statement, published: Published, case: dict[str, Any], pads: int
+) -> Iterator[tuple[str, str]]:
     """What is not said of the build as a whole, or otherwise."""
+    for name, count in (
+        ("merged_cuts", published.merged),
+        ("truncated", published.truncated),
+        ("noted", statement.marked),
+    ):
+        if count > case[name]:
+            yield "manifest.json", f"{name} is {case[name]}, and rows that were drawn have more"
+    if case["fitted"] and pads >= MULTIPLE:
+        yield "padding", f"{pads} or more tokens in every row"
     positions = published.tokenizer.model_max_length
     if positions != case["model"]["positions"]:
         text = f"model_max_length is {positions}, and the model has {case['model']['positions']}"
