@@ -5,9 +5,11 @@ A template is asked by ``transformers`` over a build's folder ``tokenizer/``.
 
 import datetime
 import itertools
+import json
 import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from expectations.witness.raw import UnreadError
@@ -49,7 +51,7 @@ class Printer:
 
     def __init__(self, folder: str, words: dict[str, Any]) -> None:
         self.tokenizer = library().from_pretrained(folder, local_files_only=True)
-        self.words = words
+        self.words, self._folder = words, Path(folder)
         added = self.tokenizer.added_tokens_decoder
         self.controls = {t.content: int(i) for i, t in added.items() if t.special}
         every = sorted(self.controls, key=len, reverse=True)
@@ -62,6 +64,12 @@ class Printer:
         self._unread_day = "strftime_now(" in _ASKED_DAY.sub("", told)
         self._reasoning = next((name for name in _REASONING if name in told), "")
         self.printed = {*re.findall(r"[A-Za-z_]\w*", told)}
+
+    def unlike(self) -> list[str]:
+        """The parts of ``tokenizer.json`` in which the tokenizer's class has others."""
+        told = json.loads((self._folder / "tokenizer.json").read_bytes())
+        loaded = json.loads(self.tokenizer.backend_tokenizer.to_str())
+        return [n for n in ("normalizer", "pre_tokenizer") if told.get(n) != loaded.get(n)]
 
     def rendered(self, turns: Sequence[Turn], tools: list[Any] | None, **more: Any) -> str:
         if self._unread_day:
