@@ -35,7 +35,6 @@ from pipeline.builder import planning
 from pipeline.builds.build import Build
 from pipeline.builds.summary import said
 from pipeline.options.config import Config
-from pipeline.publish.check import check
 from pipeline.serving import serving
 from pipeline.serving.overlay import overlay
 from pipeline.shards.part import PartReport
@@ -308,7 +307,6 @@ def test_a_token_without_a_row_needs_a_resize(tokenizer_json: bytes) -> None:
 Change = Callable[[dict[str, Any]], object]
 NAME = "all_text_survives"
 DELETES = {"type": "Replace", "pattern": {"Regex": "."}, "content": ""}
-NO_HAN = {"type": "Replace", "pattern": {"Regex": r"\p{Han}"}, "content": ""}
 LOWER = {"type": "Lowercase"}
 WRITERS = sorted(name for name in SMALL if "bert" not in name)
 
@@ -367,22 +365,6 @@ def test_what_no_token_has_is_lost() -> None:
     assert loss(model, "क") is not None
 
 
-def _folder(path: Path, built: Path, **changed: Any) -> Path:
-    """The tokenizer of a build as a model's folder, with some keys changed."""
-    path.mkdir()
-    for file in (built / "tokenizer").iterdir():
-        (path / file.name).write_bytes(file.read_bytes())
-    said = {"model_type": "qwen2", "vocab_size": 151936, "max_position_embeddings": 32768}
-    (path / "config.json").write_text(json.dumps(said))
-    # A class of its own would bring the normalizer of its family along.
-    config = json.loads((path / "tokenizer_config.json").read_bytes())
-    config["tokenizer_class"] = "PreTrainedTokenizerFast"
-    (path / "tokenizer_config.json").write_text(json.dumps(config))
-    content = json.loads((path / "tokenizer.json").read_bytes()) | changed
-    (path / "tokenizer.json").write_text(json.dumps(content))
-    return path
-
-
 def _reports(*lost: str) -> list[PartReport]:
     """Two rows that were read twice for each text, and one of them lost where it is not empty."""
     return [PartReport(sampled=2, lost=bool(text), loss=text) for text in lost]
@@ -396,34 +378,6 @@ def test_one_odd_row_is_allowed_and_so_is_a_small_share() -> None:
     with pytest.raises(errors.ModelError, match="loses text in 2 of 6 sampled rows: x"):
         planning.require_text_kept(config, lost)
     planning.require_text_kept(config.but(tolerance={"lost_text.fail": 0.4}), lost)
-
-
-@pytest.mark.slow
-def test_rows_that_are_lost_are_refused_or_reported(pipeline: Run, tmp_path: Path) -> None:
-    """And ``check`` asks the tokenizer of a build again."""
-    data, out = tmp_path / "rows.jsonl", tmp_path / "out"
-    told = ["什么是水?", *(f"What is {n}?" for n in range(20))]
-
-    def run(rows: list[str], model: object, to: Path) -> Ran:
-        lines = [{"prompt": text, "completion": "It is so."} for text in rows]
-        rows_to(data, *lines)
-        return pipeline("run", "sft", data, "--model", model, "-o", to)
-
-    assert run(told, "qwen2-1.5b", out).status == 0
-    assert read_manifest(out)["audits"]["lost_text"]["status"] == "pass"
-    model = _folder(tmp_path / "lossy", out, normalizer=NO_HAN)
-    assert run(told, model, tmp_path / "warned").status == 0
-    line = read_manifest(tmp_path / "warned")["audits"]["lost_text"]
-    assert line["status"] == "warn"
-    assert r"1 of 21 sampled rows, for example '什么是水?\nIt is so.' is read as" in line["detail"]
-    ran = run(told[:1], model, tmp_path / "refused")
-    assert ran.status == 2
-    assert r"loses text in 1 of 1 sampled row: '什么是水?\nIt is so.' is read as '?" in ran.err
-    assert not check(out, tmp_path / "cache").faults
-    file = out / "tokenizer" / "tokenizer.json"
-    file.write_text(json.dumps(json.loads(file.read_bytes()) | {"normalizer": LOWER}))
-    faults = check(out, tmp_path / "cache").faults
-    assert "is read as 'the answer" in " ".join(fault.detail for fault in faults)
 
 
 def test_an_encoder_that_reads_little_is_refused(pipeline: Run, tmp_path: Path) -> None:
