@@ -45,17 +45,10 @@ from stages.tokenizers import builders, builtin, hub, probes, profiles, resolve,
 from stages.tokenizers.profiles import all_profiles
 from stages.tokenizers.survival import loss
 
-VENDORS = [
-    "qwen2-1.5b",
-    "qwen2.5-7b-instruct",
-    "qwen3-8b",
-    "deepseek-r1-distill-qwen-7b",
-    "llama-3-8b",
-    "llama-3.1-8b",
-    "llama-3.2-1b",
-    "deepseek-v4-flash",
-    "ministral-8b-instruct-2410",
-]
+VENDORS = (
+    "qwen2-1.5b qwen2.5-7b-instruct qwen3-8b deepseek-r1-distill-qwen-7b llama-3-8b llama-3.1-8b "
+    "llama-3.2-1b deepseek-v4-flash ministral-8b-instruct-2410"
+).split()
 
 
 @pytest.mark.parametrize("name", few(VENDORS, 2))
@@ -283,13 +276,7 @@ def test_step_tokens_keep_their_ids(tokenizer_json: bytes) -> None:
 
 def test_what_cannot_be_a_token_is_refused(tokenizer_json: bytes) -> None:
     """With the text and the reason."""
-    for text, words in (
-        ("", "is empty"),
-        (" <search>", "whitespace"),
-        ("<|im_end|>", "is a control token"),
-        ("a<|im_end|>", "holds the control token"),
-        ("search", r"is one token of qwen2-1\.5b already"),
-    ):
+    for text, words in table("refusals.toml")["tokens"]:
         with pytest.raises(errors.UsageError, match=words):
             resolve.register_added(all_profiles()["qwen2-1.5b"], tokenizer_json, (text,))
 
@@ -391,14 +378,9 @@ def test_an_encoder_that_reads_little_is_refused(pipeline: Run, tmp_path: Path) 
 # Converted tokenizers give the ids of the vendors' own libraries.
 
 NAMES = (
-    "qwen2-1.5b",
-    "llama-3.1-8b",
-    "llama-4-scout",
-    "gpt-oss-20b",
-    "mistral-7b-v0.1",
-    "mistral-7b-v0.3",
-    "ministral-8b-instruct-2410",
-)
+    "qwen2-1.5b llama-3.1-8b llama-4-scout gpt-oss-20b mistral-7b-v0.1 mistral-7b-v0.3 "
+    "ministral-8b-instruct-2410"
+).split()
 SHARES = 5  # of all characters
 VENDOR = Path(__file__).parent / "vendor_ids.py"
 
@@ -561,12 +543,6 @@ def test_a_model_that_ranked_merges_cannot_follow_is_refused() -> None:
     layout = profiles.all_profiles()["mistral-7b-v0.1"].ranks
     assert layout is not None
     assert builders.BUILDERS["sentencepiece"](_vendor_model(*singles, ("ab", -1.0, 1)), layout)
-    for words, *pieces in (
-        ("tie", ("ab", -1.0, 1), ("ba", -1.0, 1)),
-        ("users defined", ("ab", -1.0, 4)),
-        ("joined last", ("▁▁", -1.0, 1), ("ab", -2.0, 1)),
-        ("tie", ("▁▁a", -1.0, 1)),
-        ("not a piece", ("az", -1.0, 1)),
-    ):
+    for words, *pieces in table("refusals.toml")["merges"]:
         with pytest.raises(ValueError, match=words):
             builders.BUILDERS["sentencepiece"](_vendor_model(*singles, *pieces), layout)
