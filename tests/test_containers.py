@@ -18,7 +18,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import normalizing
-from support import ROOT, Run, few, read_manifest, rows_to, started, table, table_bytes
+from support import ROOT, few, rows_to, started, table, table_bytes
 
 from pipeline.inputs.scan import scan
 from pipeline.options.config import Config
@@ -191,19 +191,6 @@ def test_salvage_keeps_the_items_before_the_damage_of_a_table(folder: Path, name
     assert name not in damage
     assert 500 < len(found) < 3000
     assert [record.data for record in found] == ROWS[: len(found)]
-
-
-@pytest.mark.slow
-def test_a_salvaged_build_says_so(pipeline: Run, tmp_path: Path) -> None:
-    """In the input's entry and in the notes; the ledger adds up."""
-    packed = gzip.compress(PLAIN)
-    (tmp_path / "cut.jsonl.gz").write_bytes(packed[: len(packed) // 2])
-    options = ("--model", "qwen2-1.5b", "-o", "out")
-    ran = pipeline("run", "sft", "cut.jsonl.gz", *options, "--salvage").ended()
-    manifest = read_manifest(tmp_path / "out")
-    assert manifest["inputs"][0]["damage"] == "it is cut off"
-    assert manifest["rows"]["notes"]["salvaged_before_damage"] == manifest["rows"]["in"]
-    assert "salvaged_before_damage" in ran.err
 
 
 _PEAK = """

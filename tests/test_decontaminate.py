@@ -3,7 +3,6 @@
 Questions are found in rows exactly, whatever their case, spaces and digits.
 """
 
-import json
 import random
 import string
 import sys
@@ -15,10 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pytest
-from datasets import load_from_disk
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support import Make, Run, files_of, read_manifest, read_rows, table_bytes, write_rows
+from support import Make, Run, read_manifest, read_rows, write_rows
 
 from pipeline.shards import doubles
 from stages import columns, kinds
@@ -119,36 +117,6 @@ def test_hits_are_shown_with_both_texts(planted: Planted, pipeline: Run) -> None
     assert found["contaminated"] == _hits(out)[:3]
     assert found["decontamination"] == read_manifest(out)["decontamination"]
     pipeline("overlaps", out, "--evaluation", "none").refused(2, "held-out")
-
-
-def test_evaluations_of_every_kind(pipeline: Run, tmp_path: Path) -> None:
-    """Each of two questions, one of them planted; the column is named, or known by its name. An
-    instruction is a question together with its input; others are joined where named so."""
-    asked = ASKED[:2]
-    rows: list[dict[str, Any]] = [{"task_id": "x", "goal_text": one} for one in asked]
-    parquet = table_bytes(pa.Table.from_pylist(rows), "parquet", 1)
-    (tmp_path / "e.parquet").write_bytes(parquet)
-    (tmp_path / "e.json").write_text(json.dumps(rows))
-    (tmp_path / "e.txt").write_text("\n".join(asked) + "\n\n")
-    answer = {"role": "assistant", "content": "x"}
-    turns = [[{"role": "user", "content": one}, answer] for one in asked]
-    write_rows(tmp_path / "e.jsonl", [{"meta": {"turns": one}} for one in turns])
-    begin = "Find the noun phrase in the following sentence."
-    joint = [{"instruction": begin, "input": one, "output": "x"} for one in (ASKED[2], ASKED[3])]
-    write_rows(tmp_path / "a.jsonl", joint)
-    write_rows(tmp_path / "b.jsonl", [{"one": begin, "other": row["input"]} for row in joint])
-    asking = [ASKED[1], f"{begin} {ASKED[3]}", f"{begin} {ASKED[4]}"]
-    train = _train(tmp_path / "t.jsonl", [*asking, *INNOCENT[:4]])
-    named = ("p=e.parquet#goal_text", "j=e.json#goal_text", "t=e.txt", "l=e.jsonl#meta.turns")
-    named = (*named, "a.jsonl", "b.jsonl#one+other")
-    words = [word for one in named for word in ("--decontaminate", one)]
-    manifest = _build(pipeline, train, tmp_path / "out", *words)
-    found = {(hit["id"], hit["line"]) for hit in _hits(tmp_path / "out")}
-    assert found == {("t.jsonl:1", 2), ("t.jsonl:2", 2)}
-    evaluations = manifest["decontamination"]["evaluations"]
-    assert [(one["questions"], one["found"]) for one in evaluations] == [(2, 1)] * 6
-    columns = [one["column"] for one in evaluations]
-    assert columns[4:] == ["instruction+input", "one+other"]
 
 
 @pytest.mark.slow
@@ -551,20 +519,6 @@ def test_the_one_that_stays() -> None:
         assert (found.dropped.tolist(), found.kept.tolist()) == ([0, 2], [3, 3])
 
 
-@pytest.mark.slow
-def test_a_named_test_file_keeps_its_rows(pipeline: Run, tmp_path: Path) -> None:
-    """Rows of the data that are like one of them are left out, whichever is named first."""
-    rows, copies = _rows()
-    tested = write_rows(tmp_path / "exam.jsonl", [rows[n - 1] for n in sorted(copies)])
-    data = [row for n, row in enumerate(rows, 1) if n not in copies]
-    for one in data:  # other questions, or they would be left out for asking what the exam asks
-        one["prompt"] = one["prompt"][::-1]
-    words = ("--near-dedup", "0.3", "--test", tested)
-    manifest = _near_build(pipeline, tmp_path / "out", data, *words)
-    assert manifest["splits"]["test"]["examples"] == len(copies)
-    assert {one["kept"].partition(":")[0] for one in _listed(tmp_path / "out")} == {"exam.jsonl"}
-
-
 GROUPED = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 7)), max_size=14)
 
 
@@ -580,80 +534,6 @@ def test_groups_of_a_cluster_become_one(rows: list[tuple[int, int]]) -> None:
         while group and any(link & reached and not link <= reached for link in links):
             reached |= set().union(*(link for link in links if link & reached))
         assert found[row] == min(10 * number for kind, number in reached if kind == "g")
-
-
-def _rows(seed: int = 5, count: int = 60) -> tuple[list[dict[str, Any]], set[int]]:
-    """Different rows, then near copies of some; and the numbers of the copies."""
-    draw = random.Random(seed)
-    rows = [{"prompt": _text(draw, 40), "completion": _text(draw, 40)} for _ in range(count)]
-    rows += [{**r, "completion": _changed(r["completion"], draw, 1).upper()} for r in rows[:12]]
-    return rows, set(range(count + 1, count + 13))
-
-
-def _near_build(pipeline: Run, folder: Path, rows: list[dict[str, Any]], *words: object) -> Any:
-    data = write_rows(folder.parent / "t.jsonl", rows)
-    pipeline("run", "sft", data, "--model", "qwen2-1.5b", "-o", folder, *words).ended()
-    return read_manifest(folder)
-
-
-def _listed(folder: Path) -> list[dict[str, Any]]:
-    return read_rows(folder / "near_duplicates.jsonl")
-
-
-@pytest.mark.slow
-def test_near_copies_are_left_out(pipeline: Run, tmp_path: Path) -> None:
-    """Each is listed with the row that stays and both texts; the ledger and every law hold."""
-    rows, copies = _rows()
-    rows.append(rows[0])
-    words = ("--dedup", "--near-dedup", "0.8", "--workers")
-    manifest = _near_build(pipeline, tmp_path / "one", rows, *words, 1)
-    counts = {"in": 73, "used": 60, "duplicates": 1, "near_duplicates": 12}
-    assert manifest["rows"] | counts == manifest["rows"]
-    listed = _listed(tmp_path / "one")
-    assert [(one["id"], one["kept"]) for one in listed] == [
-        (f"t.jsonl:{60 + n}", f"t.jsonl:{n}") for n in range(1, 13)
-    ]
-    assert {f"t.jsonl:{n}" for n in copies} == {one["id"] for one in listed}
-    for one in listed:
-        assert 0.8 <= one["likeness"] < 1
-        assert one["said"] != one["kept_said"]
-    assert manifest["near_duplicates"]["clusters"] == 12
-    pipeline("check", tmp_path / "one").ended()
-    _near_build(pipeline, tmp_path / "two", rows, *words, 2)
-    assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
-    shown = pipeline("overlaps", tmp_path / "one").out
-    assert "t.jsonl:61  is 0." in shown
-    assert "12 rows left out as near-duplicates of 12 others" in shown
-
-
-def test_a_plan_says_which_rows_are_near_another(pipeline: Run, tmp_path: Path) -> None:
-    """Of its sample."""
-    rows, _ = _rows()
-    data = write_rows(tmp_path / "t.jsonl", rows)
-    words = ("plan", data, "--model", "qwen2-1.5b", "--near-dedup", "0.8")
-    assert "12 examples of 72 sampled rows, near-duplicates of others" in pipeline(*words).out
-    found = pipeline(*words, "--json").told["near_duplicates"]
-    assert found == {"examples": 12, "first": ["t.jsonl:61", "t.jsonl:62", "t.jsonl:63"]}
-
-
-@pytest.mark.slow
-def test_questions_that_are_alike_are_on_one_side(pipeline: Run, tmp_path: Path) -> None:
-    """Their answers differ, so all of them are used; and the split is still met."""
-    draw = random.Random(9)
-    asked = [_text(draw, 40) for _ in range(60)]
-    both = [(one, _changed(one, draw, 1)) for one in asked]
-    rows = [{"prompt": one, "completion": _text(draw)} for pair in both for one in pair]
-    words = ("--near-dedup", "0.7", "--test-size", "0.4", "--layout", "ragged")
-    manifest = _near_build(pipeline, tmp_path / "out", rows, *words)
-    assert manifest["rows"]["used"] == 120
-    assert manifest["sides"]["groups"] == 60
-    sides = {
-        int(row_id.rpartition(":")[2]): side
-        for side, part in load_from_disk(str(tmp_path / "out")).items()
-        for row_id in part["row_id"]
-    }
-    assert set(sides.values()) == {"train", "test"}
-    assert all(sides[2 * n + 1] == sides[2 * n + 2] for n in range(60))
 
 
 def test_without_the_library_the_command_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

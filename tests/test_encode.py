@@ -6,6 +6,7 @@ Conversations are compared with Hugging Face's ids in ``test_adversarial`` and `
 import itertools
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,15 @@ from transformers import AutoTokenizer
 
 from pipeline.serving.serving import write_tokenizer
 from pipeline.shards.chain import split_off
-from stages import columns, encoders
+from stages import columns, contract, encoders
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED, controls_pattern
 from stages.columns import IGNORED
 from stages.contract import Record, Row, Stage
 from stages.encoders import Encoder
 from stages.normalize.stage import Normalize
-from stages.profile import TargetModel
+from stages.profile import StepTokens, TargetModel
 from stages.rows import stop_text
+from stages.tokenizers import probes
 from stages.tokens import folded_labels, segment_encoder
 
 END = "<|im_end|>"
@@ -501,3 +503,26 @@ def test_the_prompt_of_a_pair_ends_where_either_side_begins_to_be_trained(qwen2:
     lengths = [(len(row["chosen_ids"]), len(row["rejected_ids"])) for row in made]
     assert lengths == [(3, lengths[1][0]), (lengths[0][1], 3)]
     assert lengths[1][0] > 3
+
+
+# Step tokens and ratings line up: the model's tokens are probed, sampled rows are read again.
+
+ROW = {"prompt": "1 + 1?", "completions": ["Add.", "So 2."], "labels": [1.0, 0.0]}
+
+
+@pytest.mark.parametrize(
+    "tokens", [StepTokens(good="<|no such token|>"), StepTokens(bad="<|no such token|>")]
+)
+def test_a_rating_of_several_tokens_is_noticed(step_model: TargetModel, tokens: StepTokens) -> None:
+    """A probe finds it before any row is read."""
+    model = replace(step_model, profile=replace(step_model.profile, step_tokens=tokens))
+    found = probes.examine(probes.ProbeSubject(model, model.tokenizer_json), (probes.TOKENS,))
+    assert found["step_tokens_are_one_id_in_context"].passed is False
+
+
+def test_a_lost_marker_is_counted(step_model: TargetModel) -> None:
+    """A step without a marker among the ids fills the reject columns with ``marker_count``."""
+    render, _, encode = encoding("prm", step_model)
+    batch = normalizing("prm", "stepwise")([contract.Record(0, 0, b"", ROW)])
+    found = encode(render(batch))  # not marked
+    assert found.column("reject_code").to_pylist() == ["marker_count"]

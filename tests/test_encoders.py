@@ -275,11 +275,6 @@ def test_what_encoders_are_not_for(pipeline: Run, tmp_path: Path) -> None:
     model_folder(tmp_path / "model", "roberta-base")
     data = tmp_path / "data.jsonl"
     data.write_text('{"prompt": "x", "chosen": "y", "rejected": "z"}\n')
-    for arguments, words in (
-        (("sft", "--format", "prompt_completion", "--model", "./model"), "is an encoder"),
-        (("rm", "--model", "./model", "--padding-side", "left"), "read at its first token"),
-        (("rm", "--model", "./model", "--eos", "<mask>"), "Leave --eos out"),
-        (("rm", "--model", "roberta-base"), "hf download FacebookAI/roberta-base"),
-    ):
+    for arguments, words in table("refusals.toml")["encoders"]:
         ran = pipeline("run", arguments[0], data, *arguments[1:], HF_HOME=str(tmp_path / "hf"))
         assert (ran.status, words in ran.err) == (2, True), ran.err

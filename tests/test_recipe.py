@@ -466,14 +466,7 @@ def test_the_id_says_which_source_an_input_is_of(tmp_path: Path) -> None:
 
 def test_budgets_are_read_and_checked(tmp_path: Path) -> None:
     head = TOP + TALK
-    for key, right, wrong in (
-        ("share", "1.0", "1.5"),
-        ("rows", '"20k"', "0"),
-        ("tokens", '"1.5M"', '"1.5"'),
-        ("trained-tokens", "3_000", "-3"),
-        ("epochs", "2.5", "0"),
-        ("weight", "3", "-1"),
-    ):
+    for key, right, wrong in table("refusals.toml")["budgets"]:
         path = _recipe(tmp_path, f"{head}{key} = {right}\n")
         (build,) = builds_of(path)
         (source,) = build.sources

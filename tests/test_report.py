@@ -185,22 +185,6 @@ def test_script_in_a_value_stays_text(make: Make, tmp_path: Path, task: str) -> 
     assert len(source.encode()) < 400_000
 
 
-def test_the_page_can_be_made_again(make: Make, pipeline: Run, tmp_path: Path) -> None:
-    """From the build alone: the same bytes in its place, and elsewhere on request."""
-    folder = make("prm", SAMPLES / "prm" / "math_shepherd.jsonl")
-    page = (folder / "report.html").read_bytes()
-    (folder / "report.html").write_bytes(b"gone")
-    ran = pipeline("report", "out").ended()
-    assert (folder / "report.html").read_bytes() == page
-    serving = json.loads((folder / "serving.json").read_text("utf-8"))
-    (folder / "serving.json").write_text(json.dumps({**serving, "stop_strings": ["other"]}))
-    ran = pipeline("report", "out").ended(2)
-    assert "differs from the published page of out" in ran.err
-    assert (folder / "report.html").read_bytes() == page
-    pipeline("report", "out", "-o", "other.html").ended()
-    assert "other" in Page((tmp_path / "other.html").read_text("utf-8")).texts
-
-
 def test_the_policy_allows_our_style_and_script_and_nothing_else(built: Make) -> None:
     """Both are named by the hashes of what is in the page; no attribute needs more."""
     source = source_of(built("sft", CHAT))

@@ -10,7 +10,8 @@ A scenario stands in a file of ``tests/scenarios``, one file a subject:
 
     [[scenario.step]]
     files = {}                         written before this command
-    run = "run sft a.jsonl MODEL"      MODEL is an option, SAMPLES the folder of samples
+    run = "run sft a.jsonl MODEL"      MODEL is an option, SAMPLES the folder of samples, and
+                                       ID(out) how the id of a build begins
     env = { HOME = "." }               variables of its process
     before = '''...'''                 code that its process runs first
     status = 0
@@ -30,6 +31,7 @@ list is several of them.
 """
 
 import json
+import re
 import shlex
 import tomllib
 from dataclasses import dataclass, field
@@ -102,6 +104,10 @@ def write(path: Path, content: Any) -> None:
             line = json.dumps({**some["row"], **own}).replace("{n}", str(first + at))
             lines.append(repeated(line) + "\n")
     path.write_text("".join(lines), "utf-8")
+
+
+def _id(folder: Path) -> str:
+    return str(json.loads((folder / "manifest.json").read_text("utf-8"))["build_id"])[:12]
 
 
 def _content(path: Path, ran: Ran) -> Any:
@@ -179,6 +185,7 @@ def test_a_scenario_goes_as_it_says(name: str, pipeline: Run, tmp_path: Path) ->
         for path, content in step.files.items():
             write(tmp_path / path, content)
         line = step.run.replace("MODEL", "--model qwen2-1.5b").replace("SAMPLES", str(SAMPLES))
+        line = re.sub(r"ID\((.+?)\)", lambda match: _id(tmp_path / match[1]), line)
         ran = pipeline(*shlex.split(line), before=step.before, **step.env).ended(step.status)
         _require(step, ran, tmp_path)
         commands = printed(ran.err) if step.follow else []

@@ -99,15 +99,7 @@ def test_text_cannot_forge_control_tokens(name: str) -> None:
 
 def test_what_a_family_does_not_know_is_refused_by_name() -> None:
     """Our templates say which turn they do not print; none is dropped in silence."""
-    for name, roles, words in (
-        ("gemma-2-2b-it", "system user assistant", "knows no system turn"),
-        ("gemma-2-2b-it", "user user assistant", "take turns"),
-        ("gemma-3-1b-it", "user system assistant", "no system turn"),
-        ("gemma-3-1b-it", "assistant user", "take turns"),
-        ("phi-3-mini-4k", "user tool assistant", "knows no tool turn"),
-        ("phi-3.5-mini", "user tool assistant", "knows no tool turn"),
-        ("phi-4", "user tool assistant", "knows no tool turn"),
-    ):
+    for name, roles, words in table("refusals.toml")["families"]:
         messages = [{"role": role, "content": "x"} for role in roles.split()]
         with pytest.raises(errors.RowError, match=words):
             render.template_of(bound(name)).render(messages)

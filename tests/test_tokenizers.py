@@ -35,7 +35,6 @@ from pipeline.builder import planning
 from pipeline.builds.build import Build
 from pipeline.builds.summary import said
 from pipeline.options.config import Config
-from pipeline.publish.check import check
 from pipeline.serving import serving
 from pipeline.serving.overlay import overlay
 from pipeline.shards.part import PartReport
@@ -46,17 +45,10 @@ from stages.tokenizers import builders, builtin, hub, probes, profiles, resolve,
 from stages.tokenizers.profiles import all_profiles
 from stages.tokenizers.survival import loss
 
-VENDORS = [
-    "qwen2-1.5b",
-    "qwen2.5-7b-instruct",
-    "qwen3-8b",
-    "deepseek-r1-distill-qwen-7b",
-    "llama-3-8b",
-    "llama-3.1-8b",
-    "llama-3.2-1b",
-    "deepseek-v4-flash",
-    "ministral-8b-instruct-2410",
-]
+VENDORS = (
+    "qwen2-1.5b qwen2.5-7b-instruct qwen3-8b deepseek-r1-distill-qwen-7b llama-3-8b llama-3.1-8b "
+    "llama-3.2-1b deepseek-v4-flash ministral-8b-instruct-2410"
+).split()
 
 
 @pytest.mark.parametrize("name", few(VENDORS, 2))
@@ -284,13 +276,7 @@ def test_step_tokens_keep_their_ids(tokenizer_json: bytes) -> None:
 
 def test_what_cannot_be_a_token_is_refused(tokenizer_json: bytes) -> None:
     """With the text and the reason."""
-    for text, words in (
-        ("", "is empty"),
-        (" <search>", "whitespace"),
-        ("<|im_end|>", "is a control token"),
-        ("a<|im_end|>", "holds the control token"),
-        ("search", r"is one token of qwen2-1\.5b already"),
-    ):
+    for text, words in table("refusals.toml")["tokens"]:
         with pytest.raises(errors.UsageError, match=words):
             resolve.register_added(all_profiles()["qwen2-1.5b"], tokenizer_json, (text,))
 
@@ -308,7 +294,6 @@ def test_a_token_without_a_row_needs_a_resize(tokenizer_json: bytes) -> None:
 Change = Callable[[dict[str, Any]], object]
 NAME = "all_text_survives"
 DELETES = {"type": "Replace", "pattern": {"Regex": "."}, "content": ""}
-NO_HAN = {"type": "Replace", "pattern": {"Regex": r"\p{Han}"}, "content": ""}
 LOWER = {"type": "Lowercase"}
 WRITERS = sorted(name for name in SMALL if "bert" not in name)
 
@@ -367,22 +352,6 @@ def test_what_no_token_has_is_lost() -> None:
     assert loss(model, "क") is not None
 
 
-def _folder(path: Path, built: Path, **changed: Any) -> Path:
-    """The tokenizer of a build as a model's folder, with some keys changed."""
-    path.mkdir()
-    for file in (built / "tokenizer").iterdir():
-        (path / file.name).write_bytes(file.read_bytes())
-    said = {"model_type": "qwen2", "vocab_size": 151936, "max_position_embeddings": 32768}
-    (path / "config.json").write_text(json.dumps(said))
-    # A class of its own would bring the normalizer of its family along.
-    config = json.loads((path / "tokenizer_config.json").read_bytes())
-    config["tokenizer_class"] = "PreTrainedTokenizerFast"
-    (path / "tokenizer_config.json").write_text(json.dumps(config))
-    content = json.loads((path / "tokenizer.json").read_bytes()) | changed
-    (path / "tokenizer.json").write_text(json.dumps(content))
-    return path
-
-
 def _reports(*lost: str) -> list[PartReport]:
     """Two rows that were read twice for each text, and one of them lost where it is not empty."""
     return [PartReport(sampled=2, lost=bool(text), loss=text) for text in lost]
@@ -398,34 +367,6 @@ def test_one_odd_row_is_allowed_and_so_is_a_small_share() -> None:
     planning.require_text_kept(config.but(tolerance={"lost_text.fail": 0.4}), lost)
 
 
-@pytest.mark.slow
-def test_rows_that_are_lost_are_refused_or_reported(pipeline: Run, tmp_path: Path) -> None:
-    """And ``check`` asks the tokenizer of a build again."""
-    data, out = tmp_path / "rows.jsonl", tmp_path / "out"
-    told = ["什么是水?", *(f"What is {n}?" for n in range(20))]
-
-    def run(rows: list[str], model: object, to: Path) -> Ran:
-        lines = [{"prompt": text, "completion": "It is so."} for text in rows]
-        rows_to(data, *lines)
-        return pipeline("run", "sft", data, "--model", model, "-o", to)
-
-    assert run(told, "qwen2-1.5b", out).status == 0
-    assert read_manifest(out)["audits"]["lost_text"]["status"] == "pass"
-    model = _folder(tmp_path / "lossy", out, normalizer=NO_HAN)
-    assert run(told, model, tmp_path / "warned").status == 0
-    line = read_manifest(tmp_path / "warned")["audits"]["lost_text"]
-    assert line["status"] == "warn"
-    assert r"1 of 21 sampled rows, for example '什么是水?\nIt is so.' is read as" in line["detail"]
-    ran = run(told[:1], model, tmp_path / "refused")
-    assert ran.status == 2
-    assert r"loses text in 1 of 1 sampled row: '什么是水?\nIt is so.' is read as '?" in ran.err
-    assert not check(out, tmp_path / "cache").faults
-    file = out / "tokenizer" / "tokenizer.json"
-    file.write_text(json.dumps(json.loads(file.read_bytes()) | {"normalizer": LOWER}))
-    faults = check(out, tmp_path / "cache").faults
-    assert "is read as 'the answer" in " ".join(fault.detail for fault in faults)
-
-
 def test_an_encoder_that_reads_little_is_refused(pipeline: Run, tmp_path: Path) -> None:
     model = model_folder(tmp_path / "bert", "bert-base-uncased")
     rows = [{"prompt": f"What {n}?", "chosen": "да yes", "rejected": "нет no"} for n in range(5)]
@@ -437,14 +378,9 @@ def test_an_encoder_that_reads_little_is_refused(pipeline: Run, tmp_path: Path) 
 # Converted tokenizers give the ids of the vendors' own libraries.
 
 NAMES = (
-    "qwen2-1.5b",
-    "llama-3.1-8b",
-    "llama-4-scout",
-    "gpt-oss-20b",
-    "mistral-7b-v0.1",
-    "mistral-7b-v0.3",
-    "ministral-8b-instruct-2410",
-)
+    "qwen2-1.5b llama-3.1-8b llama-4-scout gpt-oss-20b mistral-7b-v0.1 mistral-7b-v0.3 "
+    "ministral-8b-instruct-2410"
+).split()
 SHARES = 5  # of all characters
 VENDOR = Path(__file__).parent / "vendor_ids.py"
 
@@ -607,12 +543,6 @@ def test_a_model_that_ranked_merges_cannot_follow_is_refused() -> None:
     layout = profiles.all_profiles()["mistral-7b-v0.1"].ranks
     assert layout is not None
     assert builders.BUILDERS["sentencepiece"](_vendor_model(*singles, ("ab", -1.0, 1)), layout)
-    for words, *pieces in (
-        ("tie", ("ab", -1.0, 1), ("ba", -1.0, 1)),
-        ("users defined", ("ab", -1.0, 4)),
-        ("joined last", ("▁▁", -1.0, 1), ("ab", -2.0, 1)),
-        ("tie", ("▁▁a", -1.0, 1)),
-        ("not a piece", ("az", -1.0, 1)),
-    ):
+    for words, *pieces in table("refusals.toml")["merges"]:
         with pytest.raises(ValueError, match=words):
             builders.BUILDERS["sentencepiece"](_vendor_model(*singles, *pieces), layout)

@@ -7,19 +7,26 @@ import os
 import signal
 import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import NAME
 from hypothesis import given
 from hypothesis import strategies as st
 from preloaded import Server, outputs
-from support import Make, Run, table, write_rows
+from support import SAMPLES, Make, Run, table, write_rows
 
-from pipeline.builds import folder_versions, lease
+from pipeline.builds import build, folder_versions, lease, limits
 from pipeline.builds.build import Build
 from pipeline.builds.folder_versions import FolderVersions
 from pipeline.builds.place import Place
+from pipeline.manifest import counts, dataset_files
+from pipeline.options.config import Config
+from pipeline.options.paths import BY_RECIPE
+from pipeline.options.recipe import builds_of
+from posttrain_pipeline.api import config_of
 from stages.errors import PipelineError, UsageError
 
 MODEL = ("--model", "qwen2-1.5b")
@@ -337,65 +344,6 @@ def _rows(path: Path, count: int, first: int = 0) -> Path:
     )
 
 
-@pytest.mark.slow
-def test_the_commands(pipeline: Run, tmp_path: Path) -> None:
-    """Build, unchanged, refused, list, hold, roll back, and back to the data of before."""
-    data = tmp_path / "rows.jsonl"
-    command = ("run", "sft", data, *MODEL, "-o", "r", "--keep", "2", "--json")
-    told: list[dict[str, Any]] = []
-
-    def run(count: int, *more: str) -> dict[str, Any]:
-        _rows(data, count)
-        told.append(json.loads(pipeline(*command, *more).out))
-        return told[-1]
-
-    first, again = run(20), run(20)
-    assert (first["status"], again["status"]) == ("built", "unchanged")
-    assert first["paths"]["build"] == f"r/{first['build_id']}"
-    assert first["paths"]["current"] == "r/current"
-    (tmp_path / "rows.jsonl").write_text('{"question": "q", "answer": ""}\n' * 40)
-    refused = json.loads(pipeline(*command).out)
-    assert refused["status"] == "refused"
-    assert refused["paths"]["failed"] == "r.failed"
-    second = run(30)
-    assert not (tmp_path / "r.failed").exists()
-    held = pipeline("versions", "hold", "r", "current", "--as", "train")
-    assert held.out == f"r/{second['build_id']}\n"
-    run(40)
-    fourth = run(50)
-    assert fourth["figures"]["versions_removed"] == []
-    assert fourth["figures"]["notes"][0].endswith("it is held by train")
-    pipeline("versions", "release", "r", second["build_id"][:12], "--as", "train").ended()
-    listed = json.loads(pipeline("versions", "r", "--json").out)
-    rows = [one["rows"] for one in listed["versions"]]
-    assert rows == [50, 40, 30]
-    assert len(pipeline("versions", "r").out.splitlines()) == 3
-    back = json.loads(pipeline("rollback", "r", "--json").out)
-    assert back["rolled_back_from"] == fourth["build_id"]
-    ran = pipeline(*command)  # the same rows again: what was taken back stays back
-    assert "was rolled back" in ran.err
-    assert json.loads(ran.out)["build_id"] == back["build_id"]
-    assert FolderVersions(tmp_path / "r").current() == back["build_id"] != fourth["build_id"]
-    assert run(50, "--replace")["paths"]["build"] == fourth["paths"]["build"]
-    assert FolderVersions(tmp_path / "r").current() == fourth["build_id"]
-    assert ids(tmp_path / "r") == {fourth["build_id"], back["build_id"]}
-    pipeline("check", "r/current").ended()
-    assert "it holds versions" in pipeline("check", "r").err + pipeline("show", "r").err
-    statuses = [line["status"] for line in lease.read(tmp_path / "r")]
-    assert statuses == ["built", "unchanged", "refused", "built", "built", "built", "rolled back",
-                        "unchanged", "unchanged"]  # fmt: skip
-    pipeline("run", "sft", data, *MODEL, "-o", "r").refused(2, "--keep 7")
-    let_go = json.loads(pipeline(*command[:-2], "1", "--json").out)  # fewer are to be kept
-    assert (let_go["status"], len(let_go["figures"]["versions_removed"])) == ("unchanged", 1)
-    assert ids(tmp_path / "r") == {fourth["build_id"]}
-    # Another model's version asks, whether it is to be built or only the link would change.
-    other = ("run", "sft", data, "--model", "qwen2.5-7b-instruct", "-o", "r", "--keep", "2")
-    pipeline(*other).refused(2)
-    pipeline(*other, "--replace").ended()
-    pipeline(*command).refused(2, "publish it with --replace")
-    pipeline(*command, "--replace").ended()
-
-
 def test_a_build_that_is_open_stays_what_it_was(make: Make, tmp_path: Path) -> None:
     """The link is followed once; a later build does not mix into what is read. A damaged version is
     built again in its place, by an exchange."""
@@ -413,3 +361,101 @@ def test_a_build_that_is_open_stays_what_it_was(make: Make, tmp_path: Path) -> N
     assert shard.read_bytes() == whole
     assert [line["status"] for line in lease.read(folder)] == ["built"] * 3
     assert strangers(folder) == []
+
+
+# What a build may take the place of, and where it is one of several versions.
+
+GOOD = SAMPLES / "sft" / "word_problems.jsonl"
+
+
+def rows(path: Path, count: int, words: int = 1) -> Path:
+    """Questions with answers of so many words."""
+    return write_rows(
+        path,
+        ({"question": f"Count {n}.", "answer": " ".join([f"n{n}"] * words)} for n in range(count)),
+    )
+
+
+def test_a_limit_that_is_none_is_refused(pipeline: Run) -> None:
+    """Before anything is read. Every limit that there is can be given."""
+    assert set(counts.DRIFTS) == {limits.ROWS, limits.TRAINED, limits.SHARE}
+    for given_, says in (("row=1", "is not a limit"), ("rows=x", "NUMBER=SHARE")):
+        pipeline("run", "sft", GOOD, *MODEL, "--drift", given_).refused(2, says)
+
+
+@pytest.fixture(scope="module")
+def small(built: Make) -> build.Build:
+    """A small build."""
+    return build.Build.open(built("sft", GOOD))
+
+
+def _like(build: Any, used: int, trained: int) -> Any:
+    manifest = build.manifest
+    rows_ = replace(manifest.rows, used=used)
+    tokens = replace(manifest.tokens, trained=trained)
+    return replace(build, manifest=replace(manifest, rows=rows_, tokens=tokens))
+
+
+@given(
+    st.integers(0, 2000), st.integers(0, 2000), st.integers(0, 9000), st.integers(0, 9000),
+    st.floats(0, 2),
+)  # fmt: skip
+def test_limits_are_what_they_say(
+    small: build.Build, old: int, new: int, before: int, after: int, limit: float
+) -> None:
+    """A number is refused when it changed by more than the limit, relative to the build before."""
+    pair = (_like(small, old, before), _like(small, new, after))
+    over = limits.exceeded(*pair, {"rows": limit, "trained_tokens": limit})
+    for name, one, other in (("rows", old, new), ("trained_tokens", before, after)):
+        changed = abs(other - one) / one if one else (float("inf") if other else 0.0)
+        assert (name in over) == (changed > limit) or abs(changed - limit) < 1e-9
+    flags = limits.allowing(over, {"rows": limit, "trained_tokens": limit})
+    if flags:  # those that a message offers are enough
+        offered = dict(flag.split("=") for flag in flags.replace("--drift", "").split())
+        assert not limits.exceeded(*pair, {name: float(one) for name, one in offered.items()})
+    else:
+        assert (old == 0 < new) or (before == 0 < after)
+    lost = old - new >= 100 and new < old * 0.5
+    assert ("rows" in limits.exceeded(*pair, {})) == lost
+
+
+def test_which_files_are_nobody_s() -> None:
+    """By their names; anything else is somebody's."""
+    nobodys = """train/cache-1f2e.arrow train/cache-1f_00000_of_00002.arrow train/tmpab12_x9z a/._b
+        .DS_Store report.html~ .manifest.json.swp x/.ipynb_checkpoints/a.ipynb .nfs000a""".split()
+    mine = "notes.txt train/data-1.arrow tmp/thesis.tex cache/x.arrow manifest.json tmpfile.txt"
+    assert [name for name in nobodys + mine.split() if dataset_files.is_one(name)] == nobodys
+
+
+LINES = GOOD.read_text("utf-8").splitlines(keepends=True)
+HEAD = 'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "rows.jsonl"\noutput = "out"\n'
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """It says nothing of ``keep``."""
+    _lines(tmp_path, 4)
+    path = tmp_path / "r.toml"
+    path.write_text(HEAD)
+    return path
+
+
+def _lines(folder: Path, count: int) -> None:
+    """The data, with so many _lines."""
+    (folder / "rows.jsonl").write_text("".join(LINES[:count]), "utf-8")
+
+
+def test_as_many_stay_as_the_default_says(recipe: Path) -> None:
+    """Of a recipe; what a command and a call make is one build, as what a recipe asks for: by a
+    flag, also where the recipe says otherwise; by the recipe; by ``--set``."""
+    (config,) = builds_of(recipe)
+    assert (config.run.keep, config.notes) == (BY_RECIPE, ()) == (7, ())
+    assert Config.of("sft", ("rows.jsonl",), "qwen2-1.5b", Path("out")).run.keep == 0
+    source = {"source": [{"name": "math", "data": "rows.jsonl"}], "model": NAME}
+    assert config_of("sft", None, source, "run").run.keep == 0
+    (by_set,) = builds_of(recipe, ["keep=0"])
+    recipe.write_text(f"{HEAD}keep = 0\n")
+    (by_recipe,) = builds_of(recipe)
+    recipe.write_text(f"{HEAD}keep = 3\n")
+    (by_flag,) = builds_of(recipe, flags={"keep": 0})
+    assert [one.run.keep for one in (by_set, by_recipe, by_flag)] == [0, 0, 0]
