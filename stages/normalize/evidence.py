@@ -15,7 +15,7 @@ from stages.errors import DataError, RowError, UndecidedError, UnknownFormatErro
 from stages.format import Format
 from stages.normalize import inside, roles, survey
 from stages.rows import stop_text, unread
-from stages.rows.selection import renamed
+from stages.rows.selection import in_raw_names, renamed
 
 MIXED_SHARE = 0.01  # fewer rows of another format are refused one by one by normalize
 
@@ -305,8 +305,12 @@ def detect(
     Raises:
         DataError: none fits, more than one does, or a column's meaning stays open.
     """
-    by_roles = _Roles(rows, kind, where, already_templated, columns or {})
-    evidence = matching(rows, kind)
+    columns = columns or {}
+    by_roles = _Roles(rows, kind, where, already_templated, columns)
+    evidence = {
+        name: [reason and in_raw_names(reason, columns) for reason in reasons]
+        for name, reasons in matching(rows, kind).items()
+    }
     counts = {name: sum(map(bool, reasons)) for name, reasons in evidence.items()}
     counts = dict(sorted(counts.items(), key=lambda pair: -pair[1]))
     if not counts:
