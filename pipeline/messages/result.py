@@ -219,7 +219,8 @@ def _without_given(arguments: Sequence[str], remedy: str) -> str:
         return remedy
     from pipeline.options.ways import given, without
 
-    return without(remedy, given(arguments, remedy))
+    had = given(arguments, remedy)
+    return without(remedy, had) if had else remedy
 
 
 def _corrected(arguments: Sequence[str], remedy: str) -> Sequence[str]:
