@@ -80,22 +80,6 @@ class Figures:
             found = found.get(key, {})
         return Spread(tuple(run[what] / unit for run in found)) if found else None
 
-    def profiled(self, cell: str) -> Spread | None:
-        """Microseconds a row of builds that were sampled: each larger one beside each smaller."""
-        found, sizes = self.measured(cell), self.settings(cell).get("sizes")
-        if not found or not sizes:
-            return None
-        pairs = itertools.product(found["small"], found["large"])
-        rows = sizes[1] - sizes[0]
-        return Spread(tuple((large - small) / rows * 1e6 for small, large in pairs))
-
-    def rates(self, cell: str) -> dict[str, dict[str, Spread]]:
-        """Thousands of examples a second of a gather, by how examples lie and by examples."""
-        return {
-            how: {size: Spread(tuple(run / 1e3 for run in runs)) for size, runs in sizes.items()}
-            for how, sizes in self.measured(cell).items()
-        }
-
     def sizes(self, task: str, text: str) -> list[int]:
         """Numbers of rows for which programs were compared, from small to large."""
         names = (_COMPARE.fullmatch(path.name) for path in self._folder.glob("compare-*.json"))
@@ -148,22 +132,6 @@ class Figures:
         """How many times our processor time a program needs for the same rows, start included."""
         ours, theirs = (self.spread(p, task, text, count, what=what) for p in (OURS, program))
         return over(theirs, ours)
-
-    def whole(self, program: str, count: int) -> Spread | None:
-        """Processor seconds for so many rows of SFT, start included; beyond the largest size that
-        was measured, with what one more row costs."""
-        known = self.ran(program, "sft", "english")
-        nearest = max((size for size in known if size <= count), default=None)
-        if nearest is None:
-            return None
-        spread, costs = self.spread(program, "sft", "english", nearest), self.costs(program)
-        assert spread is not None
-        if nearest == count:
-            return spread
-        if costs is None:
-            return None
-        pairs = itertools.product(spread.values, costs.values)
-        return Spread(tuple(first + each * (count - nearest) / 1e6 for first, each in pairs))
 
     def encoders(self, text: str = "english", which: str = "fastokens") -> Spread | None:
         """Microseconds a row of an encoder alone on the rendered text, run by run."""

@@ -1,7 +1,7 @@
 """Builds and plans of sizes that are seldom: what grows with the rows, and what must not.
 
-``large``: 1 GB and 10 GB of rows, whose memory should be the same. ``short``: 10^7 short rows.
-``plan-growth``: the plan alone, of made-up examples in real files, at four sizes.
+``large``: a build of 1 GB of rows.
+``plan-growth``: the plan alone, of made-up examples in real files, at three sizes.
 """
 
 import json
@@ -14,9 +14,7 @@ from benchmarks.cell import Cell
 from benchmarks.results import Content
 from benchmarks.workplace import MODEL, ROOT, Workplace, build
 
-PLANNED = (100_000, 1_000_000, 10_000_000, 100_000_000)  # examples
-GIGABYTES = (1, 10)
-SHORT = 10_000_000
+PLANNED = (100_000, 1_000_000, 10_000_000)  # examples
 _GROWTH = Path(__file__).with_name("plan_growth.py")
 _REPEATED = 20_000  # rows of a text that are written again and again, each with a number
 
@@ -34,33 +32,18 @@ def _numbered(source: Path, target: Path, size: int) -> int:
     return count
 
 
-def large(gigabytes: int) -> Cell:
-    """A build of so many GB with two workers: seconds, and the most memory of a process."""
+def large() -> Cell:
+    """A build of 1 GB with two workers: seconds, and the most memory of a process."""
 
     def make(place: Workplace) -> Content:
         source = place.rows("english", "messages", _REPEATED)
         with place.scratch() as folder:
             data = folder / "rows.jsonl"
-            rows = _numbered(source, data, gigabytes * 10**9)
+            rows = _numbered(source, data, 10**9)
             command = build("sft", data, folder / "out", place.cache(folder), "--workers", "2")
             return {"rows": rows, **asdict(process.run(command, folder, memory=True))}
 
-    return Cell(f"large-{gigabytes}", {"gigabytes": gigabytes}, make)
-
-
-def short(rows: int) -> Cell:
-    """A build of rows of a few tokens, of which the driver has most to do."""
-
-    def make(place: Workplace) -> Content:
-        with place.scratch() as folder:
-            data = folder / "rows.jsonl"
-            with data.open("w", encoding="utf-8") as file:
-                for number in range(rows):
-                    file.write(f'{{"question": "{number} + 1", "answer": "{number + 1}"}}\n')
-            command = build("sft", data, folder / "out", place.cache(folder), "--workers", "2")
-            return {"rows": rows, **asdict(process.run(command, folder, memory=True))}
-
-    return Cell("short-rows", {"rows": rows}, make)
+    return Cell("large-1", {"gigabytes": 1}, make)
 
 
 def plan_growth(sizes: tuple[int, ...]) -> Cell:

@@ -27,6 +27,7 @@ from pipeline.builder import planning
 from pipeline.builder.planning import Planned
 from pipeline.builder.preparation import Prepared, prepare
 from pipeline.options.config import Config
+from pipeline.shards.chain import PARTIAL
 from pipeline.shards.part import PartReport, Work
 from stages.contract import Split
 
@@ -51,6 +52,7 @@ def numbers(seed: int, examples: int) -> pa.Table:
             "trained": lengths // 2,
             "digest": pa.Array.from_buffers(kind, examples, [None, content]),
             "group": digests[:, 0].astype(np.uint64),  # equal ones ask the same
+            PARTIAL: np.zeros(examples, bool),
         }
     )
 

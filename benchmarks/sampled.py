@@ -3,9 +3,8 @@
     python benchmarks/sampled.py OUT.json ARGUMENTS OF PIPELINE...
 
 A thread looks at the main thread every few milliseconds. The processor time that the main thread
-has spent since the last look goes to the function where it stands: the innermost one that is ours,
-so that time inside a library belongs to whoever called it. Nothing is wrapped, and no name of a
-stage is known here, so this holds however the work is cut into functions.
+has spent since the last look goes to the net at work, if one is: the innermost that stands in
+``NETS``. Nothing is wrapped.
 """
 
 import atexit
@@ -20,10 +19,6 @@ from pathlib import Path
 from types import FrameType
 
 ROOT = str(Path(__file__).parent.parent) + os.sep
-OURS = tuple(
-    ROOT + name + os.sep for name in ("stages", "expectations", "pipeline", "posttrain_pipeline")
-)
-IMPORTS, NOBODY = "imports", "the interpreter"
 # Where each net begins, by the name that docs/reliability.md gives it.
 NETS = {
     "invariants while parts are made": ("expectations/gate.py:Validate.__call__",),
@@ -51,20 +46,6 @@ _NET_OF = {place: net for net, places in NETS.items() for place in places}
 _EVERY = 0.002  # seconds between two looks
 
 
-def where(frame: FrameType | None) -> str:
-    """The innermost function of ours, ``stages/columns.py:whole``; or why there is none."""
-    loading = False
-    while frame is not None:
-        code = frame.f_code
-        loading = loading or code.co_filename.startswith("<frozen importlib")
-        if code.co_filename.startswith(OURS):
-            if loading or code.co_name == "<module>":
-                return IMPORTS
-            return f"{code.co_filename.removeprefix(ROOT)}:{code.co_qualname}"
-        frame = frame.f_back
-    return IMPORTS if loading else NOBODY
-
-
 def net_of(frame: FrameType | None) -> str | None:
     """The net that is at work; None where none is."""
     while frame is not None:
@@ -80,14 +61,12 @@ class Sampler(threading.Thread):
     """Looks at the main thread until it is told to stop.
 
     Attributes:
-        spent: seconds of the main thread's processor time by function; ``nets``: of those nets that
-            were at work.
+        nets: seconds of the main thread's processor time by the net at work.
         own: seconds that the looks themselves took; thousands of them add up where a build waits.
     """
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.spent: dict[str, float] = defaultdict(float)
         self.nets: dict[str, float] = defaultdict(float)
         self.own = 0.0
         self.stop = threading.Event()
@@ -96,11 +75,10 @@ class Sampler(threading.Thread):
     def run(self) -> None:
         """Look, and charge the time since the last look to where the thread stands."""
         clock = time.pthread_getcpuclockid(self._main)
-        before = 0.0
+        before = time.clock_gettime(clock)
         while not self.stop.wait(_EVERY):
             frame = sys._current_frames().get(self._main)
             now = time.clock_gettime(clock)
-            self.spent[where(frame)] += now - before
             if (net := net_of(frame)) is not None:
                 self.nets[net] += now - before
             before = now
@@ -121,7 +99,6 @@ def _write(out: Path, sampler: Sampler, process: int) -> None:
         "other_threads": max(0.0, thread - main - sampler.own),
         "children": children.ru_utime + children.ru_stime,
         "nets": sampler.nets,
-        "functions": dict(sorted(sampler.spent.items(), key=lambda item: -item[1])),
     }
     out.write_text(json.dumps(content, indent=1))
 

@@ -4,16 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from benchmarks import breakdown, encoders, gathers, large, starts
+from benchmarks import encoders, large, nets, starts
 from benchmarks.compare import Comparison
 from benchmarks.programs import OURS, PROGRAMS
 from benchmarks.workplace import Workplace
 
-GATHERED = (100_000, 1_000_000, 10_000_000)
 TEXTS = ("english", "chinese", "code")
 OTHER = (("sft", "chinese"), ("sft", "code"), ("rm", "english"), ("prm", "english"))
 _COUNTED = 2_000  # rows of which tokens are counted
-_JUDGED = 1_000_000  # rows of metrics
 _HEAVY = ("trl-completion", "axolotl", "llamafactory")  # at the smallest size alone
 
 
@@ -73,30 +71,19 @@ def comparisons(sizes: Sizes) -> Iterator[Comparison]:
         also = ("datasets", "trl") if task == "sft" else ("datasets", "trl", "llamafactory")
         names = [OURS, *(name for name in also if task in PROGRAMS[name].shapes)]
         yield Comparison(task, text, smallest, dict.fromkeys(names, fewer))
-        for count in sizes.ours[1:]:  # what a row costs is small beside what starts cost
+        for count in sizes.ours[1:2]:  # what a row costs is small beside what starts cost
             yield Comparison(task, text, count, {OURS: fewer})
 
 
 def everything(sizes: Sizes) -> list[Measurement]:
     """All measurements, the quick ones first."""
     smallest, second = sizes.ours[0], sizes.ours[min(1, len(sizes.ours) - 1)]
-    pair = (smallest, second) if second > smallest else (smallest // 4, smallest)
-    widest = (second, sizes.ours[-1]) if sizes.ours[-1] > second else pair
-    fewer = max(1, sizes.repeats - 1)
     made: list[Measurement] = [encoders.about(text, smallest) for text in TEXTS]
     made += [encoders.tokens(_COUNTED)]
     made += [encoders.alone(text, smallest, sizes.repeats) for text in TEXTS]
-    made += [starts.starts(max(2, sizes.repeats), smallest), starts.gate(_JUDGED, sizes.repeats)]
-    for layout in ("ragged", "padded", "packed"):
-        made += [gathers.gathers(layout, smallest, GATHERED, sizes.repeats)]
-    made += [breakdown.nets((starts.FEW, second), sizes.repeats)]
-    largest = (pair[0], max(pair[1], sizes.ours[-1]))
-    made += [breakdown.functions("sft", largest, sizes.repeats)]
-    made += [breakdown.functions(task, pair, sizes.repeats) for task in ("rm", "prm")]
-    made += [breakdown.driver(widest, sizes.repeats), starts.memory(sizes.memory, fewer)]
-    made += [starts.workers(sizes.ours[-1], sizes.repeats)]
-    made += [starts.appended(sizes.ours[-1], fewer)]
-    made += [large.plan_growth(large.PLANNED), large.short(large.SHORT)]
-    made += [large.large(gigabytes) for gigabytes in large.GIGABYTES]
+    made += [starts.starts(max(2, sizes.repeats), smallest)]
+    made += [nets.nets((starts.FEW, second), sizes.repeats)]
+    made += [starts.memory(sizes.memory), starts.workers(sizes.ours[-1], sizes.repeats - 1)]
+    made += [starts.appended(sizes.ours[-1]), large.plan_growth(large.PLANNED), large.large()]
     made += comparisons(sizes)
     return made

@@ -5,9 +5,7 @@ one per cent of rows was added. ``memory``: the most that a build takes, by size
 """
 
 import functools
-import json
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -15,11 +13,11 @@ from pathlib import Path
 from benchmarks import process
 from benchmarks.cell import Cell
 from benchmarks.results import Content
-from benchmarks.workplace import MODEL, ROOT, Workplace, build, program
+from benchmarks.workplace import MODEL, Workplace, build, program
 
 FEW = 100
 APPENDED = 0.01
-LAYOUTS = ("ragged", "padded", "packed", "packed --pack-within part")  # with their options
+LAYOUTS = ("packed", "packed --pack-within part")  # with their options
 
 
 def _times(run: Callable[[], process.Cost], repeats: int) -> list[Content]:
@@ -80,21 +78,20 @@ def _appended(place: Workplace, count: int, layout: str) -> dict[str, process.Co
     return {"full": full, "again": again}
 
 
-def appended(count: int, repeats: int) -> Cell:
+def appended(count: int) -> Cell:
     """By layout, a build of all rows, and again after more were added at the end of the file."""
 
     def make(place: Workplace) -> Content:
         made: Content = {layout: {"full": [], "again": []} for layout in LAYOUTS}
-        for _ in range(repeats):
-            for layout, runs in made.items():
-                for name, cost in _appended(place, count, layout).items():
-                    runs[name].append(asdict(cost))
+        for layout, runs in made.items():
+            for name, cost in _appended(place, count, layout).items():
+                runs[name].append(asdict(cost))
         return made
 
-    return Cell("appended", {"rows": count, "share": APPENDED, "repeats": repeats}, make)
+    return Cell("appended", {"rows": count, "share": APPENDED}, make)
 
 
-def memory(sizes: tuple[int, ...], repeats: int) -> Cell:
+def memory(sizes: tuple[int, ...]) -> Cell:
     """The most memory of a build with one worker, by rows."""
 
     def once(place: Workplace, source: Path) -> process.Cost:
@@ -106,10 +103,10 @@ def memory(sizes: tuple[int, ...], repeats: int) -> Cell:
         made = {}
         for count in sizes:
             source = place.rows("english", "messages", count)
-            made[str(count)] = _times(functools.partial(once, place, source), repeats)
+            made[str(count)] = [asdict(once(place, source))]
         return made
 
-    return Cell("memory", {"sizes": list(sizes), "repeats": repeats}, make)
+    return Cell("memory", {"sizes": list(sizes)}, make)
 
 
 def workers(count: int, repeats: int) -> Cell:
@@ -127,21 +124,3 @@ def workers(count: int, repeats: int) -> Cell:
         return made
 
     return Cell("workers", {"rows": count, "repeats": repeats}, make)
-
-
-def gate(rows: int, repeats: int) -> Cell:
-    """The gate alone over so many rows of metrics: see ``gate.py``."""
-
-    def once(place: Workplace) -> Content:
-        with place.scratch() as folder:
-            out = folder / "gate.json"
-            words = [sys.executable, str(Path(__file__).with_name("gate.py")), "--rows", str(rows)]
-            variables = {"PYTHONPATH": str(ROOT)}
-            process.run([*words, "--out", str(out)], folder, environment=variables)
-            made: Content = json.loads(out.read_text())
-        return made
-
-    def make(place: Workplace) -> Content:
-        return {"runs": [once(place) for _ in range(repeats)]}
-
-    return Cell("gate", {"rows": rows, "repeats": repeats}, make)

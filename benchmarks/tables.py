@@ -3,16 +3,14 @@
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from benchmarks.breakdown import BUILD, rooms
 from benchmarks.figures import Figures, over, shown
+from benchmarks.nets import BUILD
 from benchmarks.programs import OURS, PROGRAMS
 from benchmarks.selection import OTHER, TEXTS
 
 NOTHING = "Not measured yet."
 _MIB = 1 << 20
 _MEMORY = ("largest_process", "tree", "own")  # of ``process.Cost``
-_TOP = 15  # functions in a table
-_TASKS = ("sft", "rm", "prm")
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
@@ -122,34 +120,6 @@ def texts(figures: Figures) -> str:
     return table(head, lines)
 
 
-def by_room(figures: Figures) -> str:
-    """Microseconds a row by folder of the code, for each task."""
-    found = {t: figures.measured(f"functions-{t}").get("functions", {}) for t in _TASKS}
-    made = {task: rooms(functions) for task, functions in found.items()}
-    names = dict.fromkeys(name for task in _TASKS for name in made[task])
-    tasks = [task for task in _TASKS if found[task]]
-    lines = [(f"`{n}`", *(shown(made[task].get(n, 0.0)) for task in tasks)) for n in names]
-    total = ("all", *(shown(figures.profiled(f"functions-{task}")) for task in tasks))
-    return table(("where", *tasks), [*lines, total] if lines else [])
-
-
-def top(figures: Figures, cell: str, count: int = _TOP) -> str:
-    """The functions of a cell in which most time is spent."""
-    spent = figures.measured(cell).get("functions", {})
-    lines = [(f"`{name}`", shown(each, ".2f")) for name, each in list(spent.items())[:count]]
-    return table(("function", "CPU us a row"), lines)
-
-
-def fixed(figures: Figures, count: int = _TOP) -> str:
-    """The functions in which most of the time is spent that does not grow with the rows."""
-    cell = figures.measured("functions-sft")
-    rows = figures.settings("functions-sft").get("sizes", [0])[0]
-    each = cell.get("functions", {})
-    spent = {n: s * 1e3 - each.get(n, 0.0) * rows / 1e3 for n, s in cell.get("first", {}).items()}
-    ordered = sorted(spent.items(), key=lambda item: -item[1])[:count]
-    return table(("function", "CPU ms a build"), [(f"`{n}`", shown(s, ".0f")) for n, s in ordered])
-
-
 def starts(figures: Figures) -> str:
     """Commands whose time hardly depends on the rows."""
     lines = []
@@ -179,17 +149,6 @@ def memory(figures: Figures) -> str:
         lines.append((f"{int(count):,}", *(shown(peak, ",.0f") for peak in peaks)))
     heads = ("largest process, MiB", "all processes, MiB", "without pages of files, MiB")
     return table(("rows", *heads), lines)
-
-
-def gathers(figures: Figures) -> str:
-    """Thousands of examples a second by the size of the build."""
-    lines = []
-    sizes: list[str] = []
-    for layout in ("ragged", "padded", "packed"):
-        for how, rates in figures.rates(f"gather-{layout}").items():
-            sizes = list(rates)
-            lines.append((layout, how, *(shown(rate, ".0f") for rate in rates.values())))
-    return table(("layout", "examples lie", *(f"{int(size):,}" for size in sizes)), lines)
 
 
 def workers(figures: Figures) -> str:

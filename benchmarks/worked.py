@@ -25,7 +25,6 @@ _STORED = 4 + 4 + 4  # bytes of a token: id and label in a shard, both in one nu
 _SIDECAR = 8 + 4 + 4 + 16 + 8  # bytes of an example: line, tokens, trained, digest, group
 _PUTS_OF_PART = 4  # examples, numbers, refused rows, report
 _MINUTE, _HOUR, _GIB = 60, 3600, 1 << 30
-_LARGE = {"large-1": "1 GB", "large-10": "10 GB", "short-rows": "short rows"}
 _LARGEST = 2  # the sizes between which the cost of one more example is taken
 
 
@@ -134,26 +133,19 @@ def growth(figures: Figures | None = None) -> str:
 
 
 def memory(figures: Figures | None = None) -> str:
-    """The most memory of large builds, and how much of the smallest one's that is: without pages
-    of files, which the kernel takes back where it wants them."""
-    found = figures or Figures()
-    made = [(what, found.measured(name)) for name, what in _LARGE.items()]
-    least = next((one["own"] for _, one in made if one), 1)
-    rows = [
-        (
-            what,
-            f"{one['rows']:,}",
-            shown(one["cpu"], ",.0f", " s"),
-            shown(one["wall"], ",.0f", " s"),
-            shown(one["largest_process"] / (1 << 20), ",.0f", " MiB"),
-            shown(one["own"] / (1 << 20), ",.0f", " MiB"),
-            f"{one['own'] / least:.0%}",
-        )
-        for what, one in made
-        if one
-    ]
-    head = ("build", "rows", "processor", "wall", "largest process", "all, their own", "of 1 GB's")
-    return tables.table(head, rows) if rows else tables.NOTHING
+    """The most memory of a large build, with pages of files, which the kernel takes back where it
+    wants them, and without them."""
+    one = (figures or Figures()).measured("large-1")
+    if not one:
+        return tables.NOTHING
+    row = (
+        f"{one['rows']:,}",
+        shown(one["cpu"], ",.0f", " s"),
+        shown(one["wall"], ",.0f", " s"),
+        shown(one["largest_process"] / (1 << 20), ",.0f", " MiB"),
+        shown(one["own"] / (1 << 20), ",.0f", " MiB"),
+    )
+    return tables.table(("rows", "processor", "wall", "largest process", "all, their own"), [row])
 
 
 def page() -> str:

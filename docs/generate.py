@@ -31,10 +31,10 @@ from expectations.gx_suites import shipped
 from expectations.invariants import invariants
 from pipeline import tasks
 from pipeline.builder.stagewise import stage_table
-from pipeline.cli import cli
-from pipeline.commands.list import audits, columns, formats, trainers
 from pipeline.options import build_options, help_page, recipe_model
 from pipeline.tasks import kind_of
+from posttrain_pipeline.commands import cli
+from posttrain_pipeline.list_commands import audits, columns, formats, trainers
 from stages import catalog
 
 ROOT = Path(__file__).parent.parent
@@ -191,13 +191,13 @@ _EXTENSIONS: dict[str, tuple[str, ...]] = {
     "stages.formats": ("stages.rows.column_names",),
     "stages.readers": ("stages.files.file_version", "stages.files.line_block"),
     "stages.tokenizers.profiles": ("stages.tokenizers.profiles",),
-    "stages.probes": ("stages.probes", "stages.probes.tokens"),
+    "stages.tokenizers.probes": ("stages.tokenizers.probes", "stages.tokenizers.token_probes"),
     "stages.kinds": ("stages.rows.carried", "stages.rows.examples"),
     "stages.tokens.layouts": ("stages.columns",),
     "pipeline.tasks": ("pipeline.tasks", "pipeline.inputs.declared"),
     "pipeline.exports": ("pipeline.exports",),
     "pipeline.executors": ("pipeline.executors",),
-    "pipeline.commands": ("pipeline.options.command_line", "pipeline.builds.build"),
+    "posttrain_pipeline.commands": ("pipeline.options.command_line", "pipeline.builds.build"),
     "expectations.invariants": ("expectations.contract", "expectations.contract"),
     "expectations.audits": ("expectations.audits",),
 }

@@ -21,9 +21,9 @@ from pipeline.lines import share, wrapped
 from pipeline.options.config import Config
 from pipeline.serving import examine
 from pipeline.stores import default_cache
-from stages import catalog, formats, kinds, probes
+from stages import catalog, formats, kinds
 from stages.profile import ModelProfile
-from stages.tokenizers import builtin
+from stages.tokenizers import builtin, probes
 from stages.tokenizers.profiles import all_profiles, own_family
 
 ROOT = Path(__file__).parent.parent

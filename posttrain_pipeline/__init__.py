@@ -1,4 +1,4 @@
-"""A data compiler for post-training, from Python: the commands of ``pipeline`` as functions.
+"""A data compiler for post-training: the command ``pipeline``, and its commands as functions.
 
     import posttrain_pipeline as pp
 

@@ -35,7 +35,7 @@ def _object(error: "ShadowedError") -> str:
 def main() -> NoReturn:
     """``pipeline``, ``posttrain-pipeline`` and ``python -m posttrain_pipeline``."""
     _require_ours()
-    from pipeline.cli import main
+    from posttrain_pipeline.commands import main
 
     main()
 

@@ -16,122 +16,80 @@ from stages.contract import Batch
 
 IGNORED = -100  # a label that no loss reads
 
-MESSAGES = pa.list_(
-    pa.struct(
-        [
-            ("role", pa.string()),
-            ("content", pa.string()),
-            ("fields", pa.string()),  # JSON: what else the template may print
-            ("trained", pa.bool_()),
-        ]
-    )
-)
-SEGMENTS = pa.list_(pa.struct([("text", pa.string()), ("kind", pa.uint8())]))
-OUTLINE = pa.dictionary(pa.int32(), pa.string())
-TEXTS = pa.list_(pa.string())
-IDS = pa.list_(pa.int32())
-WEIGHTS = pa.list_(pa.float32())
-# Values of raw columns, each in the field of its JSON type: rows.carried.
-CARRIED = pa.list_(
-    pa.struct(
-        [
-            ("whole", pa.int64()),
-            ("number", pa.float64()),
-            ("text", pa.string()),
-            ("truth", pa.bool_()),
-            ("other", pa.bool_()),  # a list or an object, which is not kept
-        ]
-    )
-)
+_WHOLE, _COUNT, _TEXT, _TRUTH = pa.int64(), pa.int32(), pa.string(), pa.bool_()
 
-OVERLAPS = pa.list_(
-    pa.struct(
-        [
-            ("item", pa.int32()),
-            ("share", pa.float64()),
-            ("contained", pa.bool_()),
-            ("match", pa.string()),
-            ("said", pa.string()),
-        ]
-    )
-)
+
+def _lists_of(**fields: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.struct(list(fields.items())))
+
+
+# ``fields`` is JSON: what else the template may print.
+MESSAGES = _lists_of(role=_TEXT, content=_TEXT, fields=_TEXT, trained=_TRUTH)
+SEGMENTS = _lists_of(text=_TEXT, kind=pa.uint8())
+OUTLINE = pa.dictionary(_COUNT, _TEXT)
+TEXTS = pa.list_(_TEXT)
+IDS = pa.list_(_COUNT)
+WEIGHTS = pa.list_(pa.float32())
+_FLAGS = pa.list_(pa.int8())
+# Values of raw columns, each in the field of its JSON type: rows.carried. ``other`` says that it is
+# a list or an object, which is not kept.
+CARRIED = _lists_of(whole=_WHOLE, number=pa.float64(), text=_TEXT, truth=_TRUTH, other=_TRUTH)
+OVERLAPS = _lists_of(item=_COUNT, share=pa.float64(), contained=_TRUTH, match=_TEXT, said=_TEXT)
+
+
+def _each(kind: pa.DataType, names: str) -> dict[str, pa.DataType]:
+    return dict.fromkeys(names.split(), kind)
+
 
 TYPES: dict[str, pa.DataType] = {
-    # where a row comes from: relative to its split, so that a part depends on bytes alone
-    "line": pa.int64(),
-    "sequence": pa.int32(),  # k of "#k"; -1 in formats that never fan out
-    "row_id": pa.string(),
-    "source": pa.string(),  # the name of the source that it is of, where sources have names
+    # where a row comes from: relative to its split, so that a part depends on bytes alone; sequence
+    # is the k of "#k", -1 in formats that never fan out; source, where sources have names
+    "line": _WHOLE,
+    "sequence": _COUNT,
+    **_each(_TEXT, "row_id source"),
     # of stage files alone: where a row begins in its file (null where rows have no bytes), its text
-    "offset": pa.int64(),
-    "raw": pa.string(),
+    "offset": _WHOLE,
+    "raw": _TEXT,
     # why a row leaves; null while it stays
-    "reject_code": pa.string(),
-    "reject_detail": pa.string(),
-    "partial": pa.bool_(),  # another example of the same row was refused
-    "note": pa.string(),  # a peculiarity of a row that is kept; counted
-    "asked": pa.uint64(),  # the same by question, where groups that share one are joined
-    "group": pa.uint64(),  # rows that are on one side of a split, where there is one: rows.groups
-    # what a build chooses examples by, where it asks for it: rows.carried
+    **_each(_TEXT, "reject_code reject_detail"),
+    "partial": _TRUTH,  # another example of the same row was refused
+    "note": _TEXT,  # a peculiarity of a row that is kept; counted
+    # group: rows that are on one side of a split, where there is one: rows.groups; asked: the same
+    # by question, where groups that share one are joined
+    **_each(pa.uint64(), "asked group"),
+    # what a build chooses examples by, where it asks for it: rows.carried; what an example shares
+    # with evaluation files, where some are named; signatures of rows that are compared
     "carried": CARRIED,
-    "n_turns": pa.int32(),
-    "n_characters": pa.int64(),
-    "overlaps": OVERLAPS,  # what it shares with evaluation files, where some are named
-    # of rows that are compared with each other: overlap.signatures
-    "signature": pa.binary(512),
-    "question_signature": pa.binary(512),
-    # after normalize
-    "messages": MESSAGES,
-    "chosen_messages": MESSAGES,
-    "rejected_messages": MESSAGES,
-    "turn_weights": WEIGHTS,  # empty where every trained turn has weight 1
-    "tools": pa.string(),
+    "n_turns": _COUNT,
+    "n_characters": _WHOLE,
+    "overlaps": OVERLAPS,
+    **_each(pa.binary(512), "signature question_signature"),
+    # after normalize; turn_weights is empty where every trained turn has weight 1
+    **_each(MESSAGES, "messages chosen_messages rejected_messages"),
+    "turn_weights": WEIGHTS,
     "margin": pa.float32(),
-    "problem": pa.string(),
-    "system": pa.string(),
-    "steps": pa.list_(pa.string()),
-    "tail": pa.string(),
-    "step_labels": pa.list_(pa.float32()),
+    **_each(_TEXT, "tools problem system tail"),
+    "steps": TEXTS,
+    "step_labels": WEIGHTS,
     # after render and mark
-    "segments": SEGMENTS,
+    **_each(SEGMENTS, "segments chosen_segments rejected_segments"),
     "segment_weights": WEIGHTS,
-    "chosen_segments": SEGMENTS,
-    "rejected_segments": SEGMENTS,
     # of rows whose template is compiled, instead of segments: what the template prints (see
-    # chat_template.outline), and the row's own texts that belong between it
-    "outline": OUTLINE,
-    "texts": TEXTS,
-    "chosen_outline": OUTLINE,
-    "chosen_texts": TEXTS,
-    "rejected_outline": OUTLINE,
-    "rejected_texts": TEXTS,
-    "rendered": pa.string(),  # "compiled" or "jinja": which path ran
-    # after encode
-    "input_ids": IDS,
-    "labels": IDS,
+    # chat_template.outline), and the row's own texts that belong between it; and which path ran
+    **_each(OUTLINE, "outline chosen_outline rejected_outline"),
+    **_each(TEXTS, "texts chosen_texts rejected_texts"),
+    "rendered": _TEXT,  # "compiled" or "jinja"
+    # after encode; folded: input_ids and labels in one column
+    **_each(IDS, "input_ids labels folded chosen_ids rejected_ids step_positions"),
     "loss_weights": WEIGHTS,
-    "folded": IDS,  # input_ids and labels in one column, see fold
-    "chosen_ids": IDS,
-    "rejected_ids": IDS,
-    "prompt_length": pa.int32(),
-    "step_positions": IDS,
-    "length": pa.int32(),
-    "trained": pa.int32(),
-    "truncated": pa.int32(),
-    "longer": pa.int32(),
-    "merged_cuts": pa.int32(),
-    "controls": pa.int32(),
+    **_each(_COUNT, "prompt_length length trained truncated longer merged_cuts controls"),
     "digest": pa.binary(16),
-    "encoded": pa.string(),  # "columns" or "segments": which path ran
-    # training rows
+    "encoded": _TEXT,  # "columns" or "segments": which path ran
+    # training rows; token types are of encoders that have such an input
     "seq_lengths": IDS,
-    "row_ids": pa.list_(pa.string()),
-    "sources": pa.list_(pa.string()),
-    "attention_mask": pa.list_(pa.int8()),
-    "chosen_attention_mask": pa.list_(pa.int8()),
-    "rejected_attention_mask": pa.list_(pa.int8()),
-    "chosen_token_type_ids": pa.list_(pa.int8()),  # of encoders that have such an input
-    "rejected_token_type_ids": pa.list_(pa.int8()),
+    **_each(TEXTS, "row_ids sources"),
+    **_each(_FLAGS, "attention_mask chosen_attention_mask rejected_attention_mask"),
+    **_each(_FLAGS, "chosen_token_type_ids rejected_token_type_ids"),
 }
 
 Ints = npt.NDArray[np.int64]

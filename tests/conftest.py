@@ -18,8 +18,8 @@ from preloaded import Server, keep_tokenizers, outputs
 from stub_s3 import S3Stub, serve_s3
 from support import WIDE, Ran, follow, own_cache, started
 
-from stages import encoders, probes, profile
-from stages.tokenizers import builtin, profiles
+from stages import encoders, profile
+from stages.tokenizers import builtin, probes, profiles
 
 NAME = "qwen2-1.5b"
 READ_AT_START = ("HF_", "PYTHON")

@@ -21,7 +21,9 @@ from types import CodeType
 from typing import Any
 
 ROOT = str(Path(__file__).parent.parent) + os.sep
-OURS = tuple(f"{ROOT}{name}{os.sep}" for name in ("stages", "expectations", "pipeline"))
+OURS = tuple(
+    f"{ROOT}{name}{os.sep}" for name in ("stages", "expectations", "pipeline", "posttrain_pipeline")
+)
 _IO = Path("/proc/self/io")
 _HASHES = ("sha256", "sha1", "md5", "blake2b", "blake2s", "sha512")
 

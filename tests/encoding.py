@@ -4,13 +4,13 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-from stages import encoders, probes
+from stages import encoders
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.render_steps import RenderSteps
 from stages.contract import Batch, Record, Row, Stage
 from stages.normalize.stage import Normalize
 from stages.profile import ModelProfile, TargetModel
-from stages.tokenizers import builtin, profiles
+from stages.tokenizers import builtin, probes, profiles
 from stages.tokens import folded_labels, segment_encoder
 from stages.tokens.encode import Encode, EncodePair, EncodeSteps
 

@@ -29,7 +29,12 @@ from typing import IO, Any
 
 ROOT = Path(__file__).parent.parent
 # What runs when it is imported, and what needs packages that the tests have not.
-NOT_IMPORTED = ("pipeline.__main__", "pipeline.ray", "pipeline.torch_data")
+NOT_IMPORTED = (
+    "pipeline.__main__",
+    "pipeline.ray",
+    "pipeline.torch_data",
+    "posttrain_pipeline.__main__",
+)
 
 
 class Server:
@@ -112,7 +117,7 @@ def _become(request: dict[str, Any]) -> None:
     try:
         shipped_judge.install()
         exec(request["before"], {})
-        from pipeline.cli import main
+        from posttrain_pipeline.commands import main
 
         main()
         status = 0
@@ -161,9 +166,9 @@ def load_tokenizers(cache: Path) -> None:
     """
     from expectations.witness import printed
     from pipeline.serving.serving import write_tokenizer
-    from stages import encoders, probes
+    from stages import encoders
     from stages.profile import with_step_tokens
-    from stages.tokenizers import builtin
+    from stages.tokenizers import builtin, probes
     from stages.tokenizers.profiles import all_profiles
 
     profile = all_profiles()["qwen2-1.5b"]
@@ -198,7 +203,7 @@ def load(cache: Path | None = None) -> None:
     importlib.import_module("datasets")  # which check opens builds with
     importlib.import_module("pandas")  # which pyarrow would look for
     importlib.import_module("polars")  # imported only: its threads start with its first expression
-    for package in ("pipeline", "stages", "expectations"):
+    for package in ("pipeline", "stages", "expectations", "posttrain_pipeline"):
         for module in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
             if not module.name.startswith(NOT_IMPORTED):
                 importlib.import_module(module.name)

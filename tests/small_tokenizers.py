@@ -25,10 +25,12 @@ from tokenizers import (
     trainers,
 )
 
-from stages import probes, profile
+from stages import profile
 from stages.chat_template import turn_ends
 from stages.chat_template.template import Template
 from stages.errors import RowError
+from stages.profile import StepTokens
+from stages.tokenizers import probes
 from stages.tokenizers.profiles import all_profiles
 
 _TABLE = table("small_tokenizers.toml")
@@ -203,3 +205,34 @@ def template_folder(folder: Path, source: str, specials: Sequence[str] = (), **t
     spare = {"vocab_size": tokenizer.get_vocab_size() + 8}
     (folder / "config.json").write_text(json.dumps(spare))
     return folder
+
+
+@functools.cache  # as above
+def at_declared_ids(name: str) -> bytes:
+    """A small tokenizer with the ids that a profile declares, and words of no meaning between."""
+    profile = all_profiles()[name]
+    ids = dict(profile.token_ids)
+    own = {*profile.step_tokens} - {*StepTokens()}
+    alike = (one for one in SMALL if dict(all_profiles()[one].token_ids).keys() == ids.keys())
+    like = next(alike, None)
+    ends = (*profile.ends, *profile.generation_eos, profile.eos_token, profile.pad_token)
+    first = profile.bos_token or profile.pad_token
+    named = (first, *ends, *profile.promoted, *marked(profile.chat_template))
+    made = SMALL[like]() if like else byte_level(list(dict.fromkeys([*ids, *named])))
+    document = json.loads(made.to_str())
+    model, added = document["model"], document["added_tokens"]
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    more = sorted(own - model["vocab"].keys())
+    added += [{"content": token, **flags, "special": True} for token in more]
+    rest = iter([token for token in (*model["vocab"], *more) if token not in ids])
+    taken = {index: token for token, index in ids.items()}
+    count = max(len(model["vocab"]) + len(more), max(taken, default=-1) + 1)
+    spelled = [taken.get(i) or next(rest, f"\ue000{i}") for i in range(count)]
+    vocab = {token: index for index, token in enumerate(spelled)}
+    model["vocab"] = vocab
+    document["added_tokens"] = sorted(
+        ({**token, "id": vocab[token["content"]]} for token in added), key=lambda one: one["id"]
+    )
+    for token in (document["post_processor"] or {}).get("special_tokens", {}).values():
+        token["ids"] = [vocab[one] for one in token["tokens"]]
+    return json.dumps(document).encode()

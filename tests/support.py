@@ -144,6 +144,11 @@ def table(name: str) -> Any:
     return tomllib.loads(text) if name.endswith(".toml") else [*map(json.loads, text.splitlines())]
 
 
+def repeated(text: str) -> str:
+    """A text in which ``{word *9}`` stands for the word so many times."""
+    return re.sub(r"\{([^{}*]+)\*(\d+)\}", lambda m: m[1] * int(m[2]), text)
+
+
 def say(text: str) -> None:
     """A figure for whoever runs the tests with ``-s``."""
     sys.stdout.write(f"{text}\n")

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from support import SAMPLES, Make, few, read_manifest, rows_to
+from support import SAMPLES, Make, few, rows_to
 
 from expectations.audits import (
     FAIL,
@@ -34,7 +34,6 @@ from expectations.contract import Context
 from expectations.stored_rows import Chunk, chunk_of
 from expectations.undo_layout import Sequences
 from pipeline.builder.assembly import taken
-from pipeline.builds import build, limits
 from pipeline.builds.stored import read_file as read
 from pipeline.builds.summary import said
 from pipeline.shards.facts import Margins, of_column
@@ -226,32 +225,6 @@ def test_layouts_unpack_to_the_same_examples(make: Make, step_model: profile.Tar
     assert labels["balance"]["bins"][:2] == [["good", good], ["bad", len(wrong)]]
 
 
-def test_prompts_that_ids_make_equal_are_found_on_both_sides(make: Make, tmp_path: Path) -> None:
-    """Rows are split by another column, so equal questions stand on both sides: counted by row."""
-    rows = [
-        {"prompt": f"Say {i % 20}", "completion": f"It is {i}", "topic": i % 7} for i in range(80)
-    ]
-    data = rows_to(tmp_path / "rows.jsonl", *rows)
-    asked = {"test_size": 0.4, "group_by": "topic", "layout": "ragged"}
-    with pytest.raises(
-        errors.ExpectationError, match=r"leaked prompts: .* asks what rows\.jsonl"
-    ) as caught:
-        make("sft", data, **asked)
-    assert "--group-by COLUMN+question" in caught.value.remedy
-    out = make("sft", data, **asked, tolerance={"leaks.fail": 1.0})
-    sides = {}
-    for side in ("train", "test"):
-        table = read(out / side / "data-00000-of-00001.arrow")
-        lines = [int(name.rpartition(":")[2]) - 1 for name in table.column("row_id").to_pylist()]
-        sides[side] = [n % 20 for n in lines]
-    found = figures(out, "leaks")
-    leaked = sum(prompt in set(sides["train"]) for prompt in sides["test"])
-    detail = found["leaked prompts"]["detail"]
-    assert leaked > 0
-    assert detail.startswith(f"{leaked} of {len(sides['test'])} ")
-    assert found["leaked examples"]["value"] == 0
-
-
 def test_prompts_of_chains_end_where_the_problem_ends(step_model: profile.TargetModel) -> None:
     """Two chains over one problem have one prompt, whatever their first steps are."""
     step, end = step_model.step_id, step_model.end_of_turn_id
@@ -303,23 +276,6 @@ def test_places_of_phrases(ids: list[int], phrase: list[int]) -> None:
     found = language.places(np.array(ids, np.int32), [tuple(phrase)], 5).tolist()
     size = len(phrase)
     assert found == [i for i in range(len(ids)) if ids[i : i + size] == phrase]
-
-
-def test_drift_is_told_and_changes_no_byte(make: Make, tmp_path: Path) -> None:
-    """A build in another's place tells what changed, and is the build that it is anywhere."""
-    rows = [json.dumps({"prompt": f"Say {i}", "completion": f"It is {i}"}) for i in range(30)]
-    data = tmp_path / "rows.jsonl"
-    data.write_text("\n".join(rows[:10]))
-    make("sft", data)
-    data.write_text("\n".join(rows))
-    out, fresh = make("sft", data), make("sft", data, "fresh")
-    record = json.loads((out / "run.json").read_text("utf-8"))
-    assert record["drift"]["rows.in"] == {"before": 10, "after": 30, "change": 2.0}
-    found = build.Build.open(out).run.drift
-    assert limits.lines(found)[0] == "drift     rows.in: 10 -> 30 (+200.0%)"
-    assert build.Build.open(fresh).run.drift is None
-    same = [(folder / "manifest.json").read_bytes() for folder in (out, fresh)]
-    assert same[0] == same[1]
 
 
 REAL = (
@@ -462,20 +418,3 @@ def test_values_in_pythons_spelling_are_those_that_are_printed(value: str, argum
     turn = contract.Message("assistant", "", {turn_ends.CALLS: called[turn_ends.CALLS]}, True)
     found = spelling.holds([[turn]], spelling.in_python(template))
     assert found == (printed is not None)
-
-
-def test_rows_with_values_in_pythons_spelling_are_counted(make: Make, tmp_path: Path) -> None:
-    """Of all rows of a build; a template that prints JSON has none."""
-    rows = []
-    for argument in ("a word", 3, None, True, [False, 1]):
-        called = turn_ends.calls("quince")
-        called[turn_ends.CALLS][0]["function"]["arguments"] = {"one": argument}
-        rows.append({"messages": [turn_ends.asks(f"q {argument}"), called]})
-    data = rows_to(tmp_path / "data.jsonl", *rows)
-    counted = {"value": ("warn", "3 of 5 rows"), "value | tojson": ("pass", "0 of 5 rows")}
-    for number, (value, (status, told)) in enumerate(counted.items()):
-        given = {"chat_template": ARGUMENTS.replace("VALUE", value), "layout": "ragged"}
-        build = make("sft", data, f"out{number}", **given)
-        audit = read_manifest(build)["audits"]["python_values"]
-        assert audit["status"] == status
-        assert told in audit["detail"]

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks import page, process, rows, sampled, tables
-from benchmarks.breakdown import BUILD
+from benchmarks import page, plan_growth, process, rows, sampled, tables
 from benchmarks.figures import Figures
+from benchmarks.nets import BUILD
 from benchmarks.programs import OURS, PROGRAMS
 from benchmarks.selection import Sizes, comparisons, everything
 from benchmarks.workplace import ROOT
@@ -100,9 +100,11 @@ def test_every_table_tells_how_far_runs_lie_apart(tmp_path: Path) -> None:
     _cell(tmp_path, "memory", {"500": _costs(400e6, 420e6)})
     text = page.text(tmp_path)
     for line in (
+        "| build, 100 rows, wall | 2.00 (1.00 to 3.00) s |",
         "| build, 100 rows | 2.00 (1.00 to 3.00) | 2.00 (1.00 to 3.00) |",
         "| 1 | 19.0 (18.0 to 20.0) | 19.0 (18.0 to 20.0) |",
         "| ragged | 20.0 | 5.0 (4.0 to 6.0) | 25% (20% to 30%) |",
+        "| most memory of a process, any size | 420 MB |",
         "| 500 | 391 (381 to 401) |",
     ):
         assert line in text
@@ -117,17 +119,22 @@ def test_names_of_measurements_are_their_own() -> None:
     assert compared == wanted
 
 
-def test_the_sampler_charges_all_time_of_the_main_thread() -> None:
-    """Whatever it does, within a few looks."""
+def test_the_sampler_charges_a_net_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it does, within a few looks; what is no net's is charged to none."""
+
+    def spend() -> None:
+        end = time.thread_time() + 0.2
+        while time.thread_time() < end:
+            sum(itertools.repeat(1, 1000))
+
+    place = f"{Path(__file__)}:{spend.__code__.co_qualname}"
+    monkeypatch.setitem(sampled._NET_OF, place.removeprefix(sampled.ROOT), "a net")
     sampler = sampled.Sampler()
-    before = time.thread_time()
     sampler.start()
-    end = time.thread_time() + 0.2
-    while time.thread_time() < end:
-        sum(itertools.repeat(1, 1000))
+    spend()
     sampler.stop.set()
     sampler.join()
-    assert sum(sampler.spent.values()) - before == pytest.approx(0.2, abs=0.05)
+    assert dict(sampler.nets) == {"a net": pytest.approx(0.2, abs=0.05)}
 
 
 def test_every_net_begins_somewhere() -> None:
@@ -153,3 +160,12 @@ def test_the_cost_of_a_net_is_of_one_run(tmp_path: Path) -> None:
     _cell(tmp_path, "nets", {"small": small, "large": large}, sizes=[100, 1_000_100])
     wanted = "0.20 of 3.00 s with 100 rows; 1.0 of 10.0 us for each further row"
     assert tables.net(Figures(tmp_path), "exports") == wanted
+
+
+def test_made_up_parts_are_planned_as_those_of_a_build(tmp_path: Path, cache_dir: Path) -> None:
+    """They have every column that a plan reads."""
+    works, reports = plan_growth.parts(tmp_path / "parts", 3_000, of_part=1_000)
+    build = plan_growth.prepared(tmp_path, cache_dir, works, {"test_size": 0.1})
+    made = plan_growth.measured(build, works, reports)
+    assert made["examples"] == made["kept"] == 3_000
+    assert made["parts"] == 3

@@ -20,12 +20,12 @@ import pytest
 import zstandard
 from click.testing import CliRunner
 from small_tokenizers import byte_level
-from support import few, table_bytes
+from support import few, repeated, table, table_bytes
 
-from pipeline.cli import cli
 from pipeline.inputs.readings import glimpses, recognise_all
 from pipeline.inputs.scan import expand, scan
 from pipeline.options.config import Config
+from posttrain_pipeline.commands import cli
 from stages import errors, files, readers
 from stages.chat_template.template import LONGEST, Template
 from stages.tokenizers.resolve import Overrides, resolve
@@ -226,25 +226,12 @@ def test_a_template_compiles_soon_or_not_at_all(name: str) -> None:
     assert said or "digits" not in name
 
 
-DEEP = "[" * 100_000
 CONFIG: dict[str, Any] = {
     "chat_template": "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}",
     "eos_token": "<|im_end|>",
     "pad_token": "<|endoftext|>",
 }
-MODELS: dict[str, tuple[str, str]] = {
-    "deep config": ("config.json", '{"a":' + DEEP),
-    "digits": ("config.json", '{"vocab_size":' + "9" * 5000 + "}"),
-    "infinity": ("config.json", '{"vocab_size": Infinity}'),
-    "a size below zero": ("config.json", '{"max_position_embeddings": -1}'),
-    "a template that is a number": ("tokenizer_config.json", '{"chat_template": 5}'),
-    "deep tokenizer config": ("tokenizer_config.json", '{"a":' + DEEP),
-    "templates without names": ("tokenizer_config.json", '{"chat_template": ["x"]}'),
-    "templates without text": ("tokenizer_config.json", '{"chat_template": [{"name": "default"}]}'),
-    "deep tokenizer": ("tokenizer.json", '{"a":' + DEEP),
-    "a tokenizer that is a list": ("tokenizer.json", "[]"),
-    "a tokenizer of digits": ("tokenizer.json", '{"version":' + "9" * 5000 + "}"),
-}
+MODELS: dict[str, list[str]] = table("bounds.toml")["models"]
 
 
 @pytest.fixture
@@ -262,7 +249,7 @@ def sound(tmp_path: Path) -> str:
 def test_a_models_files_may_hold_anything(sound: str, tmp_path: Path, name: str) -> None:
     """What they must not hold is a fault of the model, and never one of ours."""
     file, content = MODELS[name]
-    (tmp_path / file).write_text(content, "utf-8")
+    (tmp_path / file).write_text(repeated(content), "utf-8")
     assert _within(lambda: resolve(sound, tmp_path, Overrides()), errors.ModelError)
 
 
@@ -277,16 +264,10 @@ def test_our_faults_are_ours(sound: str, tmp_path: Path, monkeypatch: pytest.Mon
         resolve(sound, tmp_path, Overrides())
 
 
-TOML = {
-    "deep": "a = " + DEEP,
+TOML: dict[str, str] = {
+    **table("bounds.toml")["toml"],
     "tables in tables": "a = " + "{a = " * 3000,
-    "dotted": "a." * 100_000 + "a = 1",
-    "a long word": "x" * 200_000,
-    "digits": "seed = " + "9" * 5000,
     "many tables": "".join(f"[a.b{i}]\n" for i in range(20_000)),
-    "long": "# " + "x" * 10_000_000,
-    "no date": "name = 2020-13-01",
-    "shallow for the parser": "[step_tokens]\n" + "a." * 200 + "a = 1",
 }
 
 
@@ -294,10 +275,11 @@ TOML = {
 def test_profiles_and_recipes_may_hold_anything(tmp_path: Path, name: str) -> None:
     """The same for what is written in TOML."""
     path = tmp_path / "odd.toml"
-    path.write_text(TOML[name], "utf-8")
+    text = repeated(TOML[name])
+    path.write_text(text, "utf-8")
     assert _within(lambda: resolve(str(path), tmp_path, Overrides()), errors.ModelError)
     head = 'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "rows.jsonl"\n'
-    path.write_text(head + TOML[name], "utf-8")
+    path.write_text(head + text, "utf-8")
 
     def build() -> None:
         ran = CliRunner().invoke(cli, ["build", str(path)])

@@ -13,12 +13,12 @@ from test_render import declared
 
 from pipeline.shards.chain import split_off
 from pipeline.tasks import kind_of
-from stages import contract, formats, probes, profile
+from stages import contract, formats, profile
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.segments import TRAINED
 from stages.normalize.stage import Normalize
 from stages.rows import stop_text
-from stages.tokenizers import builtin, profiles
+from stages.tokenizers import builtin, probes, profiles
 from stages.tokens.outline_tokens import segments_of
 
 FAMILIES = (

@@ -108,49 +108,6 @@ def test_prm_tokenizer_has_the_step_tokens(built: Make) -> None:
     assert ids.count(model["step_token_id"]) == 2
 
 
-def test_unlabelled_and_soft_steps(built: Make) -> None:
-    """Steps after a first error are null and -100; soft labels keep their float."""
-    source = SAMPLES / "prm" / "first_error.json"
-    folder = built("prm", source, "--layout", "ragged")
-    model = read_manifest(folder)["model"]
-    reward = {None: IGNORED, 1.0: model["good_token_id"], 0.0: model["bad_token_id"]}
-    nulls = 0
-    for row in load_from_disk(str(folder))["train"]:
-        at = dict(zip(row["step_positions"], row["step_labels"], strict=True))
-        wanted = [reward[at[i]] if i in at else IGNORED for i in range(len(row["labels"]))]
-        assert row["labels"] == wanted
-        nulls += row["step_labels"].count(None)
-    assert nulls == 13
-    assert read_manifest(folder)["prm"]["label_kind"] == "hard"
-    folder = built("prm", SAMPLES / "prm" / "stepwise_soft.jsonl")
-    assert read_manifest(folder)["prm"]["label_kind"] == "soft"
-    first = load_from_disk(str(folder))["train"][0]
-    assert first["step_labels"][:3] == [pytest.approx(0.9), 0.5, 0.125]
-    good, bad = model["good_token_id"], model["bad_token_id"]
-    assert [first["labels"][i] for i in first["step_positions"][:3]] == [good, good, bad]
-
-
-def test_the_ledger_adds_up(built: Make, tmp_path: Path) -> None:
-    """Every row is used, refused or a duplicate; each refused one is there with its raw text."""
-    source = tmp_path / "rows.jsonl"
-    lines = SOURCES["sft"].read_bytes().splitlines(keepends=True)
-    source.write_bytes(b"".join([*lines, b"\n", lines[0], lines[0]]))
-    folder = built("sft", source, "--dedup")
-    manifest = read_manifest(folder)
-    rows, made = manifest["rows"], manifest["examples"]
-    assert rows["in"] == rows["used"] + rows["rejected"] + rows["duplicates"] == 19
-    assert made["made"] == made["kept"] + made["rejected"] + made["duplicates"]
-    assert (rows["rejected"], rows["duplicates"]) == (3, 2)
-    rejects = read_rows(folder / "rejects.jsonl")
-    assert [r["code"] for r in rejects] == ["no_user_turn", "empty_answer", "bad_json"]
-    content = source.read_bytes()
-    for reject in rejects:
-        raw = reject["raw"].encode()
-        assert content[reject["offset"] : reject["offset"] + len(raw)] == raw
-        assert reject["id"] == f"rows.jsonl:{reject['line']}"
-        assert set(reject) == {"id", "source", "line", "offset", "stage", "code", "detail", "raw"}
-
-
 def test_a_test_split_takes_whole_rows(built: Make, tmp_path: Path) -> None:
     """All sequences of a row, #0, #1, ..., go to one side, and no example is lost."""
     data = []

@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 from support import SAMPLES, WIDE, files_of, own_cache, say, silent
 
-from pipeline import processes
+from pipeline import processes, remote
 from pipeline.inputs import proved
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import scan
 from pipeline.options.config import Config
 from pipeline.run_build import build
 from pipeline.shards import part
-from pipeline.stores import remote
-from stages import encoders, errors, probes
-from stages.tokenizers import builtin, profiles
+from stages import encoders, errors
+from stages.tokenizers import builtin, probes, profiles
 
 NAME = "qwen2-1.5b"
 ROWS: list[object] = [{"question": f"q{i} <|im_end|>", "answer": f"a{i}"} for i in range(6)]

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
-from support import SAMPLES, Make, Run, few, files_of, writable
+from support import SAMPLES, Make, few, files_of, writable
 
 from expectations.witness import said
 from pipeline import exports, tasks
@@ -288,13 +288,3 @@ def test_rows_are_judged_even_when_all_hashes_are_written_anew(
     found = check(folder, tmp_path)
     assert {"turns_end_supervised", "counts_match"} <= {fault.code for fault in found.faults}
     assert any("word_problems.jsonl:1" in fault.where for fault in found.faults)
-
-
-def test_the_command_says_what_an_export_is(
-    pipeline: Run, builds: dict[str, Path], tmp_path: Path
-) -> None:
-    """check judges it and says what it left out; report sends its user to the build."""
-    pipeline("export", "trl", builds["prm"], "-o", "out").ended()
-    ran = pipeline("check", "out").ended()
-    assert "its rows are not rebuilt" in ran.err
-    pipeline("report", "out").refused(2, "out is an export")

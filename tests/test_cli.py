@@ -347,12 +347,3 @@ def test_it_is_installed_once_and_removed(shell: str, pipeline: Run, tmp_path: P
     assert start.read_text().rstrip("\n") == before
     assert not wrote[0].exists()
     assert "It was not installed." in pipeline("completion", "remove", shell, **home).out
-
-
-def test_an_unknown_shell_is_asked_for(pipeline: Run, tmp_path: Path) -> None:
-    """Nothing is guessed, and an unwritable home is an error in one sentence."""
-    ran = pipeline("completion", "install", SHELL="/bin/tcsh", HOME=str(tmp_path))
-    assert ran.refused(2, "Give one of bash, fish, zsh.").out == ""
-    (tmp_path / "home").write_text("a file")
-    ran = pipeline("completion", "install", "bash", HOME=str(tmp_path / "home"), XDG_DATA_HOME="")
-    assert ran.refused(5, "Error: ").out == ""

@@ -22,8 +22,8 @@ from conftest import NAME
 from stub_s3 import BUCKET, S3Stub, serve_s3
 from support import ROOT, SAMPLES, Run, files_of, own_cache, started
 
-from pipeline.cli import cli
 from pipeline.stores import open_store
+from posttrain_pipeline.commands import cli
 
 CLUSTERS = ROOT / "examples" / "clusters"
 PROGRAMS = Path(sys.executable).parent

@@ -15,12 +15,13 @@ from support import table
 
 from pipeline.shards.chain import through
 from pipeline.tasks import kind_of
-from stages import encoders, formats, probes, profile
+from stages import encoders, formats, profile
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.render_steps import RenderSteps
 from stages.contract import Batch, FormatOptions, Row, Stage
 from stages.normalize.stage import Normalize
 from stages.rows import carried, stop_text
+from stages.tokenizers import probes
 from stages.tokenizers.profiles import all_profiles
 from stages.tokens.encode import Encode, EncodePair, EncodeSteps
 from stages.tokens.folded_labels import Mark

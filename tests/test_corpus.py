@@ -20,9 +20,9 @@ from support import Ran, read_manifest
 from tokenizers import Tokenizer
 
 from pipeline import tasks
-from pipeline.cli import cli
-from pipeline.commands.run import of_task
 from pipeline.messages.explanations import left_out
+from posttrain_pipeline.commands import cli
+from posttrain_pipeline.run_commands import of_task
 from stages.errors import PipelineError
 from stages.tokenizers import builtin, profiles
 

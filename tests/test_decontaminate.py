@@ -22,8 +22,8 @@ from support import Make, Run, files_of, read_manifest, read_rows, table_bytes, 
 
 from pipeline.shards import doubles
 from stages import columns, kinds
-from stages.overlap import search, signatures, words
-from stages.overlap.words import letters_before, plain, solid
+from stages.normalize import overlap_search, overlap_words, signatures
+from stages.normalize.overlap_words import letters_before, plain, solid
 
 WORDS = (
     "apples boats coins drums eggs flags grapes hats inks jars kites lamps maps nets market "
@@ -152,23 +152,6 @@ def test_evaluations_of_every_kind(pipeline: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_split_and_doubles_come_after(pipeline: Run, tmp_path: Path, cache: Path) -> None:
-    """What an evaluation asks is no part of a side's share; the ledger holds, and the bytes do not
-    depend on the number of workers."""
-    questions = [*INNOCENT[:60], *INNOCENT[:5], ASKED[0], ASKED[0]]
-    rows = [{"prompt": one, "completion": "x"} for one in questions]
-    train = write_rows(tmp_path / "t.jsonl", rows)
-    evals = write_rows(tmp_path / "e.jsonl", [{"question": ASKED[0]}])
-    words = ("--decontaminate", evals, "--dedup", "--test-size", "0.3")
-    rows_of = _build(pipeline, train, tmp_path / "out", *words)["rows"]
-    assert (rows_of["used"], rows_of["duplicates"], rows_of["contaminated"]) == (60, 5, 2)
-    assert sum(map(len, load_from_disk(str(tmp_path / "out")).values())) >= 2
-    pipeline("check", tmp_path / "out").ended()
-    _build(pipeline, train, tmp_path / "two", *words, "--workers", 2, "--cache-dir", cache)
-    assert files_of(tmp_path / "out") == files_of(tmp_path / "two")
-
-
-@pytest.mark.slow
 @pytest.mark.cases
 def test_real_rows_are_found_among_real_rows(cases: Path, pipeline: Run, tmp_path: Path) -> None:
     """Every hundredth question of a training set is an evaluation: each is found, and of the other
@@ -218,12 +201,14 @@ ANY = st.text(max_size=40)
 ARABIC = {ord(str(n)): chr(0x0660 + n) for n in range(10)}
 
 
-def _index(questions: Sequence[str | None], size: int = 8) -> search.Index:
-    read = search.Questions("question", tuple(range(1, len(questions) + 1)), tuple(questions))
-    return search.Index(search.Items.of([read]), size)
+def _index(questions: Sequence[str | None], size: int = 8) -> overlap_search.Index:
+    read = overlap_search.Questions(
+        "question", tuple(range(1, len(questions) + 1)), tuple(questions)
+    )
+    return overlap_search.Index(overlap_search.Items.of([read]), size)
 
 
-def _found(index: search.Index, *texts: str) -> dict[int, list[search.Overlap]]:
+def _found(index: overlap_search.Index, *texts: str) -> dict[int, list[overlap_search.Overlap]]:
     """What each text shares, as a row of its own."""
     return index.overlaps(texts, np.arange(len(texts)))
 
@@ -468,7 +453,7 @@ def _changed(text: str, draw: random.Random, places: int) -> str:
 
 
 def _runs(text: str) -> set[tuple[bytes, ...]]:
-    found = words.plain(text).split()
+    found = overlap_words.plain(text).split()
     padded = [*found, *[b""] * (NEAR_SIZE - 1)]
     return {tuple(padded[i : i + NEAR_SIZE]) for i in range(len(found))}
 

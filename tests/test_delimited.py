@@ -11,7 +11,7 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import Run, read_manifest, rows_to, stored_rows, table
+from support import table
 
 from stages import readers
 from stages.contract import Record
@@ -20,7 +20,6 @@ from stages.files import content
 from stages.readers import _cells
 from stages.readers._delimited import Delimited
 
-MODEL = ("--model", "qwen2-1.5b")
 BOM = b"\xef\xbb\xbf"
 SAME = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -228,38 +227,3 @@ def test_salvage_keeps_the_rows_before_a_damage_and_not_the_row_that_it_cuts(
     found, _, damage = read(path, "csv", salvage=True)
     assert [one.data for one in found] == [{"a": "1", "b": "2"}]
     assert damage == "The file:3: the quote that opens there is never closed."
-
-
-QUESTIONS = [
-    {"question": f'What is {n}, "twice"?\nPlease.', "answer": f"It is {2 * n}.\r\né"}
-    for n in range(60)
-]
-
-
-@pytest.mark.slow
-def test_a_build_is_that_of_the_same_rows_as_lines(pipeline: Run, tmp_path: Path) -> None:
-    """With one, two or three workers; how the cells were read is said and written down."""
-    data = rows_to(tmp_path / "rows.jsonl", *QUESTIONS)
-    pipeline("run", "sft", data, *MODEL, "-o", "lines").ended()
-    wanted = [(row["input_ids"], row["labels"]) for row in stored_rows(tmp_path / "lines")]
-    for workers, (separated, delimiter, name, *more) in enumerate(
-        [
-            ("comma-separated", ",", "rows.csv"),
-            ("separated by ';'", ";", "semicolons.csv", "--delimiter", ";"),
-            ("tab-separated", "\t", "rows.tsv.gz"),
-        ],
-        1,
-    ):
-        cells = [list(QUESTIONS[0]), *(row.values() for row in QUESTIONS)]
-        text = "".join(
-            delimiter.join(quoted(cell, delimiter, False) for cell in row) + "\n" for row in cells
-        )
-        (tmp_path / name).write_bytes(PACKED[".gz" if name.endswith(".gz") else ""](text.encode()))
-        options = (*more, *MODEL, "-o", "out", "--workers", workers)
-        ran = pipeline("run", "sft", name, *options).ended()
-        rows = [(row["input_ids"], row["labels"]) for row in stored_rows(tmp_path / "out")]
-        assert rows == wanted
-        evidence = read_manifest(tmp_path / "out")["inputs"][0]["evidence"]
-        assert evidence.endswith(f"; {separated}, quotes as in RFC 4180")
-        assert evidence in ran.err
-    pipeline("check", "out").ended()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Make, Run, write_rows
+from support import SAMPLES, Make, write_rows
 
 from pipeline.builds.build import Build
 from pipeline.report import difference, numbers
@@ -96,41 +96,6 @@ def test_options_of_sources_are_compared_by_name() -> None:
     order = {"order of sources": {"a": ["a", "b"], "b": ["b", "a"]}}
     assert told([a, b], [b, a]) == {**rest, **order}
     assert difference.by_source(rest) == rest
-
-
-@pytest.mark.slow
-def test_a_second_pass_is_added(pipeline: Run, tmp_path: Path) -> None:
-    """Copies have one row id; sources are those of the recipe, whatever their files are called."""
-    _sft(tmp_path / "a.jsonl", [(f"Question {n}?", f"Answer {n}.") for n in range(12)])
-    _sft(tmp_path / "b.jsonl", [("Other?", "Yes.")])
-    recipe = """
-task = "sft"
-model = "qwen2-1.5b"
-keep = 0
-[[source]]
-name = "math"
-data = ["a.jsonl"]
-epochs = {}
-[[source]]
-name = "talk"
-data = ["b.jsonl"]
-"""
-    (tmp_path / "one.toml").write_text(recipe.format(1))
-    (tmp_path / "two.toml").write_text(recipe.format(2))
-    for name, layout in (("one", "packed"), ("two", "ragged")):
-        pipeline("build", f"{name}.toml", "-o", name, "--layout", layout).ended()
-    found = difference.difference(Build.open(tmp_path / "one"), Build.open(tmp_path / "two"))
-    counts = {key: found["examples"][key] for key in ("same", "added", "removed", "changed")}
-    assert counts == {"same": 13, "added": 12, "removed": 0, "changed": 0}
-    examples = {key: one["examples"] for key, one in found["sources"]["b"].items()}
-    assert examples == {"math": 24, "talk": 1}
-    text = pipeline("diff", "one", "two", "--page", "diff.html").out
-    assert "option    source.math.epochs: 1.0 -> 2.0\n" in text
-    assert "sources:" not in text
-    page = (tmp_path / "diff.html").read_text()
-    assert "<td>source.math.epochs</td><td>1.0</td><td>2.0</td>" in page
-    back = difference.difference(Build.open(tmp_path / "two"), Build.open(tmp_path / "one"))
-    assert (back["examples"]["removed"], len(back["shown"]["removed"])) == (12, 3)
 
 
 def test_versions_are_named_by_their_first_characters(make: Make, tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ import pytest
 from support import ROOT, SAMPLES, Run, run_python, write_rows
 
 from pipeline import exports, tasks
-from pipeline.cli import cli
 from pipeline.options.recipe import builds_of
+from posttrain_pipeline.commands import cli
 from stages import contract, errors, readers
 from stages.tokenizers import profiles
 

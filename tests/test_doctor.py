@@ -11,9 +11,9 @@ from small_tokenizers import SMALL, byte_level, small
 from support import Run, table
 
 from pipeline.serving import examine
-from stages import probes
 from stages.chat_template.render import Row
 from stages.profile import declare
+from stages.tokenizers import probes
 from stages.tokenizers.profiles import all_profiles
 
 TEMPLATE = all_profiles()["qwen2-1.5b-instruct"].chat_template

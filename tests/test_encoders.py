@@ -22,8 +22,9 @@ from expectations.contract import ENCODER, EXAMPLE, PADS, ROW, Context
 from expectations.invariants import applying, invariants
 from expectations.stored_rows import StoredRows
 from pipeline.tasks import kind_of
-from stages import contract, encoders, errors, probes, profile
+from stages import contract, encoders, errors, profile
 from stages.chat_template.render_pair import PairRenderer, RenderTexts, prove_pair
+from stages.tokenizers import probes
 from stages.tokenizers.profiles import all_profiles
 from stages.tokens import encode, ragged, segment_encoder
 from stages.tokens.padded import pad

@@ -17,10 +17,10 @@ from support import ROOT, SAMPLES, Run, in_shell, read_manifest, run_python, tab
 from expectations.audits import audits
 from expectations.invariants import invariants
 from pipeline.builder.stagewise import describe
-from pipeline.cli import cli
 from pipeline.messages import explanations
 from pipeline.messages.explanations import AUDITS, GROUPS, INVARIANTS, Explanation, find, group
 from pipeline.tasks import kind_of
+from posttrain_pipeline.commands import cli
 from stages import catalog, contract, errors, formats, readers
 from stages.formats._fields import open_question
 from stages.formats.unusable import Unusable

@@ -17,8 +17,9 @@ from support import table
 from transformers import AutoTokenizer
 
 from pipeline.serving.serving import write_tokenizer
-from stages import columns, probes, profile
+from stages import columns, profile
 from stages.chat_template.segments import controls_pattern
+from stages.tokenizers import probes
 from stages.tokenizers.profiles import all_profiles
 
 TABLE = table("families.toml")

@@ -2,7 +2,7 @@
 
 import math
 import operator as o
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Run, read_manifest, table, write_rows
+from support import Run, table, write_rows
 
 from pipeline.options.build_options import PlanOptions, SourceOptions
 from pipeline.options.config import Config, carried
@@ -68,43 +68,6 @@ def _lines(folder: Path) -> list[int]:
     return [int(name.rpartition(":")[2].partition("#")[0]) - 1 for name in stored]
 
 
-def _balanced(manifest: Mapping[str, Any]) -> None:
-    rows, examples = manifest["rows"], manifest["examples"]
-    lost = ("rejected", "duplicates", "filtered")
-    assert rows["in"] == rows["used"] + sum(rows[name] for name in lost)
-    assert examples["made"] == examples["kept"] + sum(examples[name] for name in lost)
-
-
-def test_a_filter_leaves_out_what_it_says(pipeline: Run, data: Path) -> None:
-    rows = _rows()
-    text = "language = 'en' and meta.score >= 0.9"
-    built = _build(pipeline, data, "out", "--filter", text, "--filter", "n_trained < 10")
-    kept = _lines(built)
-    fits = [r["language"] == "en" and r.get("meta", {}).get("score", 0) >= 0.9 for r in rows]
-    assert all(fits[line] for line in kept)
-    manifest, left = read_manifest(built), sum(fits)
-    _balanced(manifest)
-    first, second = manifest["filters"]
-    assert (first["expression"], first["source"]) == (text, None)
-    assert first["examples"] == first["rows"] == len(rows) - left
-    # Null: no language, or English without a score.
-    null = sum(
-        (row["language"] is None and row.get("meta", {}).get("score", 1) >= 0.9)
-        or (row["language"] == "en" and "meta" not in row)
-        for row in rows
-    )
-    assert first["null"] == null
-    assert len(kept) == left - second["examples"] == manifest["examples"]["kept"]
-    assert 0 < second["examples"] < left
-    assert second["null"] == 0
-    trained = load_from_disk(str(built))["train"]["labels"]
-    assert max(sum(label != -100 for label in labels) for labels in trained) < 15
-    unread = {one["column"] for one in manifest["inputs"][0]["unread"]}
-    assert unread == {"meta.from"}
-    assert pipeline("check", built, "--json").ended().told["rows_made_again"] == len(rows)
-    assert "meta.score &gt;= 0.9" in (built / "report.html").read_text("utf-8")
-
-
 @pytest.mark.slow
 def test_another_limit_makes_no_part(pipeline: Run, data: Path, cache: Path) -> None:
     """A part has what filters read, whatever they say; another name makes parts."""
@@ -148,47 +111,6 @@ def test_what_cannot_be_chosen_by_is_refused(
 ) -> None:
     pipeline(*SFT, data, *words).refused(status, says)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_sources_have_filters_and_lose_doubles(pipeline: Run, tmp_path: Path, cache: Path) -> None:
-    """What a source says wins over the top; the manifest counts by source and by pair of them. One
-    without examples has no columns to miss."""
-    rows = _rows()
-    write_rows(tmp_path / "a.jsonl", rows)
-    write_rows(tmp_path / "b.jsonl", [{**row, "language": "fr"} for row in rows[20:]] + rows[:3])
-    write_rows(tmp_path / "c.jsonl", [{**row, "completion": ""} for row in rows[:3]])
-    recipe = tmp_path / "mix.toml"
-    text = (
-        'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\nkeep = 0\nmax-reject = 0.5\n'
-        'dedup = true\nlayout = "ragged"\nfilter = ["language is not null", "n_tokens < 200"]\n'
-    )
-    text += "".join(f'[[source]]\nname = "{n}"\ndata = "{n}.jsonl"\n' for n in "acb")
-    text += 'filter = "n_tokens >= LIMIT"\n'
-    recipe.write_text(text.replace("LIMIT", "3"))
-    ran = pipeline("build", recipe, "--cache-dir", cache).ended()
-    manifest = read_manifest(tmp_path / "out")
-    _balanced(manifest)
-    assert manifest["rows"]["rejected"] == 3
-    found = [(one["source"], one["expression"], one["examples"]) for one in manifest["filters"]]
-    assert found == [
-        ("a", "language is not null", sum(row["language"] is None for row in rows)),
-        ("a", "n_tokens < 200", 0),
-        ("c", "language is not null", 0),
-        ("c", "n_tokens < 200", 0),
-        ("b", "n_tokens >= 3", 0),
-    ]
-    lost = 23 - sum(row["language"] is None for row in (*rows[20:], *rows[:3]))
-    assert manifest["doubles"] == [{"source": "b", "kept_in": "a", "examples": lost}]
-    assert f"{lost} examples of b, equal to examples of a" in ran.err
-    before = _parts(cache)
-    recipe.write_text(text.replace("LIMIT", "35"))
-    pipeline("build", recipe, "--cache-dir", cache).ended()
-    assert _parts(cache) == before
-    pipeline("check", tmp_path / "out", "--cache-dir", cache).ended()
-    recipe.write_text(text.replace(">= LIMIT", "> > 3"))
-    said = "mix.toml:18: source 3: --filter 'n_tokens > > 3', at '>' (character 12)"
-    pipeline("build", recipe).refused(2, said)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.none() | st.integers(-3, 3)), max_size=12))

@@ -244,7 +244,7 @@ import socket, sys
 def trapped(*a, **k): raise SystemExit(f"network: {a}")
 socket.socket.connect = trapped
 socket.getaddrinfo = trapped
-from pipeline.cli import main
+from posttrain_pipeline.commands import main
 sys.argv = ["pipeline", *sys.argv[1:]]
 main()
 """
@@ -273,7 +273,7 @@ def test_one_function_permits() -> None:
 
     An export's manifest is a copy of its build's, in another folder, and so is a publication's."""
     writing = set()
-    for package in ("stages", "expectations", "pipeline"):
+    for package in ("stages", "expectations", "pipeline", "posttrain_pipeline"):
         for path in (ROOT / package).rglob("*.py"):
             text = path.read_text("utf-8")
             tree = ast.parse(text if "MANIFEST" in text else "")

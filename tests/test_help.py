@@ -18,9 +18,9 @@ from test_overlay import model_dir
 from tokenizers import Tokenizer
 
 from pipeline import lines, tasks
-from pipeline.cli import cli
-from pipeline.commands.list import columns
 from pipeline.options import build_options, help_page
+from posttrain_pipeline.commands import cli
+from posttrain_pipeline.list_commands import columns
 from stages import catalog, formats
 
 

@@ -19,8 +19,8 @@ from support import ROOT, SAMPLES, install_examples, modules_of, packages_of, re
 
 from docs import dependencies
 from docs.dependencies import COME_ALONG, MOMENTS, PACKAGES, ROOMS, importing, required
-from pipeline.cli import cli
 from pipeline.options.help_page import declared
+from posttrain_pipeline.commands import cli
 from stages import catalog
 
 _HEAVY = {
@@ -63,11 +63,11 @@ def test_the_list_of_commands_loads_no_command(tmp_path: Path) -> None:
     called needs no other. What the list says is what the commands say, each of them in it."""
     for arguments in (("--help",), ()):
         names = modules_of(arguments, tmp_path)
-        assert not {name for name in names if name.startswith("pipeline.commands.")}
+        assert not {name for name in names if name.endswith("_commands")}
         assert "pipeline.options.build_options" not in names
     names = modules_of(("show", "--help"), tmp_path)
-    assert {name for name in names if name.startswith("pipeline.commands.")} == {
-        "pipeline.commands.show"
+    assert {name for name in names if name.endswith("_commands")} == {
+        "posttrain_pipeline.show_commands"
     }
     listed = {name for name in declared() if " " not in name}
     # Without a command the program has a page of its own.
@@ -77,7 +77,7 @@ def test_the_list_of_commands_loads_no_command(tmp_path: Path) -> None:
 def test_a_command_outside_the_list_is_loaded_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of another package, or one that is new: the page is the same."""
     page = CliRunner().invoke(cli, ["--help"]).output
-    monkeypatch.setattr("pipeline.cli.declared", dict)
+    monkeypatch.setattr("posttrain_pipeline.commands.declared", dict)
     assert CliRunner().invoke(cli, ["--help"]).output == page
 
 

@@ -364,21 +364,6 @@ def test_a_dialogue_that_is_asked_for_or_asked_about_is_content() -> None:
         assert texts(read(task, row)[0], "user") == [said]
 
 
-def test_texts_that_only_name_a_speaker_are_no_dialogues() -> None:
-    """One speaker, a word in the middle of a line, another word for the same role."""
-    for text in (
-        "User: what is it?",
-        "Human resources: who\nAI: what",
-        "I ask the User: hi\nAssistant: ho",
-        "user: name\nassistant: x",
-        "Users: a\nAssistant: b",
-    ):
-        assert texts(read("sft", {"prompt": text, "completion": "a"})[0], "user") == [text]
-    said = "Human: a\nAI: b\nUser: c\nAssistant: d"
-    [example] = read("sft", {"text": said}, already_templated=True)
-    assert texts(example, "assistant") == ["b\nUser: c\nAssistant: d"]
-
-
 BEGINNINGS = ("prefix", "answer_prefix", "initial_reason_steps", "PartialResponse", "prefill")
 
 

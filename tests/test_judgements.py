@@ -2,7 +2,6 @@
 better answer is the better one, and a step is as good as it was called."""
 
 import itertools
-import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -211,33 +210,6 @@ def test_marks_on_another_scale_are_asked_about_and_then_read(best: int, several
         _read(rows, "prm")
     ((chain,), *_) = _read(rows, "prm", _maps(asked.value))
     assert chain.labels == [(mark - 1) / (best - 1) for mark in marks[0]]
-
-
-def test_what_is_no_rating_is_told_with_what_would_be() -> None:
-    """Values that nothing reads, steps without ratings, one step a row, a judge's texts."""
-    steps = [{"prompt": _asked(i), "steps": _steps(i)} for i in ROWS]
-    one = [{"problem": _asked(i // 3), "step": _steps(i // 3)[i % 3], "ok": 1} for i in ROWS]
-    said = "<output>\nThe step is fine: $\\boxed{Yes}$\n</output>"
-    turns = [{"role": "user", "content": "Is it?"}, {"role": "assistant", "content": said}]
-    for rows, why in (
-        ([{**row, "labels": ["fine", "meh", "so-so"]} for row in steps], "'fine' and 'meh' are no"),
-        ([{**row, "is_final_correct": True} for row in steps], "nothing rates each of them"),
-        (one, "each row is one step"),
-        ([{"conversations": turns} for _ in ROWS], "as a judge's texts do"),
-        ([{"conversations": json.dumps(turns)} for _ in ROWS], "as a judge's texts do"),
-    ):
-        with pytest.raises(DataError, match=why):
-            _read(rows, "prm")
-
-
-@pytest.mark.parametrize("name", ["removed", "is_wrong", "flagged"])
-def test_what_says_that_something_is_bad_is_no_rating_of_a_step(name: str) -> None:
-    """True would be read as good."""
-    rows = [
-        {"prompt": _asked(i), "steps": _steps(i), name: [False, i % 2 == 0, False]} for i in ROWS
-    ]
-    with pytest.raises(DataError):
-        _read(rows, "prm")
 
 
 @given(st.lists(st.sampled_from([0, 1, "A", "B", None, ""]), max_size=7))

@@ -39,7 +39,6 @@ from pipeline.builder.build import finish
 from pipeline.builder.dataset import make_shards
 from pipeline.builder.planning import join, make_parts, missing, plan
 from pipeline.builder.preparation import prepare
-from pipeline.commands import run as ranked
 from pipeline.inputs import declared, equal_build, recipe, scan
 from pipeline.manifest import dataset_files, json_records
 from pipeline.options.command_line import with_options
@@ -47,6 +46,7 @@ from pipeline.options.config import Config
 from pipeline.run_build import build
 from pipeline.shards import gather, part
 from pipeline.shards import plan as laid
+from posttrain_pipeline import run_commands as ranked
 from stages.errors import ParityError, PipelineError, SurroundingsError, UsageError
 from stages.files import file_hash
 

@@ -6,8 +6,9 @@ import pytest
 from encoding import encoding
 from rows import normalizing
 
-from stages import contract, probes
+from stages import contract
 from stages.profile import StepTokens, TargetModel
+from stages.tokenizers import probes
 
 ROW = {"prompt": "1 + 1?", "completions": ["Add.", "So 2."], "labels": [1.0, 0.0]}
 

@@ -43,36 +43,6 @@ def bad(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_build_is_built_then_unchanged(pipeline: Run, tmp_path: Path) -> None:
-    """The object has the manifest, and its figures are the manifest's."""
-    ran = pipeline(*SFT, "--json", "--quiet")
-    built = object_of(ran)
-    assert ran.err == ""
-    manifest = read_manifest(tmp_path / "out")
-    assert (built["status"], built["code"], built["task"]) == ("built", 0, "sft")
-    assert built["manifest"] == manifest
-    assert built["build_id"] == manifest["build_id"]
-    assert built["figures"]["rows"] == manifest["rows"]
-    assert built["paths"]["manifest"] == "out/manifest.json"
-    again = object_of(pipeline(*SFT, "--json"))
-    assert again == {**built, "status": "unchanged", "message": again["message"]}
-
-
-def test_an_unexpected_exception_is_an_object_too(pipeline: Run) -> None:
-    """Status 1, and where in our code it was raised."""
-    code = (
-        "import pipeline.inputs.scan as scan\ndef broken(*_):\n    raise ZeroDivisionError('oh')\n"
-        "scan.short_names = broken\n"
-    )
-    for more in ((), ("--debug",)):
-        ran = pipeline(*SFT, "--json", *more, before=code)
-        found = object_of(ran)
-        assert (found["code"], found["status"]) == (1, "failed")
-        assert "ZeroDivisionError: oh" in found["message"]
-        assert "--debug" in found["remedy"]
-        assert ("Traceback" in ran.err) is bool(more)
-
-
 @pytest.mark.slow
 def test_other_commands_begin_with_status_and_code(pipeline: Run, built: Make) -> None:
     """What they print besides is theirs."""
@@ -126,28 +96,6 @@ def test_a_phase_that_goes_on_is_told_every_ten_seconds(capsys: pytest.CaptureFi
     assert capsys.readouterr().err == ""
 
 
-def test_a_command_is_notified_of_every_end(pipeline: Run, tmp_path: Path, bad: Path) -> None:
-    """From the command line and from a recipe, which may be wrong in every other key."""
-    keep = ("--notify", "cat >> told.jsonl; echo not shown")
-    object_of(pipeline(*SFT, *keep, "--json", "--quiet"))
-    pipeline("run", "sft", bad, *MODEL, *keep).ended(3)
-    pipeline("run", "sft", bad, "--model", *keep).ended(2)
-    recipe = tmp_path / "recipe.toml"
-    told = '[notify]\ncommand = "cat >> told.jsonl"\n'
-    head = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\noutput = "out"\nkeep = 0\n'
-    recipe.write_text(head + told)
-    pipeline("build", recipe, "-h").ended()
-    pipeline("build", recipe, "--trust").ended()
-    recipe.write_text(f'task = "sft"\nspeed = 9\ndata = "{GOOD}"\nmodel = "m"\n{told}')
-    pipeline("build", recipe, "--trust").ended(2)
-    recipe.write_text(told)
-    pipeline("build", recipe, "--trust").ended(2)
-    objects = lines_of((tmp_path / "told.jsonl").read_text())
-    statuses = ["built", "refused", "failed", "unchanged", "failed", "failed"]
-    assert [one["status"] for one in objects] == statuses
-    assert objects[0]["manifest"]["task"] == "sft"
-
-
 def test_a_notification_is_stopped_when_it_hangs(tmp_path: Path) -> None:
     """With all that its shell started."""
     began = time.monotonic()
@@ -157,27 +105,6 @@ def test_a_notification_is_stopped_when_it_hangs(tmp_path: Path) -> None:
     assert "within 0.5 seconds" in wrong
     assert time.monotonic() - began < 30
     assert session.notified("true", "x" * (1 << 20)) is None  # which it does not read
-
-
-def test_a_recipe_that_is_stopped_says_what_was_built(pipeline: Run, tmp_path: Path) -> None:
-    """One object: the builds before, and that of the interruption; the last is not begun."""
-    builds = "".join(f'[[build]]\noutput = "{name}"\n' for name in "abc")
-    head = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n'
-    (tmp_path / "r.toml").write_text(head + builds)
-    code = """
-from pipeline import run_build
-def stop(config, report, parts, built=run_build._built):
-    if config.run.output.name == "b":
-        raise KeyboardInterrupt
-    return built(config, report, parts)
-run_build._built = stop
-"""
-    ran = pipeline("build", "r.toml", "--json", "--quiet", before=code)
-    found = ran.ended(130).told
-    assert (found["code"], found["status"]) == (130, "failed")
-    assert [one["status"] for one in found["builds"]] == ["built", "failed"]
-    assert found["builds"][1]["paths"] == {"output": "b"}
-    assert not (tmp_path / "c").exists()
 
 
 def test_the_arguments_say_how_to_talk() -> None:

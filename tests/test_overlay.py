@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from support import SAMPLES, Make, read_row
 from transformers import AutoTokenizer
 
-from pipeline.serving import checkpoint
+from pipeline.builds.build import Build
+from pipeline.serving import checkpoint, overlay_gate
 from pipeline.serving.overlay import overlay
-from stages.errors import DataError, UsageError
+from stages.errors import DataError, OwnLawError, UsageError
 
 ROWS, WIDTH = 151936, 2
 STEP, GOOD, BAD = 151646, 151647, 151648
@@ -175,3 +176,34 @@ def test_means_are_taken_before_any_row_is_written(tmp_path: Path) -> None:
     assert read_row(tmp_path / "m.safetensors", "t", 1).tolist() == [2, 3]
     with pytest.raises(UsageError, match="row 2 is needed"):
         checkpoint.set_means(tmp_path / "m.safetensors", "t", {2: (0,)})
+
+
+def test_an_overlay_that_says_something_else_gets_no_name(
+    builds: dict[str, Path], tmp_path: Path
+) -> None:
+    """Whatever is changed in what was written: each key, a file of the tokenizer, and any row."""
+    original, out = model_dir(tmp_path / "model", "BF16"), tmp_path / "out"
+    (original / "generation_config.json").write_text('{"eos_token_id": 7, "temperature": 0.5}')
+    overlay(original, builds["prm"], out)
+    source = Build.open(builds["prm"])
+    overlay_gate.require(out, original, source)
+
+    def refused(path: Path, changed: bytes) -> None:
+        before = path.read_bytes()
+        path.write_bytes(changed)
+        with pytest.raises(OwnLawError, match="overlay"):
+            overlay_gate.require(out, original, source)
+        path.write_bytes(before)
+
+    for name in ("config.json", "generation_config.json"):
+        said = json.loads((out / name).read_bytes())
+        for key in said:
+            for other in ({**said, key: 5}, {k: v for k, v in said.items() if k != key}):
+                refused(out / name, json.dumps(other).encode())
+    refused(out / "tokenizer_config.json", (out / "tokenizer_config.json").read_bytes() + b" ")
+    weights = (out / "model.safetensors").read_bytes()
+    start, size = len(weights) - ROWS * WIDTH * 2 - 3 * 2, WIDTH * 2  # two bytes, then the norm
+    rows = {at: weights[start + at * size :][:size] for at in (GOOD, BAD, NEWLINE, PLUS)}
+    for at, row in ((GOOD, rows[BAD]), (BAD, rows[NEWLINE]), (77, rows[PLUS]), (0, b"\1" * size)):
+        place = start + at * size
+        refused(out / "model.safetensors", weights[:place] + row + weights[place + size :])

@@ -13,18 +13,18 @@ from click.testing import CliRunner
 from datasets import load_from_disk
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Make, read_manifest, write_rows
+from support import SAMPLES, Make, read_manifest
 from transformers import AutoTokenizer
 
 from pipeline.builder import population
 from pipeline.builder.forecast import Forecast, forecast
 from pipeline.builder.plan_page import as_json, as_text
-from pipeline.cli import cli
 from pipeline.options.config import Config, PlanOptions
 from pipeline.shards import doubles
 from pipeline.shards import plan as planning
 from pipeline.shards.choose import choose
 from pipeline.shards.examples import PlannedExamples, part_of
+from posttrain_pipeline.commands import cli
 from stages.columns import Ints
 
 MODEL = "qwen2-1.5b"
@@ -147,21 +147,6 @@ def test_plan_as_json_and_dry_run_agree(cache_dir: Path) -> None:
     assert said["inputs"][0]["format"] == "query_response"
     assert [entry["max_length"] for entry in said["packing"]] == list(population.MAX_LENGTHS)
     assert json.loads(invoked("run", "sft", data, *options, "--dry-run")) == said
-
-
-def test_a_build_that_would_stop_is_foreseen(tmp_path: Path, cache_dir: Path) -> None:
-    """Too many refused rows, too long ones among them."""
-    good, long = {"question": "q", "answer": "a"}, {"question": "q", "answer": "word " * 300}
-    path = tmp_path / "rows.jsonl"
-    for bad, options, stops in (
-        ({"question": ""}, {}, True),
-        (long, {}, False),
-        (long, {"max_length": 128}, True),
-        (long, {"max_length": 128, "max_reject": 0.5}, False),
-    ):
-        write_rows(path, [good] * 30 + [bad] * 20)
-        said = as_json(planned(cache_dir, "sft", path, format="query_response", **options))
-        assert said["rejects"]["build_would_stop"] is stops
 
 
 # The plan sees numbers: equal examples, rows, packs within parts, the memory that all take.

@@ -11,9 +11,9 @@ from support import ROOT, SAMPLES, table
 from pipeline.inputs.recipe import resolve_recipe
 from pipeline.inputs.scan import scan
 from pipeline.options.config import Config
-from stages import errors, probes
+from stages import errors
 from stages.profile import AddedToken, ModelProfile, PairFraming, StepTokens
-from stages.tokenizers import hub, profiles, resolve
+from stages.tokenizers import hub, probes, profiles, resolve
 from stages.tokenizers.profiles import all_profiles, find
 from stages.tokenizers.resolve import Overrides
 

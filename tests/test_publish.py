@@ -320,7 +320,7 @@ def watch(*arguments):
         with open("events.txt", "w") as file:
             print(len(counted), file=file)
 place.Place.publish = watch
-from pipeline.cli import main
+from posttrain_pipeline.commands import main
 main()
 """
 

@@ -16,11 +16,12 @@ from stub_http import Answer, Asked, serve_http
 from stub_s3 import BUCKET, S3Stub
 from support import Run, own_cache, read_manifest, silent
 
+from pipeline import filesystem, remote
 from pipeline.builder.planning import make_parts, works_of
 from pipeline.builder.preparation import prepare, refuse_early
 from pipeline.inputs import scan
 from pipeline.options.config import Config
-from pipeline.stores import filesystem, open_store, remote
+from pipeline.stores import open_store
 from stages.errors import SurroundingsError
 from stages.readers import _tables, jsonl
 

@@ -4,11 +4,13 @@
 beside the shards, with the reason. Places in lists, and keys that are names, are ``*`` there.
 """
 
-import re
+import itertools
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import orjson
@@ -17,12 +19,15 @@ from small_tokenizers import template_folder
 from support import SAMPLES, read_manifest, read_rows, table, write_rows
 
 from pipeline import exports, run_build
-from pipeline.builder import judge, launch_gate, side_files
+from pipeline.builder import judge, launch_gate, origin, side_files
 from pipeline.builder.evidence import Evidence
 from pipeline.builds.build import Build
 from pipeline.builds.build import read_manifest as parsed
+from pipeline.exports import ExportFacts
+from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
-from stages.errors import OwnLawError, UsageError
+from stages import catalog
+from stages.errors import ModelError, OwnLawError, UsageError
 from stages.tokenizers.profiles import all_profiles
 
 Place: TypeAlias = tuple[str | int, ...]
@@ -56,6 +61,7 @@ name = "{name}"
 data = ["{here}/{name}.jsonl"]
 {budget}
 """
+SENTENCES = ("note", "serve", "why", "use", "stock_tokenizer_sees_it", "_type", "length")
 # Keys that are names are those below these.
 NAMED = {"probes", "trainers", "rendered", "encoded", "audits", "splits", "files"}
 
@@ -151,7 +157,7 @@ def test_what_a_manifest_says_is_counted_again_or_said_to_be_stated(
         assert not _is_found(evidence, told)
         leaves = [at for at in _leaves(told) if _starred(at) not in passed]
         passed |= {_starred(at) for at in leaves if not _is_found(evidence, _at(told, at, _other))}
-    assert passed == stated.keys()
+    assert (passed - stated.keys(), stated.keys() - passed) == (set(), set())
 
 
 def _problems(evidence: Evidence, folder: Path, name: str, text: bytes) -> list[tuple[str, str]]:
@@ -166,17 +172,19 @@ def _problems(evidence: Evidence, folder: Path, name: str, text: bytes) -> list[
     return found
 
 
-def test_what_engines_are_told_and_datasets_reads_is_derived_again(
+def test_what_servers_are_told_and_datasets_reads_is_derived_again(
     judged: dict[str, Evidence], tmp_path: Path
 ) -> None:
-    """Stops, switches and limits of each engine, and the columns that are declared; notes and
-    commands are sentences."""
+    """Stops, ids, switches and limits, of each engine, too, and the columns that are declared;
+    notes and commands are sentences."""
     for evidence in judged.values():
-        for name, top in (("serving.json", "engines"), ("train/dataset_info.json", "features")):
+        for name in ("serving.json", "train/dataset_info.json"):
             told = orjson.loads((evidence.build.here / name).read_bytes())
-            for at in _leaves(told[top], (top,)):
+            for at in _leaves(told):
+                if name != "serving.json" and at[0] != "features":
+                    continue
                 changed = orjson.dumps(_at(told, at, _other))
-                named = {"note", "serve", "_type", "length"}.isdisjoint(map(str, at))
+                named = {*SENTENCES}.isdisjoint(map(str, at))
                 found = _problems(evidence, tmp_path, name, changed)
                 assert bool(found) == named, (name, at, found)
 
@@ -207,25 +215,111 @@ def test_a_refused_row_that_is_not_that_of_its_input_is_named(
         assert bool(found) == (lines[0] != first)
 
 
-@pytest.mark.parametrize(
-    ("trainer", "setting", "other"),
-    [
-        ("llamafactory", r"per_device_train_batch_size: \d+", "per_device_train_batch_size: 9"),
-        ("openrlhf", r"--(model\.)?margin_loss(_enable)?\b", ""),
-    ],
-)
-def test_a_launch_script_that_trains_otherwise_is_named(
-    trainer: str, setting: str, other: str, judged: dict[str, Evidence], tmp_path: Path
+def test_what_a_build_has_of_its_model_is_the_models(
+    judged: dict[str, Evidence], tmp_path: Path
 ) -> None:
-    """Batches with fewer pairs, and margins that are not read."""
-    build, export = judged["rm"].build, exports.load(trainer)
-    shutil.copytree(build.here, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "launch").mkdir()
-    written = {f"{trainer}.sh": export.launch(build.facts), **export.files(build.facts)}
-    there = replace(build, folder=tmp_path)
-    for change in (lambda text: text, lambda text: re.sub(setting, other, text)):
-        for name, text in written.items():
-            (tmp_path / "launch" / name).write_text(change(text), "utf-8")
-        found = [*launch_gate.problems(there, trainer)]
-        assert bool(found) == any(change(text) != text for text in written.values()), found
-    assert found
+    """Its tokens with their flags, the other parts of its tokenizer, its stops and its sizes."""
+    evidence = judged["prm"]
+    case = evidence.case or {}
+    model = case["origin"]
+
+    def found(tokenizer: dict[str, Any] | None = None, **changed: Any) -> list[Any]:
+        other = replace(evidence, case={**case, "origin": {**model, **changed}})
+        told = tokenizer or evidence.tokenizer
+        ids = {one["content"]: one["id"] for one in told["added_tokens"]}
+        vars(other).update(tokenizer=told, ids=evidence.ids | ids)
+        return [*origin.problems(other)]
+
+    assert found() == []
+    told = evidence.tokenizer
+    for at in _leaves(told["added_tokens"], ("added_tokens",)):
+        if told["added_tokens"][at[1]]["content"] not in model["steps"]:
+            assert found(_at(told, at, _other)), at
+    for part in told.keys() - {"added_tokens"}:
+        assert found({**told, part: "x"}), part
+    shutil.copytree(model["folder"], tmp_path, dirs_exist_ok=True)
+    spare = [one["id"] for one in told["added_tokens"] if one["content"] not in model["steps"]]
+    for file, said in (
+        ("generation_config.json", {"eos_token_id": spare}),
+        ("config.json", {"vocab_size": 1 << 20}),
+        ("tokenizer_config.json", {"bos_token": "x"}),
+    ):
+        before = (tmp_path / file).read_bytes() if (tmp_path / file).is_file() else b"{}"
+        (tmp_path / file).write_bytes(orjson.dumps(said))
+        assert found(folder=str(tmp_path)), file
+        (tmp_path / file).write_bytes(before)
+    known = all_profiles()["qwen2-1.5b"]
+    names = (*origin.FACTS, "bos_token", "unk_token", "chat_template", "generation_eos")
+    declared = {name: getattr(known, name) for name in names} | {"generation_eos": ("x",)}
+    told_of = {what.partition(" is ")[0] for _, what in found(declared=declared)}
+    assert {"name", "embedding_size", "eos_token_id"} <= told_of
+
+
+def test_files_of_a_model_that_contradict_each_other_are_no_bug_of_ours(tmp_path: Path) -> None:
+    """Its tokenizer is loaded by a class that has another normalizer than its file."""
+    template_folder(tmp_path / "model", all_profiles()["qwen2-1.5b"].chat_template)
+    for name, changed in (
+        ("tokenizer.json", {"normalizer": {"type": "Lowercase"}}),
+        ("tokenizer_config.json", {"tokenizer_class": "Qwen2Tokenizer"}),
+    ):
+        said = orjson.loads((tmp_path / "model" / name).read_bytes())
+        (tmp_path / "model" / name).write_bytes(orjson.dumps(said | changed))
+    write_rows(tmp_path / "rows.jsonl", [{"prompt": "Who ARE you?", "completion": "ME"}] * 3)
+    config = Config.of(
+        "sft",
+        (str(tmp_path / "rows.jsonl"),),
+        model=str(tmp_path / "model"),
+        output=tmp_path / "out",
+        cache_dir=tmp_path / "cache",
+        workers=1,
+    )
+    with pytest.raises(ModelError, match="normalizer"):
+        run_build.build(config, lambda *_: None)
+
+
+def _built_for() -> Iterator[tuple[str, ExportFacts]]:
+    """Every trainer, with the facts of each build that it can train from."""
+    both, rates = (("train",), ("train", "test")), (5, 1000)
+    tokens: Any = SimpleNamespace(
+        **{f"{name}_token": f"<{name}'é >" for name in ("pad", "eos", "step", "good", "bad")}
+    )
+    tokens.pair = None
+    for name in catalog.own(exports.__name__):
+        export = exports.load(name.replace("_", "-"))
+        for task, layout, splits, rows, margin in itertools.product(
+            ("sft", "rm", "prm"), exports.PREFERENCE, both, rates, ("", "margin")
+        ):
+            for recurrent in ("", *export.apart[:1]):
+                facts = ExportFacts(task, layout, 1009, tokens, (margin,), splits, rows)
+                absent = 3 if margin and rows == 5 else 0
+                facts = replace(facts, without_margin=absent, recurrent=recurrent)
+                if (task == "rm" or not margin) and export.reason(facts) is None:
+                    yield export.name, facts
+
+
+def test_whatever_a_launch_script_sets_follows_from_the_manifest() -> None:
+    """Of every trainer, task, layout and split: it sets what ``launch.toml`` says for these facts;
+    each of its values, when it is another one, is named."""
+    seen = set()
+    for name, facts in _built_for():
+        export = exports.load(name)
+        files = {f"{name}.sh": export.launch(facts), **export.files(facts)}
+        for file, text in files.items():
+            read, must = (
+                launch_gate.READERS[Path(file).suffix],
+                launch_gate.wanted(name, file, facts),
+            )
+            if must is None:
+                assert file == launch_gate.PROGRAM
+                continue
+            assert [*launch_gate.differences(read(text), must)] == [], (name, file, facts)
+            for values in () if (name, file, facts.task) in seen else must.values():
+                for value in values:
+                    other = text.replace(value, f"{value}x" if value[-1:].isalnum() else "x")
+                    if other != text and not value.startswith(("for ", "sed ", "ln ")):
+                        with suppress(SyntaxError):
+                            assert [*launch_gate.differences(read(other), must)], (name, value)
+            seen.add((name, file, facts.task))
+    assert {name for name, *_ in seen} == {
+        one.replace("_", "-") for one in catalog.own(exports.__name__)
+    }

@@ -1,6 +1,5 @@
 """A refused build says what would let it pass; each refused row and sequence is recorded."""
 
-import gzip
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -10,19 +9,17 @@ from click.testing import CliRunner
 from conftest import NAME
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Make, Run, few, read_manifest, read_rows, table, write_rows
+from support import Make, few, read_manifest, read_rows, table, write_rows
 
 from pipeline.builder import max_reject, rejects, stagewise
 from pipeline.builder.max_reject import Limit, error_of, exceeding, shares
-from pipeline.cli import cli
 from pipeline.manifest.json_records import load, one_line
 from pipeline.manifest.records import Reject
 from pipeline.options.build_options import OPTIONS as OPTIONS_OF
 from pipeline.options.config import Config
 from pipeline.shards.chain import Losses, Refusal
+from posttrain_pipeline.commands import cli
 from stages.readers import jsonl
-
-MODEL = ("--model", "qwen2-1.5b", "-o", "out")
 
 
 def rows(path: Path, answers: list[str]) -> Path:
@@ -134,28 +131,6 @@ def test_the_offered_lengths_keep_their_word(
         assert passes(at)
         assert at == 1024 or not passes(at - 1024) or at - 1024 < min(every)
     assert "--max-reject" not in error.remedy
-
-
-EMPTY = {"e.jsonl": b"", "e.jsonl.gz": gzip.compress(b""), "e.json": b"[]", "b.jsonl": b"\n \n"}
-
-
-def test_empty_files_among_many_are_a_choice(pipeline: Run, tmp_path: Path) -> None:
-    """Refused, with the flag in the message; or a warning, and an input of 0 rows."""
-    folder = tmp_path / "data"
-    rows(folder / "a.jsonl", ["a", "b"])
-    for name, content in EMPTY.items():
-        (folder / name).write_bytes(content)
-    command = ("run", "sft", folder, *MODEL)
-    pipeline(*command).refused(3, "is empty (4 of 5 files are)", "--empty warn")
-    planned = pipeline("plan", folder, *MODEL, "--empty", "warn", "--json").ended().told
-    assert planned["rows"] == 2
-    ran = pipeline(*command, "--empty", "warn").ended()
-    inputs: list[dict[str, Any]] = read_manifest(tmp_path / "out")["inputs"]
-    assert {one["path"]: one["rows"] for one in inputs} == {"a.jsonl": 2, **dict.fromkeys(EMPTY, 0)}
-    assert "warning   empty: b.jsonl" in ran.err
-    assert "already up to date" in pipeline(*command, "--empty", "warn").err
-    rows(folder / "a.jsonl", [])
-    pipeline(*command, "--empty", "warn").refused(3, "is empty")
 
 
 def test_the_counts_of_parts_add_up(tmp_path: Path, make: Make, monkeypatch: Any) -> None:

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import table
 
-from stages import columns, errors, probes
+from stages import columns, errors
 from stages.chat_template import loss_weights
 from stages.chat_template.render import Render, Renderer, Row, template_of
 from stages.chat_template.render_steps import RenderSteps
 from stages.chat_template.segments import CLOSES, CONTROL, STEP, TRAINED
 from stages.chat_template.template import Template
 from stages.profile import TargetModel
+from stages.tokenizers import probes
 from stages.tokenizers.profiles import all_profiles
 from stages.tokens.outline_tokens import segments_of
 

@@ -1,6 +1,5 @@
 """What a build may take the place of, and where it is one of several versions."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from pipeline.options.config import Config
 from pipeline.options.paths import BY_RECIPE
 from pipeline.options.recipe import builds_of
 from posttrain_pipeline.api import config_of
-from stages.errors import UsageError
 
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"
 MODEL = ("--model", "qwen2-1.5b")
@@ -97,29 +95,6 @@ def test_what_other_programs_leave_blocks_no_build(
     ran = pipeline(*command).ended()
     assert f"by other programs, removed with the build before: {', '.join(left)}" in ran.err
     assert not any((out / name).exists() for name in left)
-
-
-def test_files_of_the_user_s_are_named(make: Make, tmp_path: Path) -> None:
-    """Neither a folder without a manifest or with another's is replaced, nor a build with notes."""
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "thesis.tex").write_text("years of work")
-    with pytest.raises(UsageError, match="not a build"):
-        make("sft", GOOD)
-    (out / "thesis.tex").unlink()
-    (out / "manifest.json").write_text('{"name": "my web app", "files": {}}')
-    with pytest.raises(UsageError):
-        make("sft", GOOD)
-    (out / "manifest.json").unlink()
-    make("sft", GOOD)
-    notes = out / "train" / "notes.md"
-    notes.write_text("mine")
-    with pytest.raises(UsageError, match=r"files that are not of the build: train/notes\.md"):
-        make("sft", GOOD, layout="ragged")
-    assert notes.read_text() == "mine"
-    shutil.rmtree(out / "tokenizer")
-    notes.unlink()
-    assert (make("sft", GOOD) / "tokenizer").is_dir()
 
 
 def test_which_files_are_nobody_s() -> None:

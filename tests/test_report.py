@@ -18,17 +18,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import (
-    SAMPLES,
-    Make,
-    Run,
-    in_shell,
-    read_manifest,
-    read_rows,
-    silent,
-    table,
-    write_rows,
-)
+from support import SAMPLES, Make, Run, in_shell, read_manifest, read_rows, table, write_rows
 
 import posttrain_pipeline as pp
 from pipeline.builder import launch
@@ -38,12 +28,10 @@ from pipeline.builds.limits import Built
 from pipeline.builds.summary import fitted, summary
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.records import Change
-from pipeline.options.recipe import builds_of
 from pipeline.report import charts, headline
 from pipeline.report import page as report
 from pipeline.report.charts import Entry
 from pipeline.report.page import spread
-from pipeline.run_build import build
 
 EVIL = "<script>document.title='PWNED'</script><img src=x onerror=alert(1)>\u202e\x1b[31m"
 CHAT = SAMPLES / "sft" / "chat.jsonl"
@@ -417,33 +405,6 @@ def test_the_page_opens_shards_one_after_the_other(
     assert len(opened) == 1 + len(build.splits)  # once for the chart of packs
 
 
-def test_a_page_elsewhere_says_what_changed(
-    make: Make, built: Make, pipeline: Run, tmp_path: Path
-) -> None:
-    """Against the build that was replaced, or another one; commands name the folder."""
-    old = built("sft", CHAT.with_name("word_problems.jsonl"))
-    data = tmp_path / "rows.jsonl"
-    lines = CHAT.read_text("utf-8").splitlines()
-    data.write_text("\n".join(lines[:6]), "utf-8")
-    make("sft", data)
-    data.write_text("\n".join(lines), "utf-8")
-    folder = make("sft", data)
-    assert "Against the build before" not in source_of(folder)
-    assert '<var class="folder">DIR</var>' in source_of(folder)
-    drift = json.loads((folder / "run.json").read_text("utf-8"))["drift"]
-    pipeline("report", "out", "-o", "page.html").ended()
-    page = (tmp_path / "page.html").read_text("utf-8")
-    assert "Against the build that it replaced." in page
-    assert "rows.used" in page
-    assert '<var class="folder">out</var>' in page
-    assert f"{drift['rows.used']['change']:+.1%}" in page
-    pipeline("report", "out", "-o", "page.html", "--against", old).ended()
-    other = (tmp_path / "page.html").read_text("utf-8")
-    assert f"Against build {read_manifest(old)['build_id']} in {old}." in other
-    assert "rows.used" in other
-    pipeline("report", "out", "--against", old).refused(2, "-o FILE")
-
-
 def test_changes_are_ordered_by_their_size() -> None:
     """What came from nothing first; a number that is gone is no bar."""
     changes = {"a": (1, 2, 1.0), "b": (0, 5, None), "c": (4, 3, -0.25), "d": (2, None, -1.0)}
@@ -464,25 +425,6 @@ def test_a_share_is_none_or_all_only_where_it_is() -> None:
 # The last words of a build: what it came to, what it lost, and the commands that go on from it.
 
 DATA = SAMPLES / "sft" / "word_problems.jsonl"
-
-
-def test_equal_examples_are_kept_only_if_nothing_left_them_out(
-    tmp_path: Path, cache_dir: Path
-) -> None:
-    """A budget of 5 uses no 8 equal examples."""
-    rows = [{"question": f"q{at % 24}", "answer": f"a{at % 24}"} for at in range(32)]
-    write_rows(tmp_path / "a.jsonl", rows)
-    said = []
-    for budget in (32, 5):
-        (tmp_path / "r.toml").write_text(
-            'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\nkeep = 0\n'
-            f'[[source]]\nname = "a"\ndata = "a.jsonl"\nrows = {budget}\n'
-        )
-        (config,) = builds_of(tmp_path / "r.toml")
-        said.append("\n".join(summary(build(config.but(cache_dir=cache_dir, workers=1), silent))))
-    assert "8 equal examples kept (see --dedup)" in said[0]
-    assert "8 equal examples found, before 27 examples were left out (see --dedup)" in said[1]
-    assert "kept (see" not in said[1]
 
 
 @pytest.mark.slow

@@ -377,25 +377,6 @@ def test_the_better_of_two_is_found_wherever_the_row_says_it(shape: str) -> None
         assert (chosen.index(first) < chosen.index(second)) == (i % 3 == 0), (shape, example)
 
 
-def test_numbers_beside_answers_are_of_those_that_they_name() -> None:
-    """Two lists of objects that name the same models, in the same order or in another one."""
-
-    def row(turned: bool, i: int) -> Row:
-        rated = [{"model": name, "rating": rate} for name, rate in (("x", 1), ("y", "5"))]
-        answers = [{"model": name, "response": f"{name} says {i}"} for name in "xy"]
-        rated = rated[::-1] if turned else rated
-        return {"prompt": f"q {i}", "responses": answers, "annotations": rated}
-
-    for turned in (False, True):
-        rows = [row(turned, i) for i in ROWS]
-        found = evidence.detect(rows, kind_of("rm"), "x.jsonl").format
-        made = found.read(renamed(rows[3], found.renamed), found.told(FormatOptions()))
-        assert [(one.chosen[0].content, one.margin) for one in made] == [("y says 3", 4.0)]
-    unnamed = [{**one, "annotations": [{"rating": 1}]} for one in rows]
-    with pytest.raises(DataError, match="nothing says that the answers are in order"):
-        evidence.detect(unnamed, kind_of("rm"), "x.jsonl")
-
-
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=8), min_size=1, max_size=4))
 def test_a_reading_keeps_any_names(columns: dict[str, str]) -> None:
     """Signs that a reading itself has among them."""
@@ -522,18 +503,6 @@ def test_every_role_of_a_format_has_a_finder() -> None:
         for role in {*shape.needs.values(), *shape.may.values()}:
             one_of_two = role.startswith(("chosen ", "rejected ", "first a", "first t", "second "))
             assert (finders.couples if one_of_two else finders.able)(held, role) == []
-
-
-@pytest.mark.parametrize("column", ["chat", "said", "text_of_both"])
-def test_a_dialogue_in_one_text_is_no_answer_to_its_system_text(column: str) -> None:
-    rows = [
-        {"system": "You help.", column: f"USER: {SAYS['question'](i)}\nASSISTANT: {i} of them."}
-        for i in ROWS
-    ]
-    found = evidence.detect(rows, kind_of("sft"), "x.jsonl", already_templated=True).format
-    options = FormatOptions(already_templated=True)
-    (example,) = found.read(renamed(rows[3], found.renamed), options)
-    assert [turn.role for turn in turns_of([example])] == ["system", "user", "assistant"]
 
 
 def test_no_two_names_are_offered_as_question_and_answer_beside_what_is_said() -> None:

@@ -11,22 +11,25 @@ A scenario stands in a file of ``tests/scenarios``, one file a subject:
     [[scenario.step]]
     files = {}                         written before this command
     run = "run sft a.jsonl MODEL"      MODEL is an option, SAMPLES the folder of samples
+    env = { HOME = "." }               variables of its process
+    before = '''...'''                 code that its process runs first
     status = 0
     says = ["..."]                     in what it prints
     hides = ["..."]                    not in what it prints
     follow = true                      every command that it prints ends with 0
     read = { "out/manifest.json" = { "rows.used" = 5 } }
     gone = ["out"]                     what is not there
-    same = ["out", "other"]            builds of equal examples, in whatever order
+    same = ["out", "one two"]          builds of equal examples, in whatever order; of two together
+    equal = ["out", "other"]           folders of equal bytes, but for ``run.json``
 
-Files that are read are JSON, lines of it, TOML or text, a split of a build (``out/train``), and
-``-`` is what the command printed. Places in them are dotted: a key, a number, the ``name`` of an
-item, or ``*`` for every item. A wanted text that begins with ``~`` is a part of what
-stands there, and one with ``!`` is none; a list is several of them.
+Files that are read are JSON, lines of it, TOML or text, a split of a build (``out/train``) or the
+text of its ids (``out/train.text``), and ``-`` is what the command printed. Places in them are
+dotted: a key, a number, the ``name`` of an item, or ``*`` for every item. A wanted text that begins
+with ``~`` is a part of what stands there, one with ``!`` is none, and ``> 5`` is a larger number; a
+list is several of them.
 """
 
 import json
-import re
 import shlex
 import tomllib
 from dataclasses import dataclass, field
@@ -34,7 +37,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ROOT, SAMPLES, Ran, Run, printed, read_rows, stored_rows
+from support import ROOT, SAMPLES, Ran, Run, files_of, printed, read_rows, repeated, stored_rows
+from tokenizers import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class Step:
 
     run: str
     status: int = 0
+    env: dict[str, str] = field(default_factory=dict)
+    before: str = ""
     files: dict[str, Any] = field(default_factory=dict)
     says: tuple[str, ...] = ()
     hides: tuple[str, ...] = ()
@@ -50,6 +56,7 @@ class Step:
     read: dict[str, dict[str, Any]] = field(default_factory=dict)
     gone: tuple[str, ...] = ()
     same: tuple[str, ...] = ()
+    equal: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,19 +84,23 @@ SCENARIOS = _scenarios()
 def write(path: Path, content: Any) -> None:
     """A text as it is, or rows: ``count`` times ``row`` with its number (from ``first`` on) for
     ``{n}`` and a word so many times for ``{word *9}``; columns of ``each`` have their values in
-    turn."""
+    turn. Or the first ``lines`` of a ``sample``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(content, str):
         path.write_text(content.replace("SAMPLES", str(SAMPLES)), "utf-8")
         return
     lines = []
     for some in content if isinstance(content, list) else [content]:
-        assert some.keys() <= {"count", "row", "each", "first"}, some
+        assert some.keys() <= {"count", "row", "each", "first", "sample", "lines"}, some
+        if "sample" in some:
+            text = (SAMPLES / some["sample"]).read_text("utf-8")
+            lines += text.splitlines(keepends=True)[: some.get("lines")]
+            continue
         first = some.get("first", 0)
         for at in range(some.get("count", 1)):
             own = {name: values[at % len(values)] for name, values in some.get("each", {}).items()}
             line = json.dumps({**some["row"], **own}).replace("{n}", str(first + at))
-            lines.append(re.sub(r"\{([^{}*]+)\*(\d+)\}", lambda m: m[1] * int(m[2]), line) + "\n")
+            lines.append(repeated(line) + "\n")
     path.write_text("".join(lines), "utf-8")
 
 
@@ -98,6 +109,10 @@ def _content(path: Path, ran: Ran) -> Any:
         return ran.told
     if path.is_dir():
         return stored_rows(path.parent, path.name)
+    if path.suffix == ".text":
+        tokenizer = Tokenizer.from_file(str(path.parent / "tokenizer" / "tokenizer.json"))
+        rows = stored_rows(path.parent, path.stem)
+        return [tokenizer.decode(row["input_ids"], skip_special_tokens=False) for row in rows]
     if path.suffix == ".jsonl":
         return read_rows(path)
     readers = {".json": json.loads, ".toml": tomllib.loads}
@@ -118,10 +133,12 @@ def _at(value: Any, place: str) -> Any:
 
 
 def _is(found: Any, wanted: Any) -> bool:
-    if isinstance(wanted, list) and isinstance(found, str):
+    if isinstance(wanted, list) and wanted and all(str(one)[:1] in ("~", "!") for one in wanted):
         return all(_is(found, one) for one in wanted)
     if isinstance(wanted, str) and wanted[:1] in ("~", "!"):
         return (wanted[1:] in str(found)) == (wanted[0] == "~")
+    if isinstance(wanted, str) and wanted[:2] == "> ":
+        return bool(found > float(wanted[2:]))
     return bool(found == wanted)
 
 
@@ -140,11 +157,14 @@ def _require(step: Step, ran: Ran, folder: Path) -> None:
     builds = [
         sorted(
             repr({key: row[key] for key in row if key not in names})
-            for row in stored_rows(folder / name)
+            for one in name.split()
+            for row in stored_rows(folder / one)
         )
         for name in step.same
     ]
     assert all(build == builds[0] for build in builds)
+    files = [files_of(folder / name) for name in step.equal]
+    assert all(one == files[0] for one in files)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +179,7 @@ def test_a_scenario_goes_as_it_says(name: str, pipeline: Run, tmp_path: Path) ->
         for path, content in step.files.items():
             write(tmp_path / path, content)
         line = step.run.replace("MODEL", "--model qwen2-1.5b").replace("SAMPLES", str(SAMPLES))
-        ran = pipeline(*shlex.split(line)).ended(step.status)
+        ran = pipeline(*shlex.split(line), before=step.before, **step.env).ended(step.status)
         _require(step, ran, tmp_path)
         commands = printed(ran.err) if step.follow else []
         assert commands or not step.follow, ran.err

@@ -12,7 +12,7 @@ from support import Ran, Run, few, table
 from expectations import gx_suites
 from pipeline import secrets
 from pipeline.options.recipe import builds_of
-from pipeline.stores.sources import locate
+from pipeline.sources import locate
 from stages.errors import GateError, UsageError
 
 MODEL = ("--model", "qwen2-1.5b")
@@ -218,15 +218,6 @@ def test_a_recipe_runs_nothing_unless_it_is_trusted(tmp_path: Path, key: str) ->
         assert builds_of(path, [] if "[" in value or under else [f"{name}=x"])
     path.write_text(text.replace(key, 'expectations = ["s.json"]'))
     assert builds_of(path)
-
-
-def test_a_recipe_that_is_not_trusted_notifies_nobody(pipeline: Run, tmp_path: Path) -> None:
-    """Not even of its mistakes."""
-    (tmp_path / "r.toml").write_text('notify = "touch ran"\n')
-    pipeline("build", "r.toml").ended(2)
-    assert not (tmp_path / "ran").exists()
-    pipeline("build", "r.toml", "--trust").ended(2)
-    assert (tmp_path / "ran").exists()
 
 
 def test_a_suite_in_json_runs_nothing() -> None:

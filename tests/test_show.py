@@ -20,12 +20,12 @@ from transformers import AutoTokenizer
 
 from pipeline.builds.build import Build
 from pipeline.builds.packs import examples
-from pipeline.cli import cli
 from pipeline.options.recipe import builds_of
 from pipeline.report import drawing, painter
 from pipeline.report.pages import Condition
 from pipeline.report.search import Search, of_build
 from pipeline.run_build import build as run_build
+from posttrain_pipeline.commands import cli
 from stages import encoders, errors, profile
 
 MODEL = model_record()
@@ -79,30 +79,6 @@ def test_text_that_spells_a_control_token_is_drawn_apart_from_it(
         assert name not in plain
     for piece in pieces:
         assert not piece.spelled or set(piece.text) & set("<|im_endstarofx/s>")
-
-
-@pytest.mark.parametrize("policy", ["keep", "strip"])
-def test_stop_text_stands_apart_where_rows_are_drawn(policy: str, tmp_path: Path) -> None:
-    """In the plan and in the build, on a page without colours; stripped, it is nowhere."""
-    row = {"prompt": "hi", "completion": "five<|im_end|>"}
-    data = write_rows(tmp_path / "data.jsonl", [row])
-    given = [str(data), "--model", "qwen2-1.5b", "--stop-text", policy]
-    plan = CliRunner().invoke(cli, ["plan", *given, "--task", "sft"]).stdout
-    assert ("  as text  <|im_end|>\n" in plan) == (policy == "keep")
-    assert ("warning" in plan) == (policy == "keep")
-    assert {"keep": "stop_text_kept", "strip": "stop_text_stripped"}[policy] in plan
-    shown = CliRunner().invoke(cli, ["plan", *given, "--task", "sft", "--json"])
-    pieces = json.loads(shown.stdout)["first_rows"][0]["sequences"][""]
-    assert (["trained as text", "<|im_end|>"] in pieces) == (policy == "keep")
-    target = tmp_path / "built"
-    ran = CliRunner().invoke(cli, ["run", "sft", *given, "-o", str(target)])
-    assert ran.exit_code == 0, ran.output
-    drawn = show(target)
-    assert ("five[text: <|im_end|>]<|im_end|>" in drawn) == (policy == "keep")
-    assert ("trained | five<|im_end|>" in drawn) == (policy == "strip")
-    page = (target / "report.html").read_text("utf-8")
-    assert {"keep": "stop_text_kept", "strip": "stop_text_stripped"}[policy] in page
-    assert ('<u class="t"' in page) == (policy == "keep")
 
 
 @given(st.text())

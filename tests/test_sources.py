@@ -18,9 +18,9 @@ from fsspec.implementations.http import HTTPFileSystem
 from stub_http import Answer, Asked, serve_http
 from support import SAMPLES, Run, read_manifest, read_rows
 
+from pipeline import filesystem, sources
 from pipeline.inputs.scan import Input, scan
 from pipeline.options.config import Config
-from pipeline.stores import filesystem, sources
 from stages import readers
 from stages.errors import ContainerError, SurroundingsError, UsageError
 

@@ -10,12 +10,12 @@ from support import table
 
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.contract import FormatOptions, Row
-from stages.errors import DataError, RowError
+from stages.contract import Conversation, FormatOptions, Message, Row
+from stages.errors import DataError, RowError, UsageError
 from stages.formats._messages import read
 from stages.normalize.evidence import detect
 from stages.rows import speakers
-from stages.rows.selection import Selection
+from stages.rows.selection import Selection, renamed
 
 WORDS = dict(table("speaker_words.jsonl"))
 BESIDE = {
@@ -119,3 +119,43 @@ def test_a_refused_turn_says_how_its_role_is_read() -> None:
     with pytest.raises(RowError, match="--role narrator=user") as error:
         read({"role": "narrator", "content": "a"}, "messages[0]")
     assert error.value.code == "unknown_role"
+
+
+def own(asks: str, answers: str) -> list[tuple[str, Any]]:
+    """Turns with keys of their own: in a list, in objects that count them or have lists."""
+    return [
+        *(("list", turns(asks, answers, key, text)) for key in WHO for text in WHAT),
+        (
+            "object",
+            {f"turn_{at}": one for at, one in enumerate(turns(asks, answers, "speaker"), 1)},
+        ),
+        ("lists", {"speaker": [asks, answers] * 2, "text": [*"abcd"]}),
+    ]
+
+
+WHO, WHAT = ("speaker", "actor", "msg_author"), ("text", "utterance")
+
+
+@pytest.mark.parametrize(("asks", "answers"), [("Anna", "narrator-2"), ("0", "it's me")])
+def test_turns_with_keys_of_their_own_are_read_with_the_roles_that_are_offered(
+    asks: str, answers: str
+) -> None:
+    """The printed options give the turns that known names give; a role that no turn has is told
+    with those that they have."""
+    wanted = Conversation(
+        [Message(("user", "assistant")[at % 2], said) for at, said in enumerate("abcd")]
+    )
+    for where, talk in own(asks, answers):
+        rows: list[Row] = [{"talk": talk}] * 3
+        with pytest.raises(DataError, match="no format of conversations") as error:
+            detect(rows, kind_of("sft"), "x.jsonl")
+        words = shlex.split(error.value.remedy.rstrip("."))
+        roles = dict(word.rpartition("=")[::2] for word in words if "=" in word)
+        assert roles == {asks: "user", answers: "assistant"}, where
+        told = Selection(roles=roles).read(rows[0])
+        found = detect([told] * 3, kind_of("sft"), "x.jsonl")
+        assert found.format.read(renamed(told, found.format.renamed), FormatOptions()) == [wanted]
+        speakers.require_said(roles, rows, "x.jsonl")
+        with pytest.raises(UsageError, match="has the role nobody") as error:
+            speakers.require_said({"nobody": "user"}, rows, "x.jsonl")
+        assert asks in str(error.value.remedy), where

@@ -16,7 +16,7 @@ import pytest
 from datasets import load_from_disk
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Make, Run, read_manifest, read_rows, write_rows
+from support import Run, read_manifest, write_rows
 
 from pipeline.options.build_options import Budget, require_mixture
 from pipeline.options.config import Config
@@ -39,26 +39,6 @@ QUESTIONS = st.sampled_from(["What is 2+2?", "Say é.", "你好", "", "?", "a b"
     max_size=8
 )
 SHARE = 0.4
-
-
-def _rows(count: int, start: int = 0) -> list[dict[str, Any]]:
-    """Questions and answers, all different."""
-    return [
-        {"prompt": f"What is {n} and {n}?", "completion": f"It is {2 * n}."}
-        for n in range(start, start + count)
-    ]
-
-
-def _split(make: Make, data: Path, **options: Any) -> dict[str, set[str]]:
-    """The prompts of each side of a build; its files are in one folder."""
-    folder = make("sft", data, layout="ragged", **options)
-    asked = {
-        f"{path.name}:{line}": row["prompt"]
-        for path in (data if data.is_dir() else data.parent).glob("*.jsonl")
-        for line, row in enumerate(read_rows(path), 1)
-    }
-    stored = load_from_disk(str(folder)).items()
-    return {side: {asked[name] for name in rows["row_id"]} for side, rows in stored}
 
 
 def _normalized(task: str, name: str, rows: list[dict[str, Any]], by: str = "") -> Any:
@@ -182,35 +162,6 @@ def test_rows_without_a_value_in_the_column_are_refused() -> None:
     batch = _normalized("sft", "prompt_completion", given, "topic.id")
     assert batch.column("reject_code").to_pylist() == [None, groups.NO_GROUP]
     assert batch.schema.field("group").type == pa.uint64()
-
-
-@pytest.mark.slow
-def test_a_value_and_a_question_stay_together(pipeline: Run, make: Make, tmp_path: Path) -> None:
-    """A column alone leaks: the error names a pair and the option, which keeps both together."""
-    rows = [
-        row | {"topic": n % 23, "completion": f"{row['completion']} {n}"}
-        for n, row in enumerate(_rows(20) * 3)
-    ]
-    rows += [row | {"topic": f"x{n}"} for n, row in enumerate(_rows(40, 50))]
-    data = write_rows(tmp_path / "rows.jsonl", rows)
-    command = ("run", "sft", "--model", "qwen2-1.5b", "-o", tmp_path / "out", data)
-    ran = pipeline(*command, "--test-size", 0.3, "--group-by", "topic").refused(3)
-    found = re.search(
-        r"\((\d+) of (\d+) .*: rows.jsonl:(\d+) asks what rows.jsonl:(\d+) ask", ran.err
-    )
-    assert found is not None, ran.err
-    leaked, tested, one, other = map(int, found.groups())
-    assert 0.01 < leaked / tested <= 1
-    assert rows[one - 1]["prompt"] == rows[other - 1]["prompt"]
-    assert "--group-by COLUMN+question" in ran.err
-    sides_ = _split(make, data, test_size=0.3, group_by="topic+question")
-    own = {row["topic"]: row["prompt"] in sides_["test"] for row in rows}
-    assert sides_["train"]
-    assert not sides_["train"] & sides_["test"]
-    assert all(own[row["topic"]] == (row["prompt"] in sides_["test"]) for row in rows)
-    manifest = read_manifest(tmp_path / "out")
-    assert manifest["sides"]["column"] == "topic+question"
-    assert not manifest["inputs"][0].get("unread")
 
 
 LINKED = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 8)), min_size=1, max_size=40)

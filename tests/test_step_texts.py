@@ -1,14 +1,10 @@
 """Steps as text: what a chat takes off them is counted, what stands between them is the model's."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rows import normalizing
-from support import Make, read_manifest, stored_rows, write_rows
 from test_render import declared
-from tokenizers import Tokenizer
 
 from stages import contract, errors, formats
 from stages.chat_template.render import Renderer
@@ -41,29 +37,6 @@ def test_what_is_not_noted_differs_by_one_line_break_and_trailing_blanks(steps: 
     written = "\n".join(step.strip("\n") if step.strip(" \t\n") else step for step in steps)
     tidy = [[line.rstrip() for line in text.splitlines()] for text in (joined, written)]
     assert [x for x in tidy[0] if x] == [x for x in tidy[1] if x]
-
-
-def test_rows_whose_steps_a_chat_changes_are_counted_and_raw_keeps_them(
-    make: Make, tmp_path: Path
-) -> None:
-    """A note in chat, once a row; the text as written in raw, which has no such note."""
-    rows: list[contract.Row] = [
-        {"prompt": "Sort.", "completions": ["for x in y:", "    x += 1", "\n\nreturn"]},
-        {"prompt": "Add.", "completions": ["1 + 1", "= 2"]},
-    ]
-    labelled = [{**row, "labels": [1] * (len(row["completions"]) - 1) + [0]} for row in rows]
-    data = write_rows(tmp_path / "s.jsonl", labelled)
-    chat = read_manifest(make("prm", data, "chat", layout="ragged"))
-    assert chat["rows"]["notes"] == {"steps_rewritten": 1}
-    folder = make("prm", data, "raw", layout="ragged", prm_template="raw")
-    manifest = read_manifest(folder)
-    assert (manifest["rows"]["notes"], manifest["prm"]["step_separator"]) == ({}, None)
-    decode = Tokenizer.from_file(str(folder / "tokenizer" / "tokenizer.json")).decode
-    texts = [decode(row["input_ids"], skip_special_tokens=False) for row in stored_rows(folder)]
-    assert texts == [
-        "Sort.\nfor x in y:<|step|>\n    x += 1<|step|>\n\nreturn<|step|>",
-        "Add.\n1 + 1<|step|>\n= 2<|step|>",
-    ]
 
 
 def test_the_process_reward_model_reads_steps_as_its_card_gives_them() -> None:

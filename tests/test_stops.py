@@ -17,7 +17,8 @@ from transformers import GenerationConfig
 from pipeline.serving import serving
 from pipeline.serving.declared import KINDS, prompts, read
 from pipeline.serving.examine import StopRun, examine
-from stages import errors, probes, profile
+from stages import errors, profile
+from stages.tokenizers import probes
 from stages.tokenizers.profiles import all_profiles, template
 
 TOOL = {"type": "function", "function": {"name": "count", "parameters": {"type": "object"}}}

@@ -24,14 +24,14 @@ from stub_memory import Watched
 from stub_s3 import BUCKET, S3Stub
 from support import SAMPLES, Run, files_of, flip
 
-from pipeline import stores
+from pipeline import filesystem, object_store, stores
 from pipeline.builds import lease, store_versions
 from pipeline.builds.place import Place, versions_of
 from pipeline.builds.store_versions import StoreVersions
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import sealed_text
 from pipeline.shards import storage
-from pipeline.stores import Store, address_of, filesystem, object_store, open_store
+from pipeline.stores import Store, address_of, open_store
 from stages.errors import DataError, SurroundingsError, UsageError
 from stages.files import file_hash
 

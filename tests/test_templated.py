@@ -265,11 +265,15 @@ def test_what_is_read_of_no_text_is_refused_by_name(asks: dict[str, Any]) -> Non
     prompt = show([turn_ends.asks("What is it?")], turn_ends.TOOLS, add_generation_prompt=True)
     thought = "<|channel|>analysis<|message|>Hm."
     turns = [turn_ends.asks("What is it?"), asks, turn_ends.result("a fruit")]
+    call = show([turns[0], turn_ends.calls("quince")], turn_ends.TOOLS).removeprefix(prompt)
+    assert call.startswith(" to=functions.look_up")
     rows: list[Row] = [
         {"text": show([*turns, turn_ends.answers("Sour.")], turn_ends.TOOLS)},
         {"prompt": prompt, "completion": "five"},
         {"prompt": PROMPTED, "completion": thought},
         {"prompt": PROMPTED + thought, "completion": "<|end|>"},
+        {"prompt": PROMPTED, "completion": call},
+        {"prompt": "What is it?", "completion": call.lstrip()},
     ]
     for row in rows:
         with pytest.raises(errors.RowError, match="give its turns as messages") as caught:

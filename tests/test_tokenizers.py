@@ -34,16 +34,15 @@ from transformers import AutoTokenizer
 from pipeline.builder import planning
 from pipeline.builds.build import Build
 from pipeline.builds.summary import said
-from pipeline.inputs.recipe import resolve_recipe
 from pipeline.options.config import Config
 from pipeline.publish.check import check
 from pipeline.serving import serving
 from pipeline.serving.overlay import overlay
 from pipeline.shards.part import PartReport
-from stages import encoders, errors, probes
+from stages import encoders, errors
 from stages.errors import ModelError
 from stages.profile import declare
-from stages.tokenizers import builders, builtin, hub, profiles, resolve, sentencepiece
+from stages.tokenizers import builders, builtin, hub, probes, profiles, resolve, sentencepiece
 from stages.tokenizers.profiles import all_profiles
 from stages.tokenizers.survival import loss
 
@@ -302,19 +301,6 @@ def test_a_token_without_a_row_needs_a_resize(tokenizer_json: bytes) -> None:
     profile = resolve.register_added(profile, tokenizer_json, ("<search>",))
     with pytest.raises(errors.ModelError, match="resize_token_embeddings"):
         probes.bind(profile, tokenizer_json, with_steps=False)
-
-
-@pytest.mark.slow
-def test_the_fingerprint_knows_the_token(cache_dir: Path, tmp_path: Path) -> None:
-    """Another token is another recipe, and another part."""
-    recipes = [
-        resolve_recipe(
-            Config.of("sft", (), "qwen2-1.5b", tmp_path, cache_dir=cache_dir, add_token=tokens), []
-        )
-        for tokens in ((), ("<search>",), ("<find>",))
-    ]
-    assert len({recipe.fingerprint for recipe in recipes}) == 3
-    assert len({recipe.part_fingerprint("openai") for recipe in recipes}) == 3
 
 
 # A tokenizer that loses text is refused: a row comes back from its ids, or no build is made.

@@ -21,12 +21,10 @@ from transformers import AutoTokenizer
 
 from pipeline.builds import limits, summary
 from pipeline.builds.build import Build
-from stages import probes
 from stages.chat_template import turn_ends
 from stages.chat_template.template import Template
 from stages.errors import PipelineError
-from stages.tokenizers import directory
-from stages.tokenizers.profiles import all_profiles
+from stages.tokenizers import directory, probes, profiles
 from stages.tokenizers.resolve import Overrides, resolve
 
 # Prints <|return|> behind the last answer, <|end|> behind an earlier one, and <|call|> behind a
@@ -123,6 +121,42 @@ def test_each_trained_turn_ends_in_its_own_token(
         assert not any(f"{end}{end}" in whole for end in wanted)
     if fields:  # the prompt of the answer has the reasoning of the call, as a server feeds it
         assert [whole.count("Well.") for whole, _ in runs] == [1, 2, 2]
+
+
+# Closes an empty block of reasoning in its prompt, and prints none in an answer; with the keyword
+# it asks for reasoning, and prints that of the last answer.
+CLOSES = """\
+{%- if enable_thinking | default(false) -%}<|reason|>{%- endif -%}
+{%- for m in messages -%}<|{{ m.role }}|>
+{%- if m.reasoning_content and loop.last -%}<|open|>{{ m.reasoning_content }}<|shut|>{%- endif -%}
+{{- m.content }}<|stop|>
+{%- endfor -%}
+{%- if add_generation_prompt -%}<|assistant|>
+{%- if not enable_thinking | default(false) -%}<|open|><|shut|>{%- endif -%}
+{%- endif -%}
+"""
+
+
+def test_an_answer_stands_behind_the_block_that_its_prompt_closes(
+    make: Make, tmp_path: Path
+) -> None:
+    """As a server feeds it that is told nothing; one with reasoning behind the prompt for that."""
+    model = template_folder(tmp_path / "model", CLOSES)
+    thought = [CHAT[0], {**CHAT[1], "reasoning_content": "Well."}]
+    data = rows_to(tmp_path / "data.jsonl", {"messages": CHAT}, {"messages": thought})
+    build = make("sft", data, model=f"{model}/", layout="ragged")
+    user, other = "<|user|>Hi<|stop|>", "<|assistant|>Yo<|stop|><|user|>Hm ok<|stop|>"
+    prompt = "<|assistant|><|open|><|shut|>"
+    assert trained_runs(build) == [
+        (f"{user}{prompt}Yo<|stop|>", "Yo<|stop|>"),
+        (f"{user}{other}{prompt}Fine<|stop|>", "Fine<|stop|>"),
+        (
+            f"<|reason|>{user}<|assistant|><|open|>Well.<|shut|>Yo<|stop|>",
+            "<|open|>Well.<|shut|>Yo<|stop|>",
+        ),
+    ]
+    counted = read_manifest(build)["inference"]["trained_turns"]
+    assert counted == {"thinking": 1, "non_thinking": 2, "other": 0}
 
 
 @pytest.mark.parametrize("task", ["rm", "prm"])
@@ -239,17 +273,26 @@ def test_a_template_for_tools_prints_rows_with_tools(files: bool, tmp_path: Path
 
 # What is found of a template is what its profile says.
 
-FOUND = ("end_of_turn", "end_of_call", "one_example_per_turn", "template_variants", "bos_policy")
-_OWN = {p.chat_template: p for p in all_profiles().values() if p.pair is None}
+FOUND = (
+    *("end_of_turn", "end_of_call", "one_example_per_turn", "template_variants", "bos_policy"),
+    "step_tokens",
+)
+_PROFILES = profiles.all_profiles()
+_OWN = {p.chat_template: p.name for p in reversed(_PROFILES.values()) if p.pair is None}
+_DAILY = [profiles.own_family(name)[0].name for name in profiles.own_families()]
 
 
-@pytest.mark.parametrize("name", few([p.name for p in _OWN.values()], 3))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(one, marks=() if one in _DAILY else pytest.mark.slow) for one in _OWN.values()],
+)
 def test_a_template_is_what_its_profile_says(name: str, tmp_path: Path) -> None:
-    """In a directory with a tokenizer of its markers alone."""
-    profile = all_profiles()[name]
+    """In a directory with a tokenizer of its markers alone, and another name."""
+    profile = _PROFILES[name]
     tokens = {key: getattr(profile, key) for key in ("bos_token", "eos_token", "pad_token")}
     own = {key: token for key, token in tokens.items() if token}
-    folder = template_folder(tmp_path / name, profile.chat_template, profile.promoted, **own)
+    specials = (*profile.promoted, *profile.step_tokens)
+    folder = template_folder(tmp_path / "mine", profile.chat_template, specials, **own)
     found = resolve(f"{folder}/", tmp_path, Overrides()).profile
     for key in FOUND:
         assert getattr(found, key) == getattr(profile, key), key

@@ -7,14 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import SAMPLES, Run, read_manifest, write_rows
+from support import SAMPLES
 from test_plan_command import planned
 from test_render import MODELS, QWEN2
 
-from pipeline.builder.plan_page import as_json, as_text
+from pipeline.builder.plan_page import as_json
 from stages import columns, contract, errors, profile
 from stages.chat_template import loss_weights, template, trained_spans
 from stages.chat_template.render import Renderer, Row
@@ -227,9 +226,6 @@ def test_a_conversation_that_would_be_split_into_too_much_is_refused_by_name(
     assert len(loss_mask.turn_by_turn(contract.Conversation(last))) == 1
 
 
-SPLIT_MODEL = "qwen3-8b"
-
-
 def batch(rows: list[list[list[int]]]) -> pa.RecordBatch:
     """Rows of conversations of examples, each given as its number of turns."""
     line, messages, length = [], [], []
@@ -266,57 +262,6 @@ def test_conversations_of_several_examples_are_counted(rows: list[list[list[int]
         "tokens": sum(10 * size + 1 for sizes in several for size in sizes),
         "tokens_if_whole": sum(10 * sizes[-1] + 1 for sizes in several),
     }
-
-
-def written(folder: Path) -> Path:
-    """Two conversations of several answers and one of a single one."""
-    rows = [
-        {
-            "messages": [
-                {"role": role, "content": f"{role} says {i} of {exchanges}"}
-                for i in range(exchanges)
-                for role in ("user", "assistant")
-            ]
-        }
-        for exchanges in (1, 3, 5)
-    ]
-    return write_rows(folder / "talk.jsonl", rows)
-
-
-@pytest.mark.slow
-def test_the_factor_is_told_by_plan_summary_manifest_and_report(
-    pipeline: Run, tmp_path: Path, cache_dir: Path
-) -> None:
-    """The figures are those of the stored examples, and every place has the same."""
-    data = written(tmp_path)
-    command = ("run", "sft", data, "--layout", "ragged", "-o", "out", "--model", SPLIT_MODEL)
-    ran = pipeline(*command).ended()
-    split = read_manifest(tmp_path / "out")["tokens"]["turn_split"]
-    lengths: dict[str, list[int]] = {}
-    for row in load_from_disk(str(tmp_path / "out"))["train"]:
-        lengths.setdefault(row["row_id"].split("#")[0], []).append(len(row["input_ids"]))
-    several = [found for found in lengths.values() if len(found) > 1]
-    whole = sum(found[-1] for found in several)
-    assert split == {
-        "conversations": 2,
-        "examples": 8,
-        "tokens": sum(map(sum, several)),
-        "tokens_if_whole": whole,
-        "factor": round(sum(map(sum, several)) / whole, 4),
-    }
-    said = loss_weights.sentence(split)
-    assert said in ran.err
-    page = (tmp_path / "out" / "report.html").read_text("utf-8")
-    assert f"{split['factor']:.1f} times" in page
-    found = planned(cache_dir, "sft", data, model=SPLIT_MODEL)
-    assert as_json(found)["turn_split"] == split
-    assert said in as_text(found)
-    # The way out that the sentence names makes one example of a conversation, and has no factor.
-    assert "--train-on last" in loss_weights.REMEDY
-    ran = pipeline(*command, "--train-on", "last").ended()
-    manifest = read_manifest(tmp_path / "out")
-    assert (manifest["examples"]["kept"], manifest["tokens"]["turn_split"]) == (3, None)
-    assert "one per trained turn" not in ran.err
 
 
 def test_a_plan_of_pairs_counts_the_tokens_of_both_sides(cache_dir: Path) -> None:

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from rows import WHOLE, normalizing, turns
 from support import Run, few, rows_to, table
 
+from pipeline.inputs import answers
 from pipeline.inputs.detection import recognise_rows
 from pipeline.options.config import Config
-from pipeline.options.ways import ways
+from pipeline.options.ways import applied, ways, written
 from pipeline.tasks import kind_of
 from stages import errors, formats
 from stages.contract import FormatOptions, Record, Row
@@ -382,3 +383,122 @@ def test_a_stray_minus_one_decides_for_no_other_row(strays: int, zeros: int) -> 
     with pytest.raises(errors.UndecidedError) as caught:
         found.settle(rows, {})
     assert {*caught.value.choices} == {"signed", "unsigned"}
+
+
+@pytest.mark.parametrize("answer", ["attempt", "answer", "response"])
+@pytest.mark.parametrize("reasoning", ["reasoning", "thinking_trajectory", "cot"])
+def test_reasoning_and_verdicts_go_with_the_answer_of_their_own(
+    answer: str, reasoning: str
+) -> None:
+    """Whatever they are called: the one that more verdicts call good goes first, and a verdict on
+    an answer that is not trained filters nothing."""
+    whose = ("zephyr", "ours", "nova")
+    rows = [
+        {"question": f"What is {at} + 1?", "solution": f"The sum is {at + 1}."}
+        | {f"{one}_{reasoning}": f"We add 1 to {at} as {one} does." for one in whose}
+        | {f"{one}_{answer}": f"As {one} says, it is {at + 1}." for one in whose}
+        | {f"{one}_grade": "Yes" if at % (4 - n) else "No" for n, one in enumerate(whose[:2])}
+        for at in range(20)
+    ]
+    chain = shlex.split(_chain(rows))
+    read = dict(one.split("=") for one in chain if one.startswith("message_") and "=" in one)
+    assert read == {
+        "message_thinking": f"zephyr_{reasoning}",
+        "message_content": f"zephyr_{answer}",
+    }
+    graded = {one for one in chain if "grade" in one}
+    assert graded == {"zephyr_grade=Yes", "ours_grade"}
+
+
+def _chain(rows: list[Row], task: str = "sft") -> str:
+    """The first answer to all that some rows ask."""
+    with pytest.raises(errors.DataError) as asked:
+        _settled(rows, task)
+    return written(ways(asked.value.remedy)[0])
+
+
+def _settled(rows: list[Row], task: str = "sft", way: Any = ()) -> Any:
+    """The reading of rows with the options of a way."""
+    config = applied(way, Config.of(task, ("rows.jsonl",), "qwen2-1.5b", Path("out")))
+
+    def read(own: Config) -> Any:
+        return recognise_rows(rows, "rows.jsonl", own, False, other_tasks=False)
+
+    return answers.settled(read, config, lambda *_: ())
+
+
+def test_no_row_is_left_out_for_a_verdict_that_it_lacks() -> None:
+    """The first way leaves out what is bad; of numbers without a middle nobody but the user knows
+    which are good, so the better half is the last that is offered."""
+    rows = [
+        {"prompt": f"q {at}", "completion": f"a {at}", "guard": (None, "safe", "unsafe")[at % 3]}
+        for at in range(21)
+    ]
+    assert _first_way(rows) == "--filter guard IS NULL OR guard != 'unsafe'"
+    for row in rows:
+        row["my_score"] = len(row["prompt"] + (row.pop("guard") or "")) * -3.7
+    assert _first_way(rows) == "--ignore my_score"
+
+
+@pytest.mark.parametrize("place", [0, 1, None])
+def test_a_list_of_verdicts_is_about_the_texts_that_are_as_many(place: int | None) -> None:
+    """Where the trained answer is one of them, its own verdict counts; where it is none, none."""
+
+    def row(at: int) -> Row:
+        tries = [f"The one way of {at}.", f"The other way of {at}."]
+        said = f"What {at} is." if place is None else tries[place]
+        talk = [{"role": "user", "content": f"q {at}"}, {"role": "assistant", "content": said}]
+        return {"messages": talk, "tries": tries, "correct": [at % 4 > 0, at % 4 == 3]}
+
+    rows = [*map(row, range(20))]
+    if place == 0:
+        assert _first_way(rows) == "--where tries,correct[good]!="
+        assert _settled(rows, way=(("--where", "tries,correct[good]!="),))
+        assert _settled([one for one in rows if one["correct"][0]])
+    else:  # a good one may stand beside the trained one, so leaving out rows without any is no way
+        assert _first_way(rows) == "--ignore correct"
+
+
+@pytest.mark.parametrize("said", ["give_up", "gave up", "abandoned", "aborted", "bad_problem"])
+def test_rows_that_were_given_up_are_asked_about_once(said: str) -> None:
+    """Whatever the column is called, and no row is refused for it; ends that found a mistake are
+    kept."""
+    ends = ["solution", "found_error"] * 5 + [said]
+    rows = [
+        {"problem": f"p {at}", "steps": ["a", "b"], "labels": [1, at % 2], "how_it_went": end}
+        for at, end in enumerate(ends * 2)
+    ]
+    says = f"how_it_went IS NULL OR how_it_went != '{said}'"
+    assert shlex.split(_chain(rows, "prm")) == ["--filter", says]
+    assert normalized("stepwise", rows[10])[2] is None
+
+
+@pytest.mark.parametrize("name", ["in_gsm8k_train", "in_mmlu_test", "in_human_eval_set"])
+def test_a_row_that_another_set_has_too_is_asked_about(name: str) -> None:
+    """For every task."""
+    for reading in ("openai", "preference", "stepwise"):
+        assert normalized(reading, {**ROWS[reading][1], name: True})[2] == "unread_weight"
+        assert normalized(reading, {**ROWS[reading][1], name: False})[2] is None
+        assert normalized(reading, {**ROWS[reading][1], "in_" + name[-4:]: True})[2] is None
+
+
+@pytest.mark.parametrize("base", [0, 1])
+def test_numbers_behind_the_first_wrong_step_show_that_it_was_looked_at(base: int) -> None:
+    """The first way rates all that is not listed as good; without it those stay unrated."""
+    rows = [
+        {"problem": f"p {at}", "steps": ["a", "b", "c", "d"], "error_steps": [at % 3 + base]}
+        | {"useless_steps": [3 + base]}
+        for at in range(12)
+    ]
+    rows[0] |= {"error_steps": [3 * base, 3 + base]}
+    way = f"--format error_list/{base}-based-whole --ignore useless_steps"
+    assert _chain(rows, "prm") == way
+    read = formats.load(f"error_list/{base}-based-whole").read
+    (chain,) = read(rows[1], FormatOptions())
+    assert chain.labels == [1, 0, 1, 1]
+    assert formats.load(f"error_list/{base}-based").read(rows[1], FormatOptions())[0].labels == [
+        1,
+        0,
+        None,
+        None,
+    ]

@@ -11,7 +11,7 @@ from encoding import encoding
 from hypothesis import given
 from hypothesis import strategies as st
 from rows import normalizing
-from support import SAMPLES, Make, read_manifest, rows_to
+from support import SAMPLES
 
 from pipeline.builder import stagewise
 from pipeline.options.config import Config
@@ -165,21 +165,6 @@ def test_every_layout_holds_the_same_weights(
     found = check(sample("padded"), cache_dir)
     assert not found.faults
     assert found.rows_made_again == 5
-
-
-def test_the_column_is_there_for_all_rows_or_for_none(make: Make, tmp_path: Path) -> None:
-    """Rows of other files weigh 1 where they are trained. Equal texts with other weights are no
-    duplicates: a weight of 1 is none, and any other sets a row apart."""
-    rows = [talk(("user", "a", None), ("assistant", "b", w)) for w in (0.5, 1, 0.5, None, 0.1)]
-    rows_to(tmp_path / "data" / "a.jsonl", {"instruction": "c", "input": "", "output": "d"})
-    rows_to(tmp_path / "data" / "b.jsonl", rows[1])
-    without = make("sft", tmp_path / "data", "without", layout="ragged")
-    assert "loss_weights" not in read_manifest(without)["columns"]
-    rows_to(tmp_path / "data" / "b.jsonl", *rows)
-    folder = make("sft", tmp_path / "data", "with", layout="ragged", dedup=True)
-    assert read_manifest(folder)["rows"]["duplicates"] == 2
-    for row, top in zip(stored(folder), (1.0, 0.5, 1.0, float(np.float32(0.1))), strict=True):
-        assert row["loss_weights"] == [top if x != IGNORED else 0.0 for x in row["labels"]]
 
 
 def test_stages_by_hand_keep_the_weights(

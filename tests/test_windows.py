@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from support import few, files_of, read_manifest, silent, table, write_rows
 
 import pipeline.shards.plan
-from expectations import contract, stored_rows, tallies
-from expectations.invariants import shards
+from expectations import contract, shard_laws, stored_rows, tallies
 from pipeline import tasks
 from pipeline.builder import windowed
 from pipeline.builder.build import finish
@@ -535,8 +534,8 @@ def test_rows_that_decide_break_what_any_row_breaks(model: TargetModel) -> None:
 def test_distinct_rows_are_counted(rows: list[tuple[int, int, int]]) -> None:
     """Also of numbers too large to be joined into one."""
     a, b, c = (np.array([row[i] for row in rows], np.int64) for i in range(3))
-    assert shards.n_distinct(shards.as_one(a, b, c)) == len(set(rows))
-    assert shards.n_distinct_pairs(a, b) == len({row[:2] for row in rows})
+    assert shard_laws.n_distinct(shard_laws.as_one(a, b, c)) == len(set(rows))
+    assert shard_laws.n_distinct_pairs(a, b) == len({row[:2] for row in rows})
 
 
 LISTS = st.lists(st.lists(st.integers(-3, 3), min_size=1, max_size=3), min_size=1, max_size=8)

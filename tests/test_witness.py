@@ -4,6 +4,7 @@ import copy
 import json
 import random
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,7 +14,7 @@ import pytest
 from conversations import Speech, conversations
 
 import pipeline.run_build
-from expectations.witness import attest, choices, raw, stored
+from expectations.witness import attest, choices, paths, raw, stored
 from expectations.witness.attest import Statement
 from expectations.witness.tokens import Published
 from pipeline.builder import judge, witnessed
@@ -21,6 +22,7 @@ from pipeline.options.config import Config
 from pipeline.shards.filter_expressions import evaluate
 from pipeline.shards.values import NUMBER, TEXT, TRUTH
 from stages.rows.expressions import key_of, parse
+from stages.rows.selection import condition, lookup
 
 Case: TypeAlias = dict[str, Any]
 Row: TypeAlias = dict[str, Any]
@@ -63,7 +65,44 @@ def _sft(rng: random.Random) -> dict[str, list[Row]]:
         "questions": [{"question": a, "answer": b, "history": [[b, a]]} for a, b in pairs],
         "completions": [{"prompt": a, "completion": b} for a, b in pairs],
         "texts": [{"text": f"{a}\n{b}"} for a, b in pairs],
+        "columns": [
+            {
+                "messages": [
+                    {"role": r, "content": x}
+                    for r, x in zip(("user", "assistant") * 2, (a, b, a, b), strict=True)
+                ],
+                "turn_weights": [0, w, 0, 1],
+            }
+            for (a, b), w in zip(pairs, (0, 0.5, 1, 0), strict=True)
+        ],
+        "parts": [
+            {
+                "contents": [
+                    {"role": "user", "parts": [{"text": a}, {"text": " so"}]},
+                    {"role": "model", "parts": [{"text": b}]},
+                ],
+                "systemInstruction": {"parts": [{"text": "Go."}]},
+            }
+            for a, b in pairs
+        ],
+        "exchanges": [
+            {"conversation": [{"input": a, "output": b, **own}, {"input": b, "output": a}]}
+            for (a, b), own in zip(pairs, ({}, {"weight": 0.5}, {"weight": 0}, {}), strict=True)
+        ],
+        "trees": [_tree(rng, deep=3, ranked=False) for _ in pairs],
     }
+
+
+def _tree(rng: random.Random, deep: int, ranked: bool) -> Row:
+    """A message with replies to it, of which some were taken out, and some share a rank."""
+    roles, count = ("assistant", "prompter"), rng.choice((1, 2, 3)) if deep % 2 else 1
+    count = 3 if deep == 3 else count  # of which two differ in rank
+    below = [_tree(rng, deep - 1, ranked) for _ in range(count if deep else 0)]
+    ranks = rng.sample((0, 1, 1, 2), len(below)) if ranked and len(below) > 1 else []
+    for reply, rank in zip(below, ranks, strict=False):
+        reply["rank"] = rank
+    gone = {"deleted": True} if not deep and rng.random() < 0.2 else {}
+    return {"role": roles[deep % 2], "text": f"said {rng.random()}", "replies": below, **gone}
 
 
 def _rm(rng: random.Random) -> dict[str, list[Row]]:
@@ -98,6 +137,11 @@ def _rm(rng: random.Random) -> dict[str, list[Row]]:
             for n, (q, a, b) in enumerate(asked)
         ],
         "others": [{"query": q, "response": a, "rejected_response": b} for q, a, b in asked],
+        "verdicts": [
+            {"prompt": q, "response_a": a, "response_b": b, "verdict": verdict}
+            for (q, a, b), verdict in zip(asked, ("A>B", "[[B>>A]]", "b", "A < B"), strict=True)
+        ],
+        "trees": [_tree(rng, deep=3, ranked=True) for _ in asked],
     }
 
 
@@ -119,6 +163,39 @@ def _prm(rng: random.Random) -> dict[str, list[Row]]:
             {"input": text, "label": f"{q} {s[0]} {one[0]}\n{s[1]} {one[1]}"}
             for text, (q, s, _), one in zip(tagged, solved, signs, strict=True)
         ],
+        "turns": [
+            {
+                "messages": [
+                    {"role": "user", "content": q},
+                    *(
+                        {"role": "assistant", "content": x, "rating": y}
+                        for x, y in zip(s, r, strict=True)
+                    ),
+                ]
+            }
+            for q, s, r in solved
+        ],
+        "searches": [
+            {
+                "problem": q,
+                "tree": {
+                    "children": [
+                        {"text": s[0], "value": 1.0, "children": [{"text": s[1], "value": 0.25}]},
+                        {"text": s[1], "value": 0.0},
+                    ]
+                },
+            }
+            for q, s, _ in solved
+        ],
+        "words": [
+            {"prompt": q, "completions": s, "labels": [one, other]}
+            for (q, s, _), one, other in zip(
+                solved,
+                "correct 0.5 good bad".split(),
+                ("wrong", "Neutral", "1", "unclear"),
+                strict=True,
+            )
+        ],
         "values": [{"input": t, "value": one} for t, one in zip(tagged, signs, strict=True)],
         "errors": [
             {"problem": q, "steps": s, "label": n % 3 - 1} for n, (q, s, _) in enumerate(solved)
@@ -138,7 +215,7 @@ def _prm(rng: random.Random) -> dict[str, list[Row]]:
                         {
                             "completions": [
                                 {"text": s[0], "rating": 1},
-                                {"text": "No.", "rating": -1},
+                                {"text": "No.", "rating": 1, "corrected_rating": -1},
                             ],
                             "human_completion": None,
                             "chosen_completion": 0,
@@ -224,9 +301,15 @@ def test_both_read_all_rows_alike(asked: tuple[str, Case, Statement]) -> None:
 
 
 SHAPES = {
-    "sft": "openai sharegpt alpaca query_response prompt_completion text".split(),
-    "rm": "preference hh_rlhf indexed_pair ranked rejected_response".split(),
-    "prm": "stepwise math_shepherd openrlhf_prm processbench rated_steps prm800k".split(),
+    "sft": (
+        "openai sharegpt alpaca query_response prompt_completion text exchange_list "
+        "message_paths contents"
+    ).split(),
+    "rm": "preference hh_rlhf indexed_pair ranked rejected_response message_tree".split(),
+    "prm": (
+        "stepwise math_shepherd openrlhf_prm processbench rated_steps prm800k rated_messages "
+        "step_tree"
+    ).split(),
 }
 
 
@@ -293,15 +376,63 @@ def test_a_condition_is_met_by_what_is_stored_and_by_nothing_else(
     with pytest.MonkeyPatch.context() as patch:
         own = [one for one in stored.examples(told, stored.drawn(told)) if one[0].startswith(name)]
         patch.setattr(stored, "examples", lambda *_: iter(own))
-        assert attest.attest(told).found == []  # what is not there is not judged
+        named = {row for row, what in attest.attest(told).found if what.startswith("where")}
+        assert named == {one.partition("#")[0] for one, _ in own}
 
-    def meets(row: Row, condition: str) -> bool:
-        return choices.meets(row, {"where": [condition], "filter": []})
 
-    assert meets({"n": 3}, "n>=3")
-    assert not meets({"n": 2}, "n>=3")
-    assert not meets({"a": {"ok": False}}, "a.ok=true")
-    assert meets({"a": [1]}, "a[most]=1")  # it is not known
+VALUES: tuple[Any, ...] = (
+    None,
+    0,
+    1,
+    2.5,
+    True,
+    False,
+    "",
+    "1",
+    "2.5",
+    "a",
+    "true",
+    ["a", 1],
+    [],
+    [[1], [None]],
+    {"b": 1},
+)
+PATHS = (
+    *("v", "v.b", "l[].v", "l[]", "v[]", "l.0.v", "l.7.v", "l[].v[most]", "l[].v[mean]", "o[1..5]"),
+    *("v,o", "l[].v[best]", "v,o[first]", "l[].o[low]", "o[place]", "no", "v,o,no"),
+)
+
+
+def _some_row(rng: random.Random) -> Row:
+    made = [
+        {"v": rng.choice(VALUES), "o": rng.choice((1, 2, 5))} for _ in range(rng.choice((0, 1, 3)))
+    ]
+    return {"v": rng.choice(VALUES), "o": rng.choice((1, 2, "3", "step 4")), "l": made}
+
+
+def test_what_stands_at_a_path_is_read_alike() -> None:
+    """Of any row, with any ending; what the witness does not read it does not judge."""
+    rng, read = random.Random("paths"), 0
+    for _ in range(300):
+        row, path = _some_row(rng), rng.choice(PATHS)
+        with suppress(raw.UnreadError):
+            assert paths.at(row, path) == lookup(row, path), (row, path)
+            read += 1
+    assert read > 200
+
+
+def test_a_condition_is_read_alike() -> None:
+    """``--where`` with any sign, of any value."""
+    rng, told = random.Random("where"), 0
+    for _ in range(600):
+        row, path, sign = _some_row(rng), rng.choice(PATHS), rng.choice(("=", "!=", ">=", "<"))
+        values = (0, 1, 2.5, 3) if sign in (">=", "<") else (0, 1, "a", "true", "null")
+        text = f"{path}{sign}{rng.choice(values)}"
+        holds, words = condition(text).holds(row), {"where": [text], "filter": []}
+        known = [choices.meets(row, words, unknown=unknown) for unknown in (True, False)]
+        told += known[0] == known[1]
+        assert holds in known, (row, text)
+    assert told > 400
 
 
 NAMES = {NUMBER: ("n", "a.m"), TEXT: ("t", '"odd name"'), TRUTH: ("b",)}
@@ -363,7 +494,7 @@ def test_a_filter_is_evaluated_alike(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", ["n_tokens > 3", "n > --2", "n / 2 > 1", "n % 2 = 1", "m > 1", "l = 1"]
+    "asked", ["n_turns > 3", "n > --2", "n / 2 > 1", "n % 2 = 1", "m > 1", "l = 1"]
 )
 def test_a_filter_that_sqlite_takes_otherwise_is_not_read(asked: str) -> None:
     """Nothing is said of it, neither of a row that is stored nor of one that is left out."""
@@ -491,7 +622,7 @@ def test_rows_are_found_by_their_place(suffix: str, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
     import zstandard
 
-    rows = [{"a": f"{n}\r\n“{n}”", "b": "x" * n} for n in range(9)]
+    rows = [{"a": f"{n}\r\n“{n}”", "b": "x" * (n + 1)} for n in range(9)]
     path = tmp_path / f"data{suffix}"
     lines = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode()
     lines = lines.replace(b"\n", b"\n\n", 1)  # a blank second line

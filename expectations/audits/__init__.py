@@ -5,8 +5,11 @@ something unwanted. It measures the written shards in chunks and judges the tota
 a TABLE of audits.
 """
 
+import functools
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -121,6 +124,10 @@ class Totals:
         return total
 
 
+Judging: TypeAlias = Callable[[AuditFacts, Totals, Tolerances], list[Figure]]
+Measuring: TypeAlias = Callable[[Chunk], Counts]
+
+
 @dataclass(frozen=True, slots=True)
 class Audit:
     """One audit.
@@ -140,12 +147,25 @@ class Audit:
     name: str
     about: str
     why: str
-    judge: Callable[[AuditFacts, Totals, Tolerances], list[Figure]]
-    measure: Callable[[Chunk], Counts] | None = None
+    judge: Judging
+    measure: Measuring | None = None
     tolerances: Tolerances = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     whole: bool = False
     instead: str = "Change the data"
+
+
+@functools.cache
+def _table() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(Path(__file__).with_name("audits.toml").read_text("utf-8"))
+
+
+def declared(name: str, judge: Judging, measure: Measuring | None = None) -> Audit:
+    """An audit of ours, as ``audits.toml`` declares it."""
+    said = _table()[name]
+    return Audit(
+        name, judge=judge, measure=measure, **{**said, "needs": tuple(said.get("needs", ()))}
+    )
 
 
 def level(value: float, tolerances: Tolerances, cases: int) -> str:

@@ -2,8 +2,17 @@
 
 import numpy as np
 
-from expectations import audits, contract, stored_rows
-from expectations.audits import WARN, Audit, AuditFacts, Counts, Figure, Tolerances, Totals, portion
+from expectations import audits, stored_rows
+from expectations.audits import (
+    WARN,
+    AuditFacts,
+    Counts,
+    Figure,
+    Tolerances,
+    Totals,
+    declared,
+    portion,
+)
 from stages.columns import Ints, offsets_of
 from stages.errors import counted
 
@@ -43,13 +52,7 @@ def _lengths_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) ->
     return figures
 
 
-LENGTHS = Audit(
-    name="lengths",
-    about="Quantiles and histogram of the examples' lengths in tokens; a pair's is its "
-    "longer side's.",
-    why="these help to choose --max-length, the pack size and the batch size",
-    judge=_lengths_judge,
-)
+LENGTHS = declared("lengths", _lengths_judge)
 
 
 # What the length limit cost: rows refused for it, and tokens trimmed.
@@ -68,13 +71,7 @@ def _truncation_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances)
     ]
 
 
-TRUNCATION = Audit(
-    name="truncation",
-    about="What the length limit cost: rows refused for it, and tokens trimmed.",
-    why="long rows differ from the others: without them a model learns to answer briefly",
-    judge=_truncation_judge,
-    tolerances={"warn": 0.05, "least": 50},
-)
+TRUNCATION = declared("truncation", _truncation_judge)
 
 
 # What share of the tokens comes from each input.
@@ -101,12 +98,7 @@ def _sources_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) ->
     return figures
 
 
-SOURCES = Audit(
-    name="sources",
-    about="What share of the tokens comes from each input.",
-    why="an input that dominates, or has no example left, is often a mistake in the mixture",
-    judge=_sources_judge,
-)
+SOURCES = declared("sources", _sources_judge)
 
 
 # How many answers (PRM: steps) are almost empty.
@@ -153,14 +145,7 @@ def _short_answers_judge(facts: AuditFacts, totals: Totals, tolerances: Toleranc
     return [portion(what, short, answers, detail, tolerances, rows=totals.named("rows"))]
 
 
-SHORT_ANSWERS = Audit(
-    name="short_answers",
-    about="How many answers (PRM: steps) are almost empty.",
-    why="answers of one word or none teach a model to stop at once",
-    judge=_short_answers_judge,
-    measure=_short_answers_measure,
-    tolerances={"warn": 0.05, "least": 50},
-)
+SHORT_ANSWERS = declared("short_answers", _short_answers_judge, _short_answers_measure)
 
 
 # SFT: what share of the tokens is trained, turn by turn.
@@ -208,14 +193,7 @@ def _trained_share_judge(facts: AuditFacts, totals: Totals, tolerances: Toleranc
     return figures
 
 
-TRAINED_SHARE = Audit(
-    name="trained_share",
-    about="SFT: what share of the tokens is trained, turn by turn.",
-    why="a share near 0 or 1 shows turns that were left out, or trained, by mistake",
-    judge=_trained_share_judge,
-    measure=_trained_share_measure,
-    needs=(contract.ANSWERS,),
-)
+TRAINED_SHARE = declared("trained_share", _trained_share_judge, _trained_share_measure)
 
 
 # PRM: how the step labels are balanced, and where the first errors are.
@@ -269,15 +247,7 @@ def _step_labels_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances
     ]
 
 
-STEP_LABELS = Audit(
-    name="step_labels",
-    about="PRM: how the step labels are balanced, and where the first errors are.",
-    why="if nearly every step has one label, always predicting it already gives a low loss",
-    judge=_step_labels_judge,
-    measure=_step_labels_measure,
-    tolerances={"warn": 0.95, "least": 100},
-    needs=(contract.MARKS,),
-)
+STEP_LABELS = declared("step_labels", _step_labels_judge, _step_labels_measure)
 
 
 # Pairs whose margin says that the rejected answer is the better one.
@@ -307,17 +277,7 @@ def _margins_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) ->
     return [portion("negative", negative, pairs, detail, tolerances, rows=rows)]
 
 
-MARGINS = Audit(
-    name="margins",
-    about="Pairs whose margin says that the rejected answer is the better one.",
-    why="with a negative margin the loss is low when the rejected answer wins",
-    judge=_margins_judge,
-    measure=_margins_measure,
-    tolerances={"warn": 0.0, "fail": 0.5},
-    needs=(contract.COMPARES,),
-    instead="If the sides are swapped, exchange them and give the margin without its sign; "
-    "otherwise drop the rows whose rejected answer is the better one",
-)
+MARGINS = declared("margins", _margins_judge, _margins_measure)
 
 
 TABLE = (LENGTHS, TRUNCATION, SOURCES, SHORT_ANSWERS, TRAINED_SHARE, STEP_LABELS, MARGINS)

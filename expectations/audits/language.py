@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from expectations import audits, undo_layout
-from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, portion
+from expectations.audits import AuditFacts, Counts, Figure, Tolerances, Totals, declared, portion
 from expectations.stored_rows import Chunk
 from stages import columns, encoders, profile
 from stages.errors import counted, were
@@ -24,17 +24,11 @@ Bools = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.uint8]
 Ids = npt.NDArray[np.int32]
 
+_OTHERS = "Hangul Cyrillic Arabic Hebrew Devanagari Thai Greek Latin"
 SCRIPTS = {
     "Han": r"\p{Han}",
     "Kana": r"\p{Hiragana}|\p{Katakana}",
-    "Hangul": r"\p{Hangul}",
-    "Cyrillic": r"\p{Cyrillic}",
-    "Arabic": r"\p{Arabic}",
-    "Hebrew": r"\p{Hebrew}",
-    "Devanagari": r"\p{Devanagari}",
-    "Thai": r"\p{Thai}",
-    "Greek": r"\p{Greek}",
-    "Latin": r"\p{Latin}",
+    **{name: rf"\p{{{name}}}" for name in _OTHERS.split()},
     "other letters": r"\p{L}",
 }
 
@@ -195,13 +189,7 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
     return figures
 
 
-LANGUAGE = Audit(
-    name="language",
-    about="In which scripts the examples and their trained parts are written.",
-    why="a model answers in the language that it was trained on",
-    judge=_judge,
-    measure=_measure,
-)
+LANGUAGE = declared("language", _judge, _measure)
 
 
 # Content that spells out a control token: harmless as ids, but a sign of templated input.
@@ -233,15 +221,7 @@ def _control_text_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerance
     return [portion("examples", affected, examples, detail, tolerances, rows=names)]
 
 
-CONTROL_TEXT = Audit(
-    name="control_text",
-    about="Content that spells out a control token: harmless as ids, but a sign of "
-    "templated input.",
-    why="text of control tokens often means that the data already carries a chat template",
-    judge=_control_text_judge,
-    measure=_control_text_measure,
-    tolerances={"warn": 0.0, "least": 1},  # one row is worth a look
-)
+CONTROL_TEXT = declared("control_text", _control_text_judge, _control_text_measure)
 
 
 # How many sampled rows the tokenizer does not give back; above the limit no build is planned.
@@ -255,14 +235,7 @@ def _lost_text_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) 
     return [portion("lost text", lost, sampled, detail, {"warn": tolerances["warn"]})]
 
 
-LOST_TEXT = Audit(
-    name="lost_text",
-    about="How many sampled rows the tokenizer does not give back; above the limit no build "
-    "is planned.",
-    why="text that the tokenizer loses is neither learned nor answered",
-    judge=_lost_text_judge,
-    tolerances={"warn": 0.0, "fail": 0.05},
-)
+LOST_TEXT = declared("lost_text", _lost_text_judge)
 
 
 # How many rows have a null or a boolean in a call that the template prints as Python spells it.
@@ -274,14 +247,7 @@ def _python_values_judge(facts: AuditFacts, totals: Totals, tolerances: Toleranc
     return [portion("Python's values", spelled, rows, detail, tolerances)]
 
 
-PYTHON_VALUES = Audit(
-    name="python_values",
-    about="How many rows have a null or a boolean in the arguments of a call that the chat "
-    "template prints as Python spells it.",
-    why="a model writes calls as it was trained to, and None, True and False are no JSON",
-    judge=_python_values_judge,
-    tolerances={"warn": 0.0},
-)
+PYTHON_VALUES = declared("python_values", _python_values_judge)
 
 
 # Equal examples.
@@ -299,13 +265,7 @@ def _duplicates_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances)
     return [portion("equal examples", equal, compared, detail, judged)]
 
 
-DUPLICATES = Audit(
-    name="duplicates",
-    about="Equal examples.",
-    why="duplicates are trained twice",
-    judge=_duplicates_judge,
-    tolerances={"warn": 0.01, "least": 20},
-)
+DUPLICATES = declared("duplicates", _duplicates_judge)
 
 
 TABLE = (LANGUAGE, CONTROL_TEXT, LOST_TEXT, PYTHON_VALUES, DUPLICATES)

@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from expectations import audits, contract, undo_layout
+from expectations import audits, undo_layout
 from expectations.audits import (
-    Audit,
     AuditFacts,
     Counts,
     Figure,
     Tolerances,
     Totals,
+    declared,
     language,
     portion,
 )
@@ -147,16 +147,7 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
     return figures
 
 
-SHORTCUTS = Audit(
-    name="shortcuts",
-    about="RM: how well one simple feature of the two answers alone separates chosen from "
-    "rejected.",
-    why="if one feature separates every pair, a reward model learns only that feature",
-    judge=_judge,
-    measure=_measure,
-    tolerances={"warn": 0.75, "fail": 0.98, "least": 50},
-    needs=(contract.COMPARES,),
-)
+SHORTCUTS = declared("shortcuts", _judge, _measure)
 
 
 # Test examples and prompts that are also in train: above the limit no build is published.
@@ -238,18 +229,7 @@ def _leaks_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> l
     ]
 
 
-LEAKS = Audit(
-    name="leaks",
-    about="Test examples and prompts that are also in train: above the limit no build is "
-    "published.",
-    why="a test that was trained on measures nothing",
-    judge=_leaks_judge,
-    measure=_leaks_measure,
-    tolerances={"fail": 0.01},
-    whole=True,
-    instead="Join groups that share a question (--group-by COLUMN+question), or split by question "
-    "alone",
-)
+LEAKS = declared("leaks", _leaks_judge, _leaks_measure)
 
 
 # Judgements that contradict each other: two answers in both orders, a step that is good and bad.
@@ -309,16 +289,7 @@ def _contradictions_judge(
     return [portion("both ways", len(both), len(subjects), detail, tolerances, rows=named)]
 
 
-CONTRADICTIONS = Audit(
-    name="contradictions",
-    about="RM and PRM: judgements that others contradict: the same two answers in both orders, the "
-    "same step good and bad.",
-    why="of two judgements that contradict each other one is wrong, and both are trained",
-    judge=_contradictions_judge,
-    measure=_contradictions_measure,
-    tolerances={"warn": 0.0},
-    needs=(contract.JUDGED,),
-)
+CONTRADICTIONS = declared("contradictions", _contradictions_judge, _contradictions_measure)
 
 
 TABLE = (SHORTCUTS, LEAKS, CONTRADICTIONS)

@@ -1,6 +1,5 @@
 """What was drawn, beside what the shards have: every difference is named by its row and its law."""
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -32,7 +31,8 @@ class Statement:
         rows: drawn and stored, or left out and looked at; ``read``: of these, compared.
         marked: rows whose texts have markers of a template.
         unread: how many rows were not, by the reason.
-        found: differences: the id of the row, and a sentence.
+        found: differences: the id of the row, and a sentence; ``unlike``: the parts in which the
+            tokenizer differs from its file, as its class loads it, where there are some.
     """
 
     rows: int = 0
@@ -40,6 +40,7 @@ class Statement:
     marked: int = 0
     unread: Counter[str] = field(default_factory=Counter)
     found: list[tuple[str, str]] = field(default_factory=list)
+    unlike: list[str] = field(default_factory=list)
 
 
 def attest(case: dict[str, Any]) -> Statement:
@@ -47,7 +48,8 @@ def attest(case: dict[str, Any]) -> Statement:
 
     Args:
         case: ``folder``, ``task``, ``shards``, ``inputs`` (``name``, ``path``, ``format``,
-            ``words``, ``parts``), ``model`` (words), ``merged_cuts`` that were counted, ``every``,
+            ``words``, ``parts``), ``model`` (words), ``merged_cuts`` and ``truncated`` tokens
+            that were counted, ``every``,
             ``noted``: how many rows have the note of a template's markers,
             ``whole``: every row is stored, refused, or does not meet a condition,
             ``fitted``: rows are padded to the longest of them,
@@ -62,6 +64,7 @@ def attest(case: dict[str, Any]) -> Statement:
         examples[source].setdefault(line, []).append((name, columns))
     published = Published(str(Path(case["folder"]) / "tokenizer"), case["model"])
     statement, equal = Statement(), choices.Equal(case["keep"])
+    sides = choices.Sides({one["name"] for one in case["inputs"] if one.get("test")})
     refused = _refused(case)
     for number, one in enumerate(case["inputs"]):
         own = examples[one["name"]]
@@ -76,32 +79,35 @@ def attest(case: dict[str, Any]) -> Statement:
         reading = _Reading(case["task"], one["format"], words, published)
         for line in sorted(own):
             name, row = f"{one['name']}:{line}", rows.get(line)
+            sides.add(row or {}, words["group_by"], name, {one["split"] for _, one in own[line]})
             for made in _hear(statement, reading, name, row, own[line]):
-                equal.add(_digest(made), row or {}, (number, line), name, True)
+                equal.add(made, row or {}, (number, line), name, True)
         left_out = {*lines[one["name"]]} - {*own} if case["whole"] or case["keep"] else ()
         for line in sorted(left_out):
             if line in rows and (one["name"], line) not in refused:
                 name, row = f"{one['name']}:{line}", rows[line]
                 for made in _miss(statement, reading, name, row, case["keep"]):
-                    equal.add(_digest(made), row, (number, line), name, False)
-    statement.found += [*equal.found(), *_of_build(published, case)]
-    if statement.marked > case["noted"]:
-        text = f"{case['noted']} rows are noted for markers of a template, and more have them"
-        statement.found.append(("manifest.json", text))
-    if case["fitted"] and min(pads, default=0) >= MULTIPLE:
-        statement.found.append(("padding", f"{min(pads)} or more tokens in every row"))
+                    equal.add(made, row, (number, line), name, False)
+    statement.found += [*equal.found(), *sides.found]
+    statement.found += _of_build(statement, published, case, min(pads, default=0))
+    if statement.found:
+        statement.unlike = published.unlike()
     return statement
 
 
-def _digest(made: dict[str, Any]) -> bytes:
-    return hashlib.sha256(repr(sorted(made.items())).encode()).digest()
-
-
-def _of_build(published: Published, case: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _of_build(
+    statement: Statement, published: Published, case: dict[str, Any], pads: int
+) -> Iterator[tuple[str, str]]:
     """What is not said of the build as a whole, or otherwise."""
-    if published.merged > case["merged_cuts"]:
-        text = f"merged_cuts is {case['merged_cuts']}, and rows that were drawn have more"
-        yield "manifest.json", text
+    for name, count in (
+        ("merged_cuts", published.merged),
+        ("truncated", published.truncated),
+        ("noted", statement.marked),
+    ):
+        if count > case[name]:
+            yield "manifest.json", f"{name} is {case[name]}, and rows that were drawn have more"
+    if case["fitted"] and pads >= MULTIPLE:
+        yield "padding", f"{pads} or more tokens in every row"
     positions = published.tokenizer.model_max_length
     if positions != case["model"]["positions"]:
         text = f"model_max_length is {positions}, and the model has {case['model']['positions']}"
@@ -155,16 +161,19 @@ def _hear(
     if row is None:
         statement.found.append((name, "the shards have it, and its file has no such row"))
         return []
-    if not choices.meets(row, reading.words):
-        statement.found.append((name, "where: it is stored, and does not meet the condition"))
-    published, merged = reading.published, reading.published.merged
+    published = reading.published
+    before = published.merged, published.truncated
     expected = _expected(statement, reading, row)
+    if not choices.meets(row, reading.words, expected):
+        statement.found.append((name, "where: it is stored, and does not meet the condition"))
     if expected is None:
-        published.merged = merged
+        published.merged, published.truncated = before
         return []
     statement.read += 1
-    if len(expected) != len(own) or published.trims:  # cuts of what is not stored do not count
-        published.merged = merged
+    if len(expected) != len(own):
+        published.merged, published.truncated = before
+    if published.trims:  # cuts of what is not stored do not count
+        published.merged = before[0]
     for one, columns in own:
         number = stored.place_of(one)[2]
         at = number or 0
@@ -204,7 +213,11 @@ def _miss(
     """
     statement.rows += 1
     words, published = reading.words, reading.published
-    met = choices.meets(row, words, unknown=False)
+    before, expected = (published.merged, published.truncated), None
+    if keep or choices.by_figures(words):
+        expected = _expected(statement, reading, row)
+    published.merged, published.truncated = before
+    met = choices.meets(row, words, expected, unknown=False)
     if not keep or not met:
         statement.read += 1
         if met:
@@ -213,9 +226,6 @@ def _miss(
             told = told if asked else "rows: it is neither stored nor refused"
             statement.found.append((name, told))
         return []
-    merged = published.merged
-    expected = _expected(statement, reading, row)
-    published.merged = merged
     statement.read += expected is not None
     alone = expected is not None and len(expected) == 1
     return [one for one in expected or () if isinstance(one, dict)] if alone else []

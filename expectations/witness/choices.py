@@ -5,6 +5,7 @@ database is in memory and has no tables.
 """
 
 import functools
+import hashlib
 import json
 import math
 import operator
@@ -12,19 +13,14 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
+from expectations.witness import paths
 from expectations.witness.raw import Row, UnreadError
 
-_CONDITION = re.compile(r"\s*([\w.\-]+)\s*(!=|>=|<=|=|>|<)\s*(.*)", re.DOTALL)
-_COMPARED = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-}
+_CONDITION = re.compile(r"([^=<>!]+?)\s*(!=|>=|<=|=|>|<)\s*(.*)", re.DOTALL)
+_COMPARED = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 _TOKEN = re.compile(
     r"""(?P<text>'(?:[^']|'')*') | "(?P<column>(?:[^"]|"")+)"
     | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?) | (?P<other>[/%]|--)
@@ -48,7 +44,7 @@ _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {  # those of SQLite kno
 def _sqlite() -> sqlite3.Connection:
     found = sqlite3.connect(":memory:")
     for name, (count, function) in _FUNCTIONS.items():
-        found.create_function(name, count, functools.partial(_unless_null, function))
+        found.create_function(name, count, partial(_unless_null, function))
     return found
 
 
@@ -56,30 +52,25 @@ def _unless_null(function: Callable[..., Any], *values: Any) -> Any:
     return None if None in values else function(*values)
 
 
-def _value(row: Row, path: str) -> Any:
-    value: Any = row
-    for key in path.split(".") if path not in row else [path]:
-        if isinstance(value, list):
-            raise UnreadError("a place in a list")
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def _filtered(row: Row, expression: str) -> bool:
-    """Whether a filter is true for a row.
+def _filtered(row: Row, expression: str, figures: dict[str, float]) -> bool:
+    """Whether a filter is true for a row, and for the figures of its example.
 
     Raises:
-        UnreadError: it reads figures of examples, or computes otherwise than SQLite does.
+        UnreadError: it reads figures that are not known, or computes otherwise than SQLite does.
     """
     values: list[Any] = []
 
     def asked(found: re.Match[str]) -> str:
         column, name = found["column"], found["name"]
-        if found["other"] or name in _FIGURES:
-            raise UnreadError("a filter by figures, or that divides")
+        if found["other"]:
+            raise UnreadError("a filter that divides")
         if not column and (not name or name.lower() in _WORDS):
             return found.group()
-        value = _value(row, column.replace('""', '"') if column else name)
+        if name in _FIGURES and name not in figures:
+            raise UnreadError("a filter by a figure")
+        value = figures.get(name) if name in figures else None
+        if name not in figures:
+            value = paths.at(row, column.replace('""', '"') if column else name)
         if isinstance(value, list | dict):
             raise UnreadError("a filter by lists or objects")
         if isinstance(value, int) and abs(value) > _EXACT:
@@ -95,36 +86,74 @@ def _filtered(row: Row, expression: str) -> bool:
     return bool(found)
 
 
-def _compared(row: Row, condition: str) -> bool | None:
-    """Whether a row meets a condition of ``--where``; None where it is not known."""
+def _compared(row: Row, condition: str) -> bool:
+    """Whether a row meets a condition of ``--where``: each value of a list does, with ``[]`` in
+    the path; what is not there equals null alone."""
     match = _CONDITION.fullmatch(condition)
     if match is None:
-        return None
+        raise UnreadError("a condition of another shape")
     path, sign, told = match.groups()
-    value = _value(row, path)
+    value = paths.at(row, path)
     try:
         wanted = json.loads(told)
     except ValueError:
         wanted = told
-    if isinstance(value, list | dict):
-        return None
-    if isinstance(wanted, bool) or isinstance(value, bool) or value is None:
-        if sign not in ("=", "!=") or value is None or type(value) is not type(wanted):
-            return None
-    elif isinstance(value, str) != isinstance(wanted, str):
-        return None
-    return bool(_COMPARED[sign](value, wanted))
+    if value is None:
+        return bool(sign == "=" and wanted is None)
+    each = paths.leaves(value) if "[]" in path else (value,)
+    return all(_is_true(one, sign, wanted, told) for one in each)
 
 
-def meets(row: Row, words: dict[str, Any], unknown: bool = True) -> bool:
-    """Whether a row meets all conditions; ``unknown``: what is said of one that is not read."""
+def _is_true(value: Any, sign: str, wanted: Any, told: str) -> bool:
+    if sign in _COMPARED:
+        known = paths.number(value)
+        return known is not None and _COMPARED[sign](known, float(wanted))
+    if isinstance(value, str) and not isinstance(wanted, str):
+        if isinstance(wanted, list | dict | float):
+            raise UnreadError("a text beside a value that is spelled in several ways")
+        same = value == told.strip()  # a number in a table of texts
+    else:
+        same = value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
+    return same == (sign == "=")
+
+
+def figures(made: list[Any]) -> dict[str, float]:
+    """What filters may ask of the only example that a row becomes; empty where it has others."""
+    if len(made) != 1 or not isinstance(made[0], dict):
+        return {}
+    one = made[0]
+    ids = [one[name] for name in ("input_ids", "chosen_ids", "rejected_ids") if name in one]
+    found: dict[str, float] = {"n_tokens": max(map(len, ids))}
+    if "step_labels" in one:
+        found["n_steps"] = len(one["step_labels"])
+    elif "labels" in one:
+        found["n_trained"] = sum(label >= 0 for label in one["labels"])
+    return found
+
+
+def by_figures(words: dict[str, Any]) -> bool:
+    """Whether a filter asks for figures of examples."""
+    return any(name in text for text in words["filter"] for name in _FIGURES)
+
+
+def meets(
+    row: Row, words: dict[str, Any], made: list[Any] | None = None, unknown: bool = True
+) -> bool:
+    """Whether a row meets all conditions.
+
+    Args:
+        made: the examples that it becomes; ``unknown``: what is said of a condition that is not
+            read.
+    """
+    known = figures(made or [])
     of_all: list[bool | None] = []
-    for known, asked in ((_compared, words["where"]), (_filtered, words["filter"])):
-        for one in asked:
-            try:
-                of_all.append(known(row, one))
-            except (UnreadError, TypeError):
-                of_all.append(None)
+    each: list[Callable[[], bool]] = [partial(_compared, row, one) for one in words["where"]]
+    each += [partial(_filtered, row, one, known) for one in words["filter"]]
+    for judged in each:
+        try:
+            of_all.append(judged())
+        except (UnreadError, TypeError):
+            of_all.append(None)
     return False not in of_all and (unknown or None not in of_all)
 
 
@@ -142,18 +171,21 @@ class Equal:
     keep: str
     _rows: dict[bytes, list[tuple[_Rank, str, bool]]] = field(default_factory=dict)
 
-    def add(self, digest: bytes, row: Row, place: tuple[int, int], name: str, there: bool) -> None:
+    def add(
+        self, made: dict[str, Any], row: Row, place: tuple[int, int], name: str, there: bool
+    ) -> None:
         """A row with one example; ``there``: it is stored."""
-        which, _, column = self.keep.partition(":")
         if not self.keep:
             return
+        which, _, column = self.keep.partition(":")
         try:
-            score = _value(row, column) if column else None
+            score = paths.at(row, column) if column else None
         except UnreadError:
             return
         rank = -math.inf
         if isinstance(score, int | float) and not isinstance(score, bool) and score == score:
             rank = float(score) if which == "highest" else -float(score)
+        digest = hashlib.sha256(repr(sorted(made.items())).encode()).digest()
         self._rows.setdefault(digest, []).append(((-rank, place), name, there))
 
     def found(self) -> Iterator[tuple[str, str]]:
@@ -163,3 +195,30 @@ class Equal:
             for rank, name, there in rows:
                 if there and rank != best:
                     yield name, f"dedup: it is stored, and {other} equals it and must stay"
+
+
+@dataclass
+class Sides:
+    """Rows of files for the test split are in no other, and no other rows are; rows that are equal
+    in the column of ``--group-by`` are on one side.
+
+    Attributes:
+        tests: the names of these files; ``found``: rows on another side, each with a sentence.
+    """
+
+    tests: set[str]
+    found: list[tuple[str, str]] = field(default_factory=list)
+    _of: dict[str, tuple[str, set[str]]] = field(default_factory=dict)
+
+    def add(self, row: Row, by: str | None, name: str, splits: set[str]) -> None:
+        """A row that is stored; ``by``: the column, ``splits``: where its examples are."""
+        if self.tests and splits != {"test" if name.rpartition(":")[0] in self.tests else "train"}:
+            self.found.append((name, f"split: it is in {' and '.join(sorted(splits))}"))
+        try:
+            value = paths.at(row, (by or "").removesuffix("+question")) if by else None
+        except UnreadError:
+            return
+        if value is not None:
+            first, there = self._of.setdefault(json.dumps(value, sort_keys=True), (name, splits))
+            if there != splits:
+                self.found.append((name, f"split: {first} is equal to it in {by}, and elsewhere"))

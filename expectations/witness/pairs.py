@@ -5,7 +5,7 @@ from collections.abc import Callable
 from itertools import combinations, pairwise
 from typing import Any
 
-from expectations.witness import said, talks
+from expectations.witness import said, talks, trees
 from expectations.witness.raw import UnreadError
 from expectations.witness.said import Said, Sides, Turn, View
 
@@ -18,6 +18,9 @@ _LISTS = (
     *("responses", "answers", "completions", "candidates", "outputs", "generations"),
 )
 _CHOICES = ("label", "labels", "better", "better_index", "better_answer", "better_response")
+_VERDICTS = ("verdict", "judgment", "judgement", "judge_verdict", "comparison", "decision")
+_NOUN = r"(?:(?:model|response|answer|output|assistant|option|completion)_?)?([ab])"
+_COMPARED = re.compile(rf"{_NOUN}(?:(>+|<+){_NOUN})?")
 _ANSWERS = re.compile(
     r"(output|response|answer|completion|candidate|text|response_model)[_-]?(0|1|2|a|b)"
 )
@@ -126,11 +129,23 @@ def _candidates(view: View) -> tuple[Any, Any]:
     return answers[0], answers[1]
 
 
+def _named(choice: str) -> int:
+    """Which answer a letter names, or two letters with a sign between them."""
+    found = _COMPARED.fullmatch("".join(choice.split()).lower().strip("[]"))
+    if found is None or found[1] == found[3]:
+        raise UnreadError("a choice in other words")
+    better = found[3] if found[2] and found[2][0] == "<" else found[1]
+    return "ab".index(better)
+
+
 def _indexed(view: View) -> list[Said]:
     first, second = _candidates(view)
-    choice = view.get(*_CHOICES, "winner", "choice", "preferred", "preference")
+    names = (*_CHOICES, "winner", "choice", "preferred", "preference", *_VERDICTS)
+    choice = view.get(*names)
+    if isinstance(choice, str) and choice.strip().isdigit():
+        choice = int(choice)
     if isinstance(choice, str):
-        at = {"a": 0, "b": 1, "A": 0, "B": 1, "A>B": 0, "B>A": 1}.get(choice)
+        at = _named(choice)
     elif isinstance(choice, int) and view.variant in ("0-based", "1-based", "1-is-first"):
         at = {"0-based": choice, "1-based": choice - 1, "1-is-first": 1 - choice}[view.variant]
     else:
@@ -238,4 +253,5 @@ PAIRS: dict[str, Callable[[View], list[Said]]] = {
     "rejected_response": _against,
     "preferred_output": _preferred,
     "answer_lists": _several,
+    "message_tree": trees.pairs,
 }

@@ -5,9 +5,11 @@ A template is asked by ``transformers`` over a build's folder ``tokenizer/``.
 
 import datetime
 import itertools
+import json
 import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from expectations.witness.raw import UnreadError
@@ -49,7 +51,7 @@ class Printer:
 
     def __init__(self, folder: str, words: dict[str, Any]) -> None:
         self.tokenizer = library().from_pretrained(folder, local_files_only=True)
-        self.words = words
+        self.words, self._folder = words, Path(folder)
         added = self.tokenizer.added_tokens_decoder
         self.controls = {t.content: int(i) for i, t in added.items() if t.special}
         every = sorted(self.controls, key=len, reverse=True)
@@ -62,6 +64,12 @@ class Printer:
         self._unread_day = "strftime_now(" in _ASKED_DAY.sub("", told)
         self._reasoning = next((name for name in _REASONING if name in told), "")
         self.printed = {*re.findall(r"[A-Za-z_]\w*", told)}
+
+    def unlike(self) -> list[str]:
+        """The parts of ``tokenizer.json`` in which the tokenizer's class has others."""
+        told = json.loads((self._folder / "tokenizer.json").read_bytes())
+        loaded = json.loads(self.tokenizer.backend_tokenizer.to_str())
+        return [n for n in ("normalizer", "pre_tokenizer") if told.get(n) != loaded.get(n)]
 
     def rendered(self, turns: Sequence[Turn], tools: list[Any] | None, **more: Any) -> str:
         if self._unread_day:
@@ -159,8 +167,30 @@ class Printer:
             for before in (turns[:-1], asked)
         )
         alone = self.ended([*asked, turns[-1]], tools, **other)
+        if not alone.startswith(opened) and "reasoning" not in turns[-1]:
+            plain = self.ended([*asked, {"role": "assistant", "content": _THOUGHT}], tools, **other)
+            alike = itertools.takewhile(
+                lambda pair: pair[0] == pair[1], zip(opened, plain, strict=False)
+            )
+            opened = self._unclosed(opened, opened[: len([*alike])], other)
         turn = alone.removeprefix(opened)
         if not alone.startswith(opened) or str(turns[-1].get("reasoning", "")).strip() not in turn:
             return None
         text = prompt + turn.replace(_THOUGHT, "")
         return text, [self._start(text, turns[:-1], tools) or len(prompt)]
+
+    def _unclosed(self, opened: str, begun: str, given: dict[str, Any]) -> str:
+        """A prompt without the empty block of reasoning that it closes, where answers are printed
+        without one: what closes it is printed behind the reasoning of a call."""
+        function = {"name": "f", "arguments": {"x": "y"}}
+        call = {"id": "abcdefghi", "type": "function", "function": function}
+        turn: Turn = {"role": "assistant", "content": "", "tool_calls": [call]}
+        turn |= {"reasoning": _THOUGHT} if self._reasoning else {}
+        try:
+            text = self.rendered([{"role": "user", "content": "x"}, turn], None, **given)
+        except BrokenError:
+            return opened
+        behind = text.partition(_THOUGHT)[2].lstrip()
+        block = opened[len(begun) :].rstrip()
+        closes = any(behind.startswith(block[at:]) for at in range(len(block)))
+        return begun if closes else opened

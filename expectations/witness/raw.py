@@ -145,7 +145,7 @@ def _of_texts(file: BinaryIO, lines: Collection[int], words: Row, kind: str) -> 
     header, found, before = next(table, []), {}, table.line_num
     for cells in table:
         if before + 1 in lines and cells:
-            found[before + 1] = dict(zip(header, cells, strict=False))
+            found[before + 1] = {k: x or None for k, x in zip(header, cells, strict=False)}
         before = table.line_num
     return found
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
+from expectations.witness import paths
 from expectations.witness.raw import Row, UnreadError
 
 Turn: TypeAlias = dict[str, Any]  # as a template gets it
@@ -33,7 +34,6 @@ _REASONING = ("reasoning_content", "reasoning", "thinking")
 _NAMING = ("role", "from", "content", "value")
 _ENDING = re.compile(r"<[^<>\s]+>\s*$")
 _STOPS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "</s>")
-_SIGNS = re.compile(r"\[[^\[\]]+\]")  # any ending, but not "[]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class View:
         self.asked.update(names)
         given = [name for name in names if name in self.named]
         if given:
-            found = [_at(self.row, self.named[name]) for name in given]
+            found = [paths.at(self.row, self.named[name]) for name in given]
         else:
             taken = set(self.named.values())
             found = [self.row.get(name) for name in names if name not in taken]
@@ -122,25 +122,6 @@ def text(value: Any, name: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise UnreadError(f"{name} is no text")
     return value
-
-
-def _at(value: Any, path: str) -> Any:
-    if _SIGNS.search(path):
-        raise UnreadError("a path with an ending")
-    if isinstance(value, dict) and path in value:
-        return value[path]
-    if "," in path:
-        return [_at(value, one) for one in path.split(",")]
-    head, inside, rest = path.partition("[]")
-    for key in head.split(".") if head else ():
-        if isinstance(value, list):
-            value = value[int(key)] if key.isdigit() and int(key) < len(value) else None
-        else:
-            value = value.get(key) if isinstance(value, dict) else None
-    if not inside:
-        return value
-    rest = rest.removeprefix(".")
-    return [_at(one, rest) if rest else one for one in value] if isinstance(value, list) else None
 
 
 def views(row: Row, reading: str, words: dict[str, Any]) -> list[tuple[str, View]]:
@@ -173,7 +154,8 @@ def _kept(row: Row, ignored: Iterable[str]) -> Row:
 # Turns.
 
 
-def _role(turn: Turn, words: dict[str, Any]) -> str:
+def role_of(turn: Turn, words: dict[str, Any]) -> str:
+    """Who says a turn; raises ``UnreadError`` for nobody that is known."""
     name = turn.get("role", turn.get("from"))
     name = words["role"].get(name, name)
     for role, spellings in _ROLES.items():
@@ -218,7 +200,7 @@ def turns(value: Any, words: dict[str, Any]) -> tuple[list[Turn], list[float | N
     for one in value:
         if not ({"role", "from"} & one.keys() and {"content", "value", *_CALLS} & one.keys()):
             raise UnreadError("turns with other keys")
-        role, content = _role(one, words), _content(one)
+        role, content = role_of(one, words), _content(one)
         turn: Turn = {"role": role, "content": content}
         calls = [one[key] for key in _CALLS if one.get(key) not in (None, "", [])]
         if role == "call":
@@ -240,8 +222,8 @@ def turns(value: Any, words: dict[str, Any]) -> tuple[list[Turn], list[float | N
         again, called = called and role == "call", role == "call"
         if not again:
             found.append(turn)
-            weights.append(_weight(one))
-        elif turn.keys() == {"role", "content", "tool_calls"} and _weight(one) == weights[-1]:
+            weights.append(weight(one))
+        elif turn.keys() == {"role", "content", "tool_calls"} and weight(one) == weights[-1]:
             found[-1]["tool_calls"] += turn["tool_calls"]  # calls in a row are made at once
         else:
             raise UnreadError("calls in a row that say more")
@@ -257,7 +239,8 @@ def thinking(turn: Turn, reasoning: Any, words: dict[str, Any]) -> Turn:
     return {**turn, "content": f"<think>\n{thought}\n</think>\n\n{said}"}
 
 
-def _weight(turn: Turn) -> float | None:
+def weight(turn: Turn) -> float | None:
+    """What the flags of a turn, or of an exchange, say of its weight; None where nothing does."""
     flags = {float(turn[key]) for key in FLAGS if isinstance(turn.get(key), bool | int | float)}
     if len(flags) > 1 or not all(math.isfinite(x) and x >= 0 for x in flags):
         raise UnreadError("several weights of a turn")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from expectations.witness import said
+from expectations.witness import paths, said
 from expectations.witness.raw import UnreadError
 from expectations.witness.said import Said, Steps, View
 
@@ -19,19 +19,41 @@ _ERRORS = (
     "error_step",
     "error_index",
 )
+_RATED = ("rating", "label", "score", "reward", "correct", "is_correct", "correctness")
+_STEP = ("text", "step", "content", "thought", "action")
+_VALUES = ("value", "mc_value", "q_value", "soft_label", "score", "reward", "rating", "label")
+_CHILDREN = ("children", "branches", "nodes", "next_steps")
 _WRONG = ("error_steps", "errors", "error_list", "error_indices", "wrong_steps", "incorrect_steps")
 # Math-Shepherd's, and those that others put in its place.
 _TAGS = ("\u043a\u0438", "<extra_0>", "<|reserved_special_token_0|>", "<step>", "<|step|>")
-_WORDS = {"+": 1.0, "-": 0.0, "correct": 1.0, "incorrect": 0.0, "good": 1.0, "bad": 0.0}
+_GOOD = ("+", "correct", "good", "right", "yes", "true", "pass", "passed", "great", "valid", "ok")
+_BAD = (
+    "-",
+    "incorrect",
+    "bad",
+    "wrong",
+    "no",
+    "false",
+    "fail",
+    "failed",
+    "poor",
+    "invalid",
+    "error",
+)
+_WORDS = {**dict.fromkeys(_GOOD, 1.0), **dict.fromkeys(_BAD, 0.0)}
+_NEUTRAL = ("neutral", "unknown", "unsure", "unclear", "ambiguous")
 
 
 def _rating(value: Any, view: View) -> float | None:
     """From 0 to 1; None where there is none."""
     signed = view.variant == "signed"
+    if isinstance(value, str) and paths.number(value) is not None and not signed:
+        value = float(value)
     if isinstance(value, str):
-        if value.strip().lower() not in _WORDS:
+        word = value.strip().lower()
+        if word not in (*_WORDS, *_NEUTRAL) or signed:
             raise UnreadError("a rating in other words")
-        return _WORDS[value.strip().lower()]
+        return view.neutral() if word in _NEUTRAL else _WORDS[word]
     if value is None:
         return None
     if not isinstance(value, bool | int | float):
@@ -188,32 +210,90 @@ def _alternatives(view: View) -> list[Said]:
     for step in label["steps"]:
         completions, human = step.get("completions") or [], step.get("human_completion")
         chosen = step.get("chosen_completion")
-        if any("corrected_rating" in one for one in [*completions, human or {}]):
-            raise UnreadError("a rating that was corrected")
         for i, one in enumerate(completions):
             if i == chosen:
                 continue
             rating = _graded(one, view)
             extra = Steps(asked, (*texts, one["text"]), (*ratings, rating))
-            found.append(None if one.get("rating") is None else extra)
+            found.append(None if _given(one) is None else extra)
         if chosen is not None:
             texts, ratings = (
                 [*texts, completions[chosen]["text"]],
                 [*ratings, _graded(completions[chosen], view)],
             )
         elif human is not None:
-            good = 1.0 if human.get("rating") is None else _graded(human, view)
+            good = 1.0 if _given(human) is None else _graded(human, view)
             texts, ratings = [*texts, human["text"]], [*ratings, good]
         else:
             break
     return [*found, Steps(asked, tuple(texts), tuple(ratings))] if texts else found
 
 
+def _given(completion: dict[str, Any]) -> Any:
+    """The rating of a completion; a corrected one goes before the first."""
+    both = completion.get("corrected_rating"), completion.get("rating")
+    return next((one for one in both if one is not None), None)
+
+
 def _graded(completion: dict[str, Any], view: View) -> float | None:
-    rating = completion.get("rating")
+    rating = _given(completion)
     if rating == 0:
         return view.neutral()
     return {1: 1.0, -1: 0.0}[rating] if rating in (1, -1) else None
+
+
+def _rated_turns(view: View) -> list[Said]:
+    """A question, and steps in turns of the assistant, each with a rating."""
+    turns = view.get("messages", "conversations", "conversation")
+    own, _ = said.turns(
+        [{k: x for k, x in one.items() if k not in _RATED} for one in turns], view.words
+    )
+    system = view.text(*said.SYSTEM)
+    if own[0]["role"] == "system":
+        system, own, turns = own[0]["content"], own[1:], turns[1:]
+    if [turn["role"] for turn in own] != ["user", *["assistant"] * (len(own) - 1)]:
+        raise UnreadError("turns between steps")
+    ratings = [_rating(View(one, "", view.words).get(*_RATED), view) for one in turns[1:]]
+    texts = tuple(str(turn["content"] or "") for turn in own[1:])
+    return [Steps(str(own[0]["content"] or ""), texts, tuple(ratings), system=system)]
+
+
+def _tree(view: View) -> list[Said]:
+    """A chain of steps to each leaf of a tree, whose first node is the problem or nothing."""
+    root = view.get("tree", "root", "search_tree", "prefix_tree", "mcts_tree", "step_tree")
+    asked = view.text(*_PROBLEMS)
+    own = View(root, "", view.words).text(*_STEP)
+    if (asked is None) == (own is None) or view.get("history") is not None:
+        raise UnreadError("a first node that may be a step")
+    found: list[Said] = []
+
+    def below(node: Any, steps: list[str], ratings: list[float | None]) -> None:
+        lists = [node[name] for name in _CHILDREN if node.get(name)]
+        if len(lists) > 1 or any(
+            node.get(name) for name in ("prefix", "partial_solution", "state")
+        ):
+            raise UnreadError("a node of another shape")
+        if not lists and steps:
+            problem, system = str(asked or own), view.text(*said.SYSTEM)
+            found.append(Steps(problem, tuple(steps), tuple(ratings), system=system))
+        for child in lists[0] if lists else ():
+            one = View(child, "", view.words)
+            rating = _rating(one.get(*_VALUES), view)
+            below(child, [*steps, str(one.text(*_STEP))], [*ratings, rating])
+
+    below(root, [], [])
+    return found
+
+
+def one_text(said: Steps, separator: str) -> list[str]:
+    """Steps of a list as pieces of one text, each on a line of its own or behind a separator."""
+    problem = said.problem.strip()
+    found, before, between = [], problem, "\n"
+    for step in said.steps:
+        broken = before.endswith("\n") or step.startswith("\n")
+        found.append(step if broken else between + step)
+        before, between = step, separator
+    return [problem + found[0], *found[1:]]
 
 
 STEPS: dict[str, Callable[[View], list[Said]]] = {
@@ -227,4 +307,6 @@ STEPS: dict[str, Callable[[View], list[Said]]] = {
     "soft_prefix": _prefixes,
     "step_conversations": _judged_turns,
     "prm800k": _alternatives,
+    "rated_messages": _rated_turns,
+    "step_tree": _tree,
 }

@@ -50,7 +50,8 @@ def examples(case: dict[str, Any], lines: dict[str, list[int]]) -> Iterator[tupl
     for path in case["shards"]:
         with pa.memory_map(str(Path(case["folder"]) / path)) as source:
             for batch in pa.ipc.open_stream(source):
-                yield from _of_batch(batch, wanted)
+                for name, columns in _of_batch(batch, wanted):
+                    yield name, columns | {"split": path.partition("/")[0]}
 
 
 def _of_batch(batch: pa.RecordBatch, wanted: pa.Array) -> Iterator[tuple[str, Any]]:

@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from expectations.witness import trees
 from expectations.witness.raw import UnreadError
 from expectations.witness.said import (
-    FLAGS,
     QUESTIONS,
+    SYSTEM,
     TOOLS,
     Said,
     Talk,
@@ -15,11 +16,13 @@ from expectations.witness.said import (
     View,
     assistant,
     opened,
+    role_of,
     text,
     thinking,
     tools,
     turns,
     user,
+    weight,
 )
 
 _ANSWERS = ("answer", "response", "solution", "output", "output_text")
@@ -51,9 +54,14 @@ def _alpaca(view: View) -> list[Said]:
 
 def _talk(*names: str) -> Callable[[View], list[Said]]:
     def read(view: View) -> list[Said]:
-        if view.get("turn_weights") is not None or view.get("mask") is not None:
-            raise UnreadError("weights of turns in a column")
-        own, weights = turns(view.get(*names), view.words)
+        value, given, mask = view.get(*names), view.get("turn_weights"), view.get("mask")
+        if given is not None:
+            value = [one | {"weight": w} for one, w in zip(value, given, strict=True)]
+        own, weights = turns(value, view.words)
+        if mask is not None:
+            role = role_of({"role": mask}, view.words)
+            both = zip(own, weights, strict=True)
+            weights = [0.0 if turn["role"] == role else w for turn, w in both]
         every = opened(view, own)
         return [Talk(tuple(every), (*[None] * (len(every) - len(own)), *weights), tools(view))]
 
@@ -94,30 +102,55 @@ def _thought(view: View) -> list[Said]:
 
 
 def _exchanges(view: View) -> list[Said]:
-    asked, said = ("human", "input", "user", "question", "query"), ("assistant", "output", "answer")
+    asked = ("human", "user", "input", "question", "query", "prompt", "instruction")
+    said = ("assistant", "output", "answer", "response", "gpt", "bot", "model", "completion")
     own: list[Turn] = []
-    listed = ("conversation", "conversations", "messages", "turns", "dialogue", "exchanges")
+    weights: list[float | None] = []
+    listed = ("conversation", "conversations", "messages", "turns", "dialogue", "exchanges", "qa")
     for one in view.get(*listed) or ():
         if not isinstance(one, dict):
             raise UnreadError("exchanges that are no objects")
-        if one.keys() & {*FLAGS, "need_eos_token"}:
-            raise UnreadError("flags of an exchange")
+        if one.get("need_eos_token") is False:
+            raise UnreadError("an answer that goes on")
         inside = View(one, "", view.words)
         if (system := inside.text("system")) is not None:
-            own.append({"role": "system", "content": system})
-        texts = [inside.text(*asked), inside.text(*said, "response")]
+            own, weights = [*own, {"role": "system", "content": system}], [*weights, None]
+        texts = [inside.text(*asked), inside.text(*said)]
         if None in texts:
             raise UnreadError("a question or an answer is missing")
         own += [user(str(texts[0])), assistant(str(texts[1]))]
+        weights += [None, weight(one)]
     every = opened(view, own)
-    return [Talk(tuple(every), (None,) * len(every), tools(view))]
+    before = [None] * (len(every) - len(own))
+    return [Talk(tuple(every), (*before, *weights), tools(view))]
+
+
+def _contents(view: View) -> list[Said]:
+    """Turns whose content is a list of parts, and a system text that may be one, too."""
+    turns = [
+        {**{k: x for k, x in one.items() if k != "parts"}, "content": _parts(one["parts"])}
+        for one in view.get("contents")
+    ]
+    system = view.get(*SYSTEM)
+    if view.get(*TOOLS) is not None:
+        raise UnreadError("tools beside parts")
+    more = {"system": _parts(system["parts"]) if isinstance(system, dict) else system}
+    return _talk("messages")(View({"messages": turns, **more}, "", view.words))
+
+
+def _parts(parts: Any) -> str:
+    if not all(isinstance(one, dict) and one.keys() == {"text"} for one in parts):
+        raise UnreadError("parts that are no texts")
+    return "".join(one["text"] for one in parts)
 
 
 TALKS: dict[str, Callable[[View], list[Said]]] = {
     "openai": _talk("messages"),
     "sharegpt": _talk("conversations", "conversation", "messages"),
     "alpaca": _alpaca,
+    "contents": _contents,
     "exchange_list": _exchanges,
+    "message_paths": trees.paths,
     "message_thinking": _thought,
     "prompt_completion": _answered(("prompt",), ("completion",)),
     "query_response": _answered(QUESTIONS, _ANSWERS),

@@ -18,6 +18,7 @@ from typing import Any
 from expectations.witness.printed import BrokenError, Printer, calls
 from expectations.witness.raw import UnreadError
 from expectations.witness.said import Sides, Steps, Talk, Turn, plain, unstopped
+from expectations.witness.steps import one_text
 from expectations.witness.talks import each
 
 IGNORED = -100
@@ -47,6 +48,7 @@ class Published(Printer):
     Attributes:
         ends: the ids that end a turn of text, and one of calls.
         merged: texts that the tokenizer would have merged where an answer begins.
+        truncated: tokens of turns and steps that do not fit.
         marked: whether a text of the row that is read has a marker of a template.
     """
 
@@ -57,7 +59,7 @@ class Published(Printer):
         plain = [name for name in self.controls if name not in self._swallow]
         self._anchor = max(plain, key=len, default="")
         self.ends = [self.id_of(token) for token in words["ends"]]
-        self.merged, self.marked = 0, False
+        self.merged, self.truncated, self.marked = 0, 0, False
         self.trims = words["too_long"] != "reject"
 
     def id_of(self, token: str) -> int:
@@ -246,11 +248,18 @@ class Published(Printer):
         ends = [i + 1 for i, turn in enumerate(turns) if turn["role"] == "assistant"]
         if len({weights[i - 1] > 0 for i in ends}) > 1:
             raise UnreadError("a row that is too long, and not all of whose answers are trained")
+        whole = found
         for end in reversed(ends):
             found = self._read(turns[:end], weights[:end], tools, masked)
             if len(found.ids) <= limit:
+                self._drop(whole.ids, found.ids)
                 break
         return found
+
+    def _drop(self, whole: list[int], kept: list[int]) -> None:
+        """Count what is left out of a row, where it is an end of it."""
+        if whole[: len(kept)] == kept:
+            self.truncated += len(whole) - len(kept)
 
     def _closed(self, found: Tokens) -> list[int]:
         """Where turns have ended."""
@@ -279,10 +288,12 @@ class Published(Printer):
         steps, limit = list(said.steps), self.words["limit"]
         if steps and unstopped(steps[-1], words) != steps[-1]:
             raise UnreadError("a stop as text that is removed")
-        ids = self._marked(said, len(steps), words)
+        ids = whole = self._marked(said, len(steps), words)
         while len(ids) > limit and self.words["too_long"] == "trim-steps" and len(steps) > 1:
             steps.pop()
             ids = self._marked(said, len(steps), words)
+        if len(ids) <= limit:
+            self._drop(whole, ids)
         step, good, bad = (self.id_of(self.words[name]) for name in ("step", "good", "bad"))
         places = [i for i, token in enumerate(ids) if token == step]
         ratings = said.ratings[: len(steps)]
@@ -301,7 +312,7 @@ class Published(Printer):
         self.marked = any(mark in one for one in own[:-1] for mark in _MARKS)  # no note of systems
         problem, *texts = (_veiled(one.strip(), hidden) for one in own[: count + 1])
         if self.words["raw"]:
-            pieces = said.pieces or (*_one_text(said, between), "")
+            pieces = said.pieces or (*one_text(said, between), "")
             text = "".join(_veiled(one, hidden) + mark for one in pieces[:count])
             (ids,) = self._cut(text + _veiled(pieces[-1], hidden), [], hidden)
             return ids
@@ -318,17 +329,6 @@ def _veiled(text: str, hidden: dict[str, str]) -> str:
     for spelling, sign in hidden.items():
         text = text.replace(spelling, sign)
     return text
-
-
-def _one_text(said: Steps, separator: str) -> list[str]:
-    """Steps of a list as pieces of one text, each on a line of its own or behind a separator."""
-    problem = said.problem.strip()
-    found, before, between = [], problem, "\n"
-    for step in said.steps:
-        broken = before.endswith("\n") or step.startswith("\n")
-        found.append(step if broken else between + step)
-        before, between = step, separator
-    return [problem + found[0], *found[1:]]
 
 
 def _thought(before: str, answer: str) -> int:

@@ -108,7 +108,7 @@ def assemble(
     heard = judge.hear(case)
     verdict, audits = _checked(outcome, folder, judge)
     statement = witnessed.unchanged(heard(), prepared.inputs)
-    witnessed.require(statement)
+    witnessed.require(statement, case)
     report(CHECK, 1, 1)
     report(REPORT, 0, 1)
     told = None if case is None else witnessed.record_of(statement)
@@ -126,7 +126,7 @@ def _case(
     how = prepared.config.judge.witness
     notes = [report.counts.get("note", {}) for report in planned.reports]
     marked = sum(one.get(carried.MARKED, 0) for one in notes)
-    counts = description.merged_cuts_of(outcome), marked
+    counts = description.merged_cuts_of(outcome), marked, description.tokens_of(outcome).truncated
     return witnessed.case_of(prepared.recipe, prepared.inputs, lines, folder, shards, how, counts)
 
 

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
-from pipeline.builder.evidence import Evidence
+from pipeline.builder.evidence import Evidence, place_of
 from pipeline.manifest.manifest import Manifest
+from pipeline.manifest.records import CONTAMINATED, NEAR_DUPLICATES
 from stages.errors import counted
 from stages.tokens import layouts
 
@@ -20,6 +21,7 @@ def problems(evidence: Evidence) -> Iterator[str]:
     yield from _of_budgets(evidence.manifest)
     yield from _of_sides(evidence.manifest)
     yield from _of_order(evidence)
+    yield from _of_alike(evidence)
 
 
 def _of_sides(manifest: Manifest) -> Iterator[str]:
@@ -57,6 +59,35 @@ def _of_order(evidence: Evidence) -> Iterator[str]:
     whole = manifest.examples.made - manifest.examples.rejected == manifest.examples.kept
     if whole and manifest.windows is None:
         yield from _of_seed(evidence)
+
+
+def _of_alike(evidence: Evidence) -> Iterator[str]:
+    """What is left out for being like something else is not stored, and of rows that are alike the
+    first stays, those of files for the test split before all others."""
+    manifest, here = evidence.manifest, evidence.build.here
+    stored = {one.name for side in evidence.examples.values() for one in side}
+    for file in (CONTAMINATED, NEAR_DUPLICATES):
+        if (here / file).is_file() and manifest.export is None:
+            gone = {one["id"] for one in evidence.lines(file)}
+            for name in sorted(gone & stored):
+                yield f"{name} is stored, and stands in {file}"
+    told = manifest.near_duplicates
+    if told is None or not (here / NEAR_DUPLICATES).is_file():
+        return
+    lines = evidence.lines(NEAR_DUPLICATES)
+    found = (len(lines), len({one["kept"] for one in lines}))
+    if found != (told.examples, told.clusters):
+        yield f"near_duplicates are {found} examples and clusters, and {told.examples} are named"
+    order = {one.path: at for at, one in enumerate(manifest.inputs)}
+    tests = {one["name"] for one in (evidence.case or {"inputs": ()})["inputs"] if one["test"]}
+    first = manifest.options.get("dedup_keep", "first") == "first"
+    for one in lines if evidence.case else ():
+        (path, *behind), (other, *stays) = (place_of(one[name]) for name in ("id", "kept"))
+        before = (path not in tests, order[path], *behind)
+        if (path in tests and other not in tests) or (
+            first and before < (other not in tests, order[other], *stays)
+        ):
+            yield f"{one['id']} is left out, and {one['kept']} stays, which comes after it"
 
 
 def _mixed(number: int, seed: int) -> int:

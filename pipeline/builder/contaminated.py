@@ -29,7 +29,8 @@ from pipeline.shards.examples import Fate, most_shared
 from stages import encoders
 from stages.contract import Batch
 from stages.errors import counted
-from stages.overlap import Search, search, signatures
+from stages.normalize import overlap_search, signatures
+from stages.normalize.overlap import Search
 from stages.tokens.folded_labels import unfolded
 
 _BLOCK = 4096  # examples that are written at once
@@ -43,12 +44,12 @@ def _hits(
     collect = Collector(sources, plan.examples.starts)
     for start in range(0, len(left_out), _BLOCK):
         order = left_out[start : start + _BLOCK]
-        found = collect.named(order, search.NAME)
+        found = collect.named(order, overlap_search.NAME)
         for example, (name, every) in zip(order.tolist(), found, strict=True):
             yield example, name, [one for one in every if one["share"] > share]
 
 
-def _hit(name: str, overlap: dict[str, Any], asked: Search, items: search.Items) -> Hit:
+def _hit(name: str, overlap: dict[str, Any], asked: Search, items: overlap_search.Items) -> Hit:
     item = overlap.pop("item")
     evaluation = asked.evaluations[items.evaluation[item]]
     share = round(overlap.pop("share"), 6)
@@ -58,7 +59,7 @@ def _hit(name: str, overlap: dict[str, Any], asked: Search, items: search.Items)
         file=Path(evaluation.path).name,
         line=items.line[item],
         share=share,
-        question=search.shortened(items.question[item]),
+        question=overlap_search.shortened(items.question[item]),
         **overlap,
     )
 
@@ -74,7 +75,7 @@ def write(
     asked = overlaps.search_of(config.plan)
     if asked is None or plan is None:
         return None
-    items = search.items(asked.evaluations)
+    items = overlap_search.items(asked.evaluations)
     found: list[set[int]] = [set() for _ in asked.evaluations]
     examples: list[list[int]] = [[] for _ in asked.evaluations]
     with (folder / CONTAMINATED).open("w", encoding="utf-8") as file:
@@ -97,7 +98,12 @@ def write(
 
 
 def _record(
-    number: int, asked: Search, items: search.Items, found: int, examples: list[int], plan: Chosen
+    number: int,
+    asked: Search,
+    items: overlap_search.Items,
+    found: int,
+    examples: list[int],
+    plan: Chosen,
 ) -> EvaluationRecord:
     own = [item for item, of in enumerate(items.evaluation) if of == number]
     judged = [items.judged(item) for item in own]
@@ -252,7 +258,7 @@ class Alike:
             name_of: a line.
         """
         if config.plan.decontaminate:
-            shared = most_shared(pa.chunked_array([batch.column(search.NAME)]))
+            shared = most_shared(pa.chunked_array([batch.column(overlap_search.NAME)]))
             gone = pa.array(shared > config.plan.overlap_share)
             self.contaminated += map(name_of, batch.filter(gone).column("line").to_pylist())
             batch = batch.filter(pa.compute.invert(gone))

@@ -19,6 +19,7 @@ from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.records import TOKENIZER
 from pipeline.shards.measured import Measured
 from stages.columns import IGNORED, Ints, count_per_row, numbers, offsets_of
+from stages.encoders import parsed
 from stages.tokens import layouts
 
 AGAIN = 1 << 22  # tokens of a build whose rows are read once more
@@ -35,9 +36,14 @@ class Example(NamedTuple):
     @property
     def place(self) -> tuple[str, int, int]:
         """Its input, line and number in the line, -1 where it is the only one."""
-        path, _, rest = self.name.rpartition(":")
-        line, _, number = rest.partition("#")
-        return path, int(line), int(number or -1)
+        return place_of(self.name)
+
+
+def place_of(name: str) -> tuple[str, int, int]:
+    """Input, line and number in the line of an example."""
+    path, _, rest = name.rpartition(":")
+    line, _, number = rest.partition("#")
+    return path, int(line), int(number or -1)
 
 
 @dataclass(frozen=True)
@@ -76,12 +82,23 @@ class Evidence:
             return [json.loads(line) for line in file]
 
     @cached_property
+    def tokenizer(self) -> dict[str, Any]:
+        """``tokenizer.json``."""
+        found: dict[str, Any] = self.read(f"{TOKENIZER}/tokenizer.json")
+        return found
+
+    @cached_property
     def ids(self) -> dict[str, int]:
         """The id of each token, by its text, in the tokenizer that will be loaded."""
-        told = self.read(f"{TOKENIZER}/tokenizer.json")
+        told = self.tokenizer
         words = told["model"].get("vocab", {})
         found = dict(words) if isinstance(words, dict) else {w: i for i, (w, _) in enumerate(words)}
         return found | {one["content"]: one["id"] for one in told["added_tokens"]}
+
+    def encoded(self, text: str) -> list[int]:
+        """The ids of a text."""
+        data = (self.build.here / TOKENIZER / "tokenizer.json").read_bytes()
+        return list(parsed(data).encode(text, add_special_tokens=False).ids)
 
     @cached_property
     def examples(self) -> dict[str, list[Example]]:
@@ -96,6 +113,37 @@ class Evidence:
             name: [x for shard in side.shards for x in _examples(self._table(shard.path))]
             for name, side in manifest.splits.items()
         }
+
+    @cached_property
+    def answers(self) -> Ints:
+        """Tokens of each trained run, cut behind each end of turn; none where ``examples`` are."""
+        model, found = self.manifest.model, [np.zeros(0, np.int64)]
+        for side in self.manifest.splits.values() if self.examples else ():
+            for shard in side.shards:
+                labels = numbers(undo_layout.column(self._table(shard.path), "labels"))[1]
+                at = np.flatnonzero(labels != IGNORED)
+                if not len(at):
+                    continue
+                ends = np.isin(labels[at], (model.end_of_turn_id, model.end_of_call_id or -1))
+                last = np.flatnonzero(np.append(np.diff(at) > 1, True) | ends)
+                found.append(np.diff(last, prepend=-1))
+        return np.concatenate(found)
+
+    @cached_property
+    def answers_alone(self) -> bool:
+        """Whether each side of each pair is known to end with its first turn behind the prompt."""
+        model, ends = self.manifest.model, 0
+        rows = 0
+        for side in self.manifest.splits.values() if self.examples else ():
+            for table in (self._table(shard.path) for shard in side.shards):
+                prompt = table.column("prompt_length").to_numpy()
+                for name in ("chosen", "rejected"):
+                    at, ids = numbers(undo_layout.column(table, f"{name}_ids"))
+                    place = np.arange(len(ids)) - np.repeat(at[:-1], np.diff(at))
+                    behind = place >= np.repeat(prompt, np.diff(at))
+                    end = (model.end_of_turn_id, model.end_of_call_id or -1)
+                    ends, rows = ends + int((behind & np.isin(ids, end)).sum()), rows + len(at) - 1
+        return 0 < rows == ends
 
     def _table(self, path: str) -> pa.Table:
         return stored.read_file(self.build.here / path).combine_chunks()

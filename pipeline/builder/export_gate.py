@@ -79,7 +79,8 @@ def require(written: Build, source: Build) -> None:
     Raises:
         OwnLawError: a row, or a launch script, says something else.
     """
-    _refuse(problems(written, source))
+    program = [Problem(name, "", what) for name, what in launch_gate.of_program(written)]
+    _refuse([*program, *problems(written, source)])
 
 
 def require_scripts(build: Build, trainer: str) -> None:
@@ -88,7 +89,8 @@ def require_scripts(build: Build, trainer: str) -> None:
     Raises:
         OwnLawError: one says something else.
     """
-    _refuse([Problem(name, "", what) for name, what in launch_gate.problems(build, trainer)])
+    found = [*launch_gate.of_program(build), *launch_gate.problems(build, trainer)]
+    _refuse([Problem(name, "", what) for name, what in found])
 
 
 def _refuse(found: list[Problem]) -> None:
@@ -104,7 +106,10 @@ def problems(written: Build, source: Build | None) -> list[Problem]:
     Args:
         source: the build that it is of; None where only the export is there.
     """
-    found = [Problem(name, "", what) for name, what in launch_gate.problems(written)]
+    found = [
+        Problem(name, "", what)
+        for name, what in launch_gate.problems(written, whole=source is not None)
+    ]
     model = stored_model(written)
     for split in written.splits.values():
         try:

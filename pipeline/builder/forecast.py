@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline import sources
 from pipeline.builder.contaminated import Alike, FilteredSample
 from pipeline.builder.max_reject import exceeding, limits, together
 from pipeline.builder.preparation import row_name, through
@@ -26,7 +27,6 @@ from pipeline.inputs.recipe import Models, Recipe, opened_otherwise, refusals, r
 from pipeline.options.config import Config
 from pipeline.shards import facts
 from pipeline.shards.chain import Gone, Losses, losses_of
-from pipeline.stores import sources
 from stages import columns
 from stages.chat_template import loss_weights
 from stages.chat_template.appended import APPENDED

@@ -1,69 +1,77 @@
-"""Reads launch scripts and configurations as a shell, Python or YAML would, and compares what they
-set with the manifest: limits, ids, tokens, and the switches without which a trainer reads other
-rows. It knows nothing of the templates that they are made from.
+"""Reads launch scripts and configurations as a shell, Python or YAML would, and compares all that
+they set with ``launch.toml``, which says it for the facts of a manifest. It knows nothing of the
+templates that they are made from.
+
+A table of ``launch.toml`` is named by a file and by the facts for which it holds, with a dash
+before those that must not hold. What a script sets there, it must set to these values and to no
+others, and it must set nothing else.
 """
 
 import ast
+import functools
+import itertools
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
+from pipeline import exports
 from pipeline.builds.build import Build
 from pipeline.exports import ExportFacts
-from stages.kinds import PAIR, STEPS
+from stages import catalog
+from stages.columns import IGNORED
 
-# What a script sets, by name: every value that it gives, in its order.
-Settings: TypeAlias = dict[str, list[Any]]
-# What it must set: one value, given at least once and nowhere another; None where it must not be.
-Wanted: TypeAlias = dict[str, Any]
-_SWITCH = ()  # the value of an option that has none
+# What a script sets, by name, or must set: all values that it gives.
+Settings: TypeAlias = dict[str, set[str]]
+PROGRAM = "train_prm.py"  # no text of a build: a copy of a program
+_ROWS = 16  # that it is given
 
 
 def _shell(text: str) -> Settings:
-    """The options of every command that a script may end in."""
+    """The options of every command that a script may end in, and what it does before."""
     found: Settings = {}
     for command in re.findall(r"^exec ((?:\\\n|.)*)$", text, re.MULTILINE):
         words = shlex.split(command.replace("\\\n", " ").partition(";;")[0])
-        for at, word in enumerate(words):
-            name, equals, value = word.partition("=")
-            if word.startswith("--") and not equals:
-                end = next((i for i in range(at + 1, len(words)) if _new(words[i])), len(words))
-                values = tuple(words[at + 1 : end])
-                found.setdefault(word, []).append(values if len(values) != 1 else values[0])
-            elif equals:
-                found.setdefault(name, []).append(value)
-        found.setdefault("command", []).append(" ".join(words))
+        name = "exec"
+        values: list[str] = []
+        for word in [*words, "--"]:
+            option, equals, value = word.partition("=")
+            if word.startswith(("--", "$@")) or (equals and name != "exec"):
+                found.setdefault(name, set()).add(" ".join(values))
+                name, values = option, [value] if equals else []
+            else:
+                values.append(word)
+    for line in re.sub(r"^exec (?:\\\n|.)*$", "", text, flags=re.MULTILINE).splitlines():
+        name, equals, value = line.strip().partition("=")
+        if equals and name.isidentifier():
+            found.setdefault(name, set()).add(value)
+        elif line.strip().startswith(("for ", "sed ", "ln ")) or re.match(r"\d\S*\)$", line):
+            found.setdefault(line.split()[0] if " " in line else "case", set()).add(line.strip())
     return found
 
 
-def _new(word: str) -> bool:
-    return word.startswith(("--", "$@")) and word != ""
-
-
 def _python(text: str) -> Settings:
-    """Keyword arguments, the one argument of a method, and items of dictionaries that are set."""
+    """Keyword arguments, assignments, imports, and what is asked."""
     found: Settings = {}
     for node in ast.walk(ast.parse(text)):
-        pairs: list[tuple[str, ast.expr]] = []
+        pairs: list[tuple[str, str]] = []
         if isinstance(node, ast.Call):
-            pairs = [(one.arg, one.value) for one in node.keywords if one.arg]
-            if isinstance(node.func, ast.Attribute) and len(node.args) == 1:
-                pairs.append((node.func.attr, node.args[0]))
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-            key = node.targets[0].slice
-            if isinstance(key, ast.Constant):
-                pairs = [(str(key.value), node.value)]
-        elif isinstance(node, ast.ImportFrom) and node.module == "pipeline.torch_data":
-            found.setdefault("collators", []).extend(one.name for one in node.names)
+            pairs = [(one.arg, ast.unparse(one.value)) for one in node.keywords if one.arg]
+        elif isinstance(node, ast.Assign):
+            made = node.value
+            if isinstance(made, ast.Call):  # its keywords are looked at by themselves
+                made = ast.Call(made.func, made.args, [])
+            pairs = [(ast.unparse(node.targets[0]), ast.unparse(made))]
+        elif isinstance(node, ast.If):
+            pairs = [("if", ast.unparse(node.test))]
+        elif isinstance(node, ast.ImportFrom):
+            pairs = [(f"from {node.module}", ", ".join(sorted(one.name for one in node.names)))]
         for name, value in pairs:
-            try:
-                found.setdefault(name, []).append(ast.literal_eval(value))
-            except ValueError:
-                found.setdefault(name, []).append(ast.unparse(value))
+            found.setdefault(name, set()).add(value)
     return found
 
 
@@ -71,178 +79,141 @@ def _yaml(text: str) -> Settings:
     """Every ``key: value`` of flat YAML."""
     found: Settings = {}
     for name, value in re.findall(r"^[ -]*(\w+): *(.+)$", text, re.MULTILINE):
-        try:
-            found.setdefault(name, []).append(json.loads(value))
-        except ValueError:
-            found.setdefault(name, []).append(value)
+        found.setdefault(name, set()).add(value)
     return found
 
 
-_READERS: dict[str, Callable[[str], Settings]] = {".sh": _shell, ".py": _python, ".yaml": _yaml}
+READERS: dict[str, Callable[[str], Settings]] = {".sh": _shell, ".py": _python, ".yaml": _yaml}
 
 
-def _openrlhf(facts: ExportFacts, *, packs: bool, margin: bool = False) -> Iterator[Wanted]:
-    """Its options as old and as new versions spell them; a script has one of them or both."""
-    model, length = facts.model, str(facts.max_length)
-    yield {"--max_len": length, "--data.max_len": length}
-    switch = _SWITCH if packs else None
-    yield {"--packing_samples": switch, "--ds.packing_samples": switch}
-    switch = _SWITCH if margin and "margin" in facts.columns else None
-    yield {"--margin_loss": switch, "--model.margin_loss_enable": switch}
-    if facts.kind.marks:
-        tokens = (model.good_token, model.bad_token)
-        yield {"--placeholder_token": model.step_token}
-        yield {"--reward_tokens": tokens}
-    else:
-        yield {"--input_template": "", "--data.input_template": ""}
+@functools.cache
+def _table() -> Mapping[str, Mapping[str, Mapping[str, str | list[str]]]]:
+    found: dict[str, Any] = tomllib.loads(
+        Path(__file__).with_name("launch.toml").read_text("utf-8")
+    )
+    return found
 
 
-def _small(facts: ExportFacts) -> int:
-    """Pairs in a batch: four, or all where there are fewer."""
-    return min(4, facts.rows) or 1
+def _words(facts: ExportFacts) -> set[str]:
+    """What a table of ``launch.toml`` may ask for."""
+    kind, stored = facts.kind, facts.stored
+    task = "pairs" if kind.compares else "steps" if kind.marks else "talks"
+    asked = {
+        "packs": stored.packs,
+        "pads": stored.pads,
+        "test": "test" in facts.splits,
+        "margin": "margin" in facts.columns,
+        "partial": bool(facts.without_margin),
+        "recurrent": bool(facts.recurrent),
+        "small": 0 < facts.rows < 128,
+    }
+    return {task, facts.layout, *(name for name, holds in asked.items() if holds)}
 
 
-def _trl(facts: ExportFacts) -> Iterator[Wanted]:
-    yield {"max_length": None}
-    if facts.kind.marks:
-        yield {"num_labels": 2}
-    elif facts.kind.compares:
-        yield from ({"num_labels": 1}, {"per_device_train_batch_size": _small(facts)})
-        yield {"remove_columns": "margin" if facts.without_margin else None}
-    elif facts.stored.packs:
-        yield {"padding_free": True}
-        yield {"per_device_train_batch_size": 1}
+def _values(facts: ExportFacts) -> dict[str, object]:
+    """What values of ``launch.toml`` may name."""
+    model, length = facts.model, facts.max_length
+    # Rows in a step of OpenRLHF's optimizer: the largest power of two up to the rows, of 128.
+    step = max(2**n for n in range(8) if 2**n <= max(facts.rows, 1))
+    return {
+        "length": length,
+        "thrice": 3 * length,
+        # LLaMA-Factory fills packs up to a multiple of 8 tokens, beyond the longest.
+        "beyond": length + 8 - length % 8,
+        "pairs": max(1, min(4, facts.rows)),
+        "step": step,
+        "micro": 1 if facts.stored.packs else min(4, step),
+        "splits": " ".join(facts.splits),
+        "pad": json.dumps(model.pad_token, ensure_ascii=False),
+        "eos": json.dumps(model.eos_token, ensure_ascii=False),
+        "marker": model.step_token,
+        "good": model.good_token,
+        "bad": model.bad_token,
+    }
 
 
-def _llamafactory(facts: ExportFacts) -> Iterator[Wanted]:
-    stage = "rm" if facts.kind.compares else "sft"
-    yield from ({"stage": stage}, {"tokenized_path": "BUILD_DIR"})
-    packs = facts.stored.packs
-    # Its collator fills packs up to a multiple of 8 tokens, beyond the longest.
-    yield {"cutoff_len": facts.max_length + 8 - facts.max_length % 8 if packs else facts.max_length}
-    if packs:
-        yield from ({"packing": True}, {"neat_packing": True}, {"per_device_train_batch_size": 1})
-    elif facts.kind.compares:
-        yield {"per_device_train_batch_size": _small(facts)}
+def wanted(name: str, file: str, facts: ExportFacts) -> Settings | None:
+    """What a file of a trainer must set; None where nothing is said of it."""
+    words, values = _words(facts), _values(facts)
+    found: Settings = {}
+    told = _table().get(f"{name}/{file}")
+    if told is None:
+        return None
+    for tables in (_table().get(f"*{Path(file).suffix}", {}), told):
+        for asked, table in tables.items():
+            each = asked.split()
+            if all((one.removeprefix("-") in words) != one.startswith("-") for one in each):
+                for key, value in table.items():
+                    several = value if isinstance(value, list) else [value]
+                    found.setdefault(key, set()).update(x.format(**values) for x in several)
+    return found
 
 
-def _axolotl(facts: ExportFacts) -> Iterator[Wanted]:
-    model = facts.model
-    yield {"sequence_len": facts.max_length}
-    yield {"excess_length_strategy": "raise"}
-    yield from ({"pad_token": model.pad_token}, {"eos_token": model.eos_token})
-    yield {"sample_packing": not facts.kind.marks}
-    if facts.kind.marks:
-        yield from ({"num_labels": 2}, {"process_reward_model": True})
-
-
-def _verl(facts: ExportFacts) -> Iterator[Wanted]:
-    length = str(facts.max_length)
-    yield from ({"data.max_length": length}, {"data.max_token_len_per_gpu": length})
-    yield from ({"data.truncation": "error"}, {"data.pad_mode": "no_padding"})
-    yield {"data.custom_cls.name": "ShardSFT"}
-
-
-def _medicalgpt(facts: ExportFacts) -> Iterator[Wanted]:
-    """Its own limits cut prompts and answers apart, so they must be out of reach."""
-    yield {"--template_name": "base"}
-    if facts.kind.compares:
-        yield {"--max_source_length": str(facts.max_length)}
-        yield {"--max_target_length": "0"}
-    else:
-        yield {"--model_max_length": str(3 * facts.max_length)}
-
-
-def _megatron(facts: ExportFacts) -> Iterator[Wanted]:
-    yield from ({"packed_sequence_size": facts.max_length}, {"seq_length": facts.max_length})
-
-
-def _open_r1(facts: ExportFacts) -> Iterator[Wanted]:
-    yield from ({"max_length": facts.max_length}, {"packing": False})
-    yield from ({"completion_only_loss": True}, {"use_liger_kernel": False})
-    yield {"eos_token": facts.model.eos_token}
-
-
-def _transformers(facts: ExportFacts) -> Iterator[Wanted]:
-    yield {"collators": {"packed": "Flatten", "ragged": "Pad", "padded": "Stack"}[facts.layout]}
-    yield {"remove_unused_columns": False}
-    yield {"per_device_train_batch_size": 1 if facts.stored.packs else 8}
-
-
-def _openrlhf_own(facts: ExportFacts) -> Iterator[Wanted]:
-    return _openrlhf(facts, packs=not facts.stored.pads, margin=facts.kind.compares)
-
-
-_FILES: dict[str, dict[str, Callable[[ExportFacts], Iterator[Wanted]]]] = {
-    "axolotl": {"axolotl.yaml": _axolotl},
-    "llamafactory": {"llamafactory.yaml": _llamafactory},
-    "medicalgpt": {"medicalgpt.sh": _medicalgpt},
-    "megatron": {"train_megatron.py": _megatron},
-    "open-r1": {"open-r1.yaml": _open_r1},
-    "openrlhf": {"openrlhf.sh": _openrlhf_own},
-    "openrlhf-text": {"openrlhf-text.sh": partial(_openrlhf, packs=True)},
-    "transformers": {"train_transformers.py": _transformers},
-    "trl": {"train_trl.py": _trl},
-    "verl": {"verl.sh": _verl},
-}
-
-
-def _wanted(name: str, facts: ExportFacts) -> dict[str, list[Wanted]]:
-    """What each file of a trainer's ``launch/`` must set; empty for a trainer of a package."""
-    files = {file: [*wanted(facts)] for file, wanted in _FILES.get(name, {}).items()}
-    if name == "openrlhf" and facts.kind.compares:
-        files["openrlhf-dpo.sh"] = [*_openrlhf(facts, packs=False)]
-    if name == "transformers" and facts.kind.marks:  # its program is no text of a build
-        size = "1" if facts.stored.packs else "8"
-        files = {
-            "transformers.sh": [{"--build": "$BUILD"}, {"--per_device_train_batch_size": size}]
-        }
-    return files
-
-
-def _differs(set_: Settings, wanted: Wanted, file: str) -> Iterator[str]:
+def differences(set_: Settings, must: Settings) -> Iterator[str]:
     """Settings that are missing, or have another value."""
-    asked = {name: value for name, value in wanted.items() if value is not None}
-    if asked and not any(name in set_ for name in asked):
-        yield f"it does not set {next(iter(asked))}"
-    for name, value in wanted.items():
-        for given in set_.get(name, []):
-            if name == "collators" and given == "Rows":
-                continue
-            if given != value:
-                told = "nothing" if value is None and file.endswith(".sh") else value
-                yield f"it sets {name} to {given!r}, and the manifest says {told!r}"
+    for name in sorted({*set_, *must}):
+        given, asked = (sorted(of.get(name, ())) for of in (set_, must))
+        if not given:
+            yield f"it does not set {name}"
+        elif given != asked:
+            told = " and ".join(asked) or "nothing"
+            yield f"it sets {name} to {' and '.join(given)}, and the manifest says {told}"
 
 
-def problems(build: Build, trainer: str = "") -> Iterator[tuple[str, str]]:
+def problems(build: Build, trainer: str = "", whole: bool = True) -> Iterator[tuple[str, str]]:
     """What the launch scripts of an export say otherwise than its manifest: file and difference.
 
     Args:
         trainer: of a build for one, which is no export.
+        whole: nothing is set beside what must be; an earlier version may have set other things.
     """
     made_for = build.manifest.export
     name = made_for.trainer if made_for else trainer
     facts, folder = build.facts, build.here / "launch"
-    for file, wanted in _wanted(name, facts).items():
-        path = folder / file
+    if exports.key(name) not in catalog.own(exports.__name__):
+        return
+    files = {f"{name}.sh", *(exports.load(name).files(facts))}
+    for file in sorted(files):
+        must, path = wanted(name, file, facts), folder / file
         if not path.is_file():
             yield f"launch/{file}", "it is not there"
-            continue
-        settings = _READERS[Path(file).suffix](path.read_text("utf-8"))
-        for one in wanted:
-            for what in _differs(settings, one, file):
+        elif must is not None:
+            settings = READERS[path.suffix](path.read_text("utf-8"))
+            if not whole:
+                both = settings.keys() & must.keys()
+                settings, must = ({k: of[k] for k in both} for of in (settings, must))
+            for what in differences(settings, must):
                 yield f"launch/{file}", what
-    yield from _task(folder, name, facts)
 
 
-def _task(folder: Path, name: str, facts: ExportFacts) -> Iterator[tuple[str, str]]:
-    """OpenRLHF's script starts the program of the task."""
-    path = folder / f"{name}.sh"
-    if not name.startswith("openrlhf") or not path.is_file():
+def of_program(build: Build) -> Iterator[tuple[str, str]]:
+    """What the program for step rewards makes of the first rows otherwise than they say: markers
+    that are none, other ratings, and positions that do not restart. Only a file that was just
+    written may be run."""
+    path = build.here / "launch" / PROGRAM
+    if not path.is_file():
         return
-    tasks: Mapping[str, str] = {PAIR: "rm", STEPS: "prm"}
-    task = tasks.get(facts.kind.trains_as, "sft")
-    pattern = re.compile(rf"(pipeline-openrlhf {task}|openrlhf\.cli\.train_{task}) ")
-    for command in _shell(path.read_text("utf-8")).get("command", []):
-        if not pattern.search(command):
-            yield f"launch/{name}.sh", f"it does not start the trainer of {task}"
+    parsed = ast.parse(path.read_text("utf-8"))
+    own = [x for x in parsed.body if getattr(x, "name", "") in ("flatten", "_filled")]
+    torch = SimpleNamespace(Tensor=list, tensor=lambda value, dtype=None: value, long=0, float32=0)
+    space: dict[str, Any] = {"Any": Any, "Sequence": Sequence, "Inputs": dict, "IGNORED": IGNORED}
+    space |= {"torch": torch, "itertools": itertools}
+    exec(compile(ast.Module(own, []), str(path), "exec"), space)
+    rows = build.splits["train"].shards[0].table().slice(0, _ROWS).to_pylist()
+    found = space["flatten"](rows)
+    ids, positions, markers = (
+        found[name] for name in ("input_ids", "position_ids", "logits_to_keep")
+    )
+    step = build.manifest.model.step_token_id
+    if any(not 0 <= at < len(ids[0]) or ids[0][at] != step for at in markers):
+        yield f"launch/{PROGRAM}", "it reads ratings elsewhere than at the markers"
+    rated = [[x for x in row["step_labels"] if x is not None] for row in rows]
+    if [[x for x in row if x != IGNORED] for row in found["labels"]] != rated:
+        yield f"launch/{PROGRAM}", "it reads other ratings"
+    sizes = [x for row in rows for x in row.get("seq_lengths") or [_filled(row)]]
+    if positions[0] != [x for size in sizes for x in range(size)] or len(ids[0]) != sum(sizes):
+        yield f"launch/{PROGRAM}", "it lays rows otherwise behind each other"
+
+
+def _filled(row: Mapping[str, Any]) -> int:
+    return sum(row.get("attention_mask") or [1] * len(row["input_ids"]))

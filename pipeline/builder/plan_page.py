@@ -9,6 +9,7 @@ from typing import Any
 import click
 import numpy as np
 
+from pipeline import sources as inputs
 from pipeline.builder.contaminated import sampled_lines
 from pipeline.builder.forecast import Forecast, Look, why_stop
 from pipeline.builder.max_reject import shares, together
@@ -25,12 +26,12 @@ from pipeline.options.config import Config
 from pipeline.report import headline, painter
 from pipeline.report.drawing import Drawer
 from pipeline.shards.facts import Margins
-from pipeline.stores import sources as inputs
-from stages import encoders, probes
+from stages import encoders
 from stages.chat_template import loss_weights
 from stages.columns import IGNORED
 from stages.errors import counted, were
 from stages.rows import carried
+from stages.tokenizers import probes
 
 Piece = tuple[str, str]  # its kind (context, trained, marker), and its text
 

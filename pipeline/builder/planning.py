@@ -47,7 +47,7 @@ class Planned:
     outline: facts.Outline
     chosen: Chosen | None = None
     shards: tuple[window_plan.ShardRef, ...] = ()
-    packs: tuple[window_plan.IndexRef, ...] = ()
+    packs: tuple[window_plan.ShardRef, ...] = ()
     compared: bool = True
 
     @property
@@ -60,8 +60,8 @@ class Planned:
         examples among those of the side, and how many each pack has."""
         found: dict[str, list[tuple[columns.Ints, columns.Ints]]] = {}
         for ref in self.packs:
-            order, sizes = ref.shard.numbers()
-            found.setdefault(ref.shard.split, []).append((order + ref.before, sizes))
+            order, sizes = ref.numbers()
+            found.setdefault(ref.split, []).append((order + ref.before, sizes))
         return found
 
 

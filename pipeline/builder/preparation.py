@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline import processes
+from pipeline import processes, sources
 from pipeline.builder.max_reject import Limit, error_of, exceeding, limits
 from pipeline.builder.rejects import Ledger
 from pipeline.executors import NOTHING, Job
@@ -23,10 +23,9 @@ from pipeline.options.build_options import RunOptions
 from pipeline.options.config import Config
 from pipeline.shards import chain, filters, part
 from pipeline.shards.chain import Losses
-from pipeline.stores import sources
 from stages import catalog, contract, encoders, readers
 from stages.errors import UsageError
-from stages.rows.unread import Tally
+from stages.rows.carried import Tally
 
 
 @dataclass(frozen=True, slots=True)

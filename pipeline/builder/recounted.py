@@ -6,9 +6,12 @@ What rows show by themselves is counted in builds that are not large.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from pipeline import tasks
 from pipeline.builder import chosen_again
@@ -123,9 +126,6 @@ def _of_files(evidence: Evidence) -> Iterator[Figure]:
             wanted = (len(found[0]), len(found[1]), len({_row(name) for name in found[1]}))
             said_of = (about.found, about.examples, about.rows)
             yield f"decontamination by {about.name}", said_of, wanted
-    if manifest.near_duplicates and (here / records.NEAR_DUPLICATES).is_file():
-        alike = len(evidence.lines(records.NEAR_DUPLICATES))
-        yield "near duplicates", manifest.near_duplicates.examples, alike
 
 
 def _of_inputs(evidence: Evidence) -> Iterator[Figure]:
@@ -197,7 +197,10 @@ def _of_shards(evidence: Evidence) -> Iterator[Figure]:
     elif not manifest.packs and "trained_kept" in dataset:
         yield "trained tokens", manifest.tokens.trained, dataset["trained_kept"]
     if kind.compares and not export and manifest.inference is None:
-        yield "trained of pairs", manifest.tokens.trained, evidence.total("n_behind_prompt")
+        behind, trained = evidence.total("n_behind_prompt"), manifest.tokens.trained
+        # Where answers have several turns, those of the user between them are not trained.
+        alone = evidence.answers_alone
+        yield "trained of pairs", trained, behind if alone else min(trained, behind)
     if manifest.margins and not manifest.packs and not manifest.examples.copies:
         rated = evidence.total("has_margin")
         yield "pairs with a margin", manifest.margins.present, rated
@@ -212,6 +215,7 @@ def _of_shards(evidence: Evidence) -> Iterator[Figure]:
 def _of_rest(evidence: Evidence) -> Iterator[Figure]:
     """What is counted of answers, packs and equal examples."""
     manifest, export = evidence.manifest, evidence.manifest.export is not None
+    kind = tasks.kind_of(manifest.task)
     left_out = manifest.examples.made - manifest.examples.rejected - manifest.examples.kept
     if left_out == manifest.examples.duplicates and not manifest.packs and not export:
         again = evidence.dataset["duplicates_stored"] - manifest.examples.copies + left_out
@@ -222,6 +226,7 @@ def _of_rest(evidence: Evidence) -> Iterator[Figure]:
     # A build that fails a probe, or is encoded otherwise by the reference, has no manifest.
     yield "probes", [name for name, one in manifest.probes.items() if not one.passed], []
     yield "mismatches", manifest.encoder.parity.mismatches, 0
+    yield "vocab_size", manifest.model.vocab_size, len(evidence.ids)
     yield "family", manifest.model.family, "encoder" if manifest.model.pair else "decoder"
     heard = manifest.witness
     if heard is not None and not heard.unread:
@@ -232,7 +237,12 @@ def _of_rest(evidence: Evidence) -> Iterator[Figure]:
         longest = max(one.counts["longest_answer"] for one in evidence.shards)
         found = (longest, evidence.counted("n_answers"))
         yield "max_new_tokens", (room.max, room.turns), found
-        yield "max_new_tokens of 99.9 %", room.p999 <= room.max, True
+        if len(lengths := evidence.answers):
+            p999 = int(np.sort(lengths)[-(-len(lengths) * 999 // 1000) - 1])
+            yield "max_new_tokens of 99.9 %", room.p999, p999
+        if manifest.inference and not kind.compares:
+            prompts = sum(manifest.inference.trained_turns.values())
+            yield "inference", prompts, evidence.counted("n_answers")
     if manifest.packing and not manifest.packs:
         packs = sum(side.rows for side in manifest.splits.values())
         yield "packs", manifest.packing.packs, packs
@@ -288,7 +298,8 @@ def _of_sources(evidence: Evidence) -> Iterator[Figure]:
             found[x.source, split, "examples"] += 1
             found[x.source, split, "tokens"] += x.tokens
             found[x.source, split, "trained"] += x.trained
-    exact = manifest.inference is None or not tasks.kind_of(manifest.task).compares
+    compares = tasks.kind_of(manifest.task).compares
+    exact = not compares or (manifest.inference is None and evidence.answers_alone)
     trained = sum(one.splits["train"].trained for one in manifest.sources)
     for one, asked in zip(manifest.sources, _asked(manifest), strict=False):
         own = f"source {one.name}"
@@ -306,10 +317,12 @@ def _of_sources(evidence: Evidence) -> Iterator[Figure]:
             yield f"{own}: unit", (one.unit, float(one.amount)), (unit, float(amount))
         if one.unit == "epochs":
             yield f"{own}: given", (one.given, one.short), (one.amount, False)
-            if float(one.amount).is_integer() and not manifest.packs:
-                train, times = one.splits["train"], int(one.amount)
-                wanted_of = [times * getattr(one.has, name) for name in _PORTION]
-                yield f"{own}: has", [getattr(train, name) for name in _PORTION], wanted_of
+            # Examples are not divided; in whole passes, all that is counted is a multiple.
+            passes, train = Decimal(str(one.amount)), one.splits["train"]
+            exactly = () if manifest.packs else _PORTION if passes % 1 == 0 else _PORTION[:1]
+            for name in exactly:
+                wanted_of = int(round(passes * getattr(one.has, name), 6))
+                yield f"{own}: {name} of passes", getattr(train, name), wanted_of
         for split, portion in one.splits.items() if evidence.examples else ():
             source = one.name if asked.get("name") else None
             names = _PORTION if exact else _PORTION[:2]

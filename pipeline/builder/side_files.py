@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from pipeline.builder import recounted
+from pipeline.builder import origin, recounted
 from pipeline.builder.evidence import Evidence
 from pipeline.builds import stored
 from pipeline.manifest.manifest import MANIFEST
@@ -47,7 +47,7 @@ def require(evidence: Evidence) -> None:
 
 def problems(evidence: Evidence) -> list[Problem]:
     """All differences."""
-    found = [*_tokenizer(evidence), *_serving(evidence)]
+    found = [*_tokenizer(evidence), *origin.problems(evidence), *_serving(evidence)]
     if evidence.shards:
         found += [(MANIFEST, what) for what in recounted.problems(evidence)]
     if evidence.manifest.export is None:
@@ -127,13 +127,20 @@ def _serving(evidence: Evidence) -> Iterator[Problem]:
     texts = [s for s in said["stop_strings"] if s not in own or s in model.added_tokens]
     stops = {ids.get(text, -1) for text in texts}
     room = manifest.max_new_tokens
-    longest = said["max_new_tokens"] and said["max_new_tokens"]["max"]
     wanted: dict[str, Any] = {"eos_token_id": ids.get(config["eos_token"])}
     wanted |= {"pad_token_id": ids.get(model.pad_token)}
     wanted |= {"end_of_turn": model.end_of_turn, "end_of_turn_id": ids.get(model.end_of_turn)}
+    steps = {n: getattr(model, n) for n in ("step_token", "good_token", "bad_token")}
+    wanted |= {name: text for name, text in steps.items() if text}
+    own_ids = {text: ids.get(text) for text in (*model.added_tokens, *filter(None, steps.values()))}
+    wanted |= {"added_tokens": own_ids, "include_stop_str_in_output": bool(own)}
+    wanted |= {"max_new_tokens": room and {n: getattr(room, n) for n in ("p999", "max", "turns")}}
+    wanted |= {"repairs": [one.sentence for one in model.repairs]}
     yield from _unequal(SERVING, said, wanted)
-    if longest != (room and room.max):
-        yield SERVING, f"max_new_tokens is {longest}, and {room and room.max} in the manifest"
+    if bool(said["needs_this_tokenizer"]) != bool(model.added_tokens):
+        yield SERVING, "needs_this_tokenizer does not follow from the added tokens"
+    yield from _markers(evidence, said)
+    yield from _modes(evidence, said.get("chat_template"))
     if model.pair is not None:  # an encoder generates nothing
         return
     trained = {model.end_of_turn, model.end_of_call or model.end_of_turn}
@@ -171,12 +178,50 @@ def _engines(said: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[Pro
     ):
         yield from _unequal(SERVING, told, {key: room["max"]})
     yield from _unequal(SERVING, {**openai, **openai["extra_body"]}, {"stop": strings[:4], **alike})
-    modes = (said.get("chat_template") or {}).get("modes", {})
-    for one in modes.values():
-        told = list(one["arguments"].values())
-        if len(told) == 1 and isinstance(told[0], bool):
+
+
+def _markers(evidence: Evidence, said: Mapping[str, Any]) -> Iterator[Problem]:
+    """The stops that were asked for stand before those of the model, each with its ids."""
+    options: Any = evidence.manifest.options
+    asked = dict.fromkeys(options["stop"])
+    texts = [one["text"] for one in said["markers"]]
+    if texts != [*asked] or said["stop_strings"][: len(texts)] != texts:
+        yield SERVING, f"its markers are {texts}, and {[*asked]} are asked for"
+    for one in said["markers"]:
+        ids = evidence.encoded(one["text"])
+        yield from _unequal(SERVING, one, {"ids": ids, "is_one_token": len(ids) == 1})
+        if one["use"] != "string" and len(ids) > 1:
+            yield SERVING, f"{one['text']!r} is no id"
+
+
+def _modes(evidence: Evidence, said: Mapping[str, Any] | None) -> Iterator[Problem]:
+    """The prompts that were trained, and how each engine is asked for one."""
+    told = evidence.manifest.inference
+    if said is None or told is None:
+        if (said is None) != (told is None):
+            yield SERVING, "chat_template is not what the manifest says of inference"
+        return
+    wanted = {"arguments": told.arguments, "trained_turns": told.trained_turns}
+    yield from _unequal(SERVING, said, wanted)
+    used = {n: told.modes[n] for n in told.modes if told.trained_turns[n]}
+    if {name: one["arguments"] for name, one in said["modes"].items()} != used:
+        yield SERVING, "the modes of chat_template are not those that are trained"
+    for one in said["modes"].values():
+        given = list(one["arguments"].values())
+        for request in _all_of(one["engines"], "chat_template_kwargs"):
+            if request != one["arguments"]:
+                yield SERVING, f"an engine is asked for {request}, not for {one['arguments']}"
+        if len(given) == 1 and isinstance(given[0], bool):
             request = one["engines"]["ollama"]["request"]
-            yield from _unequal(SERVING, request, {"think": told[0]})
+            yield from _unequal(SERVING, request, {"think": given[0]})
+
+
+def _all_of(value: Any, name: str) -> Iterator[Any]:
+    """What stands under a key, at any depth."""
+    for key, one in value.items() if isinstance(value, dict) else ():
+        if key == name:
+            yield one
+        yield from _all_of(one, name)
 
 
 def _rejects(evidence: Evidence) -> Iterator[Problem]:

@@ -1,26 +1,29 @@
 """The witness of a build: the case that it is given, in plain values, and what follows from it."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from expectations.witness.attest import Statement, attest
+from pipeline.builder import origin
 from pipeline.inputs.recipe import Recipe
 from pipeline.inputs.scan import Input
 from pipeline.manifest.counts import WitnessCounts
 from pipeline.options.config import Config
 from pipeline.shards.measured import OURS
-from stages.errors import OwnLawError, counted
+from stages.errors import ModelError, OwnLawError, counted
 from stages.files import content
 from stages.tokens import layouts
 
+_MARKS = ("step", "good", "bad", "separator")
 SHOWN = 3  # differences that an error names
 EVERY = "all"
 # What the user was told of how rows of a source are read.
 _TOLD = (
     *("map", "ignore", "role", "where", "system", "train_on", "neutral", "prompt_separator"),
     *("step_tag", "already_templated", "stop_text", "reasoning_in", "reasoning", "delimiter"),
-    *("quoting", "cells", "null_fields", "filter"),
+    *("quoting", "cells", "null_fields", "filter", "group_by"),
 )
 
 
@@ -31,7 +34,7 @@ def case_of(
     folder: Path,
     shards: Sequence[str],
     how: str,
-    counts: tuple[int, int],
+    counts: tuple[int, int, int],
 ) -> dict[str, Any] | None:
     """What the witness is asked.
 
@@ -39,7 +42,8 @@ def case_of(
         lines: of each split of each input, or of each input as a whole.
         folder: of the build, staged or published; ``shards``: paths in it.
         how: ``sample`` or ``all`` rows.
-        counts: how many cuts were merged, and how many rows have the markers of a template.
+        counts: how many cuts were merged, how many rows have the markers of a template, and how
+            many tokens were trimmed.
 
     Returns:
         None where it reads nothing: of encoders, which have no chat template.
@@ -52,10 +56,7 @@ def case_of(
         "variants": [dict(variant) for variant in profile.template_variants],
         "ends": list(profile.ends),
         "appended": config.parts.history == "appended" and profile.one_example_per_turn,
-        "step": profile.step_tokens.step,
-        "good": profile.step_tokens.good,
-        "bad": profile.step_tokens.bad,
-        "separator": profile.step_tokens.separator,
+        **{name: getattr(profile.step_tokens, name) for name in _MARKS},
         "limit": config.plan.longest_example,
         "positions": profile.context_length,
         "too_long": config.parts.too_long,
@@ -68,8 +69,9 @@ def case_of(
         "shards": list(shards),
         "inputs": [_input(recipe, *one) for one in named],
         "model": model,
+        "origin": origin.told(recipe),
         "every": how == EVERY,
-        **dict(zip(("merged_cuts", "noted"), counts, strict=True)),
+        **dict(zip(("merged_cuts", "noted", "truncated"), counts, strict=True)),
         "fitted": by_rows and _fits(config),
         "whole": by_rows and not config.plan.dedup,
         "keep": config.plan.dedup_keep if by_rows and config.plan.dedup else "",
@@ -89,6 +91,7 @@ def _input(recipe: Recipe, source: Input, reading: str, lines: Sequence[int]) ->
         "path": source.path,
         "format": reading,
         "words": {**told, "container": source.reader, "per_turn": own.splits_turns},
+        "test": recipe.config.sources[source.source].test,
         "parts": parts,
     }
 
@@ -97,13 +100,14 @@ def _chooses_by_rows(config: Config) -> bool:
     """Whether each row is stored, refused, left out by a condition, or equal to one that stays."""
     plan, sources = config.plan, config.sources
     chosen = plan.total or plan.test or plan.decontaminate or plan.near_dedup
-    return not chosen and not any(one.options.salvage or one.name for one in sources)
+    return not chosen and not any(one.options.salvage or one.budget.given for one in sources)
 
 
 def _fits(config: Config) -> bool:
     """Whether rows are padded no further than the longest one that is stored."""
     ours = config.plan.layout in layouts.MEMBERS
-    return ours and config.plan.pad_to == "longest" and not config.source.filter
+    filtered = any(one.options.filter for one in config.sources)
+    return ours and config.plan.pad_to == "longest" and not filtered
 
 
 def hear(case: Mapping[str, Any] | None) -> Statement:
@@ -127,14 +131,33 @@ def unchanged(statement: Statement, inputs: Sequence[Input]) -> Statement:
     return statement
 
 
-def require(statement: Statement) -> None:
+def _is_the_models(statement: Statement, case: Mapping[str, Any] | None) -> bool:
+    """Whether a model's own files contradict each other: those parts of the tokenizer that its
+    class loads otherwise are in the build as the model has them."""
+    folder = (case or {}).get("origin", {}).get("folder")
+    if case is None or folder is None or not statement.unlike:
+        return False
+    files = (Path(folder), Path(case["folder"]) / "tokenizer")
+    theirs, ours = (json.loads((one / "tokenizer.json").read_bytes()) for one in files)
+    return all(theirs.get(part) == ours.get(part) for part in statement.unlike)
+
+
+def require(statement: Statement, case: Mapping[str, Any] | None) -> None:
     """Require that the witness has found nothing.
 
     Raises:
-        OwnLawError: it has.
+        OwnLawError: it has; ``ModelError`` where the model's files contradict each other.
     """
     if not statement.found:
         return
+    if case is not None and _is_the_models(statement, case):
+        parts = " and ".join(statement.unlike)
+        raise ModelError(
+            f"{case['origin']['folder']}: transformers loads another {parts} for its "
+            "tokenizer_class than its tokenizer.json has, and so gives rows other ids.",
+            "Set tokenizer_class to PreTrainedTokenizerFast in its tokenizer_config.json, or save "
+            "its tokenizer again with transformers.",
+        )
     rows = counted(len({row for row, _ in statement.found}), "row")
     more = len(statement.found) - SHOWN
     lines = "".join(f"\n  {row}: {what}" for row, what in statement.found[:SHOWN])

@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline import executors, exports
+from pipeline import executors, exports, sources
 from pipeline.builds import limits, versions
 from pipeline.lines import templates, wrapped
 from pipeline.manifest import dataset_files, json_records
 from pipeline.manifest.counts import FATES
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.records import REPORT
-from pipeline.stores import sources
 from stages.errors import PipelineError, counted
 
 Fix = Callable[[str], str]  # what to do about a code; empty where nothing is known
@@ -75,7 +74,7 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
 
 def _template(manifest: Manifest) -> list[str]:
     """What the probes found of the chat template."""
-    from stages import probes
+    from stages.tokenizers import probes
 
     found = probes.of_template({name: one.detail for name, one in manifest.probes.items()})
     return [f"template  {found}"] if found else []

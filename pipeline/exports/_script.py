@@ -1,13 +1,14 @@
-"""Renders the scripts and configurations that exports write from the templates of ``scripts/``.
+"""Trainers as ``trainers.toml`` declares them, with the scripts that exports write for them.
 
 A template is called like the file that it becomes, with ``.jinja`` behind.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.exports import ExportFacts, Projection
+from pipeline.exports import Export, ExportFacts, Projection, key
 from pipeline.lines import templates
 from stages.columns import IGNORED, list_parts, make_list, numbers, whole
 from stages.encoders import parsed
@@ -28,16 +29,6 @@ def render(file: str, **values: Any) -> str:
     """The text of a file, from its template."""
     made = templates(Path(__file__).with_name("scripts")).get_template(f"{file}.jinja")
     return made.render(file=file, rate=_RATE, **values)
-
-
-def told(trainer: str) -> Callable[[ExportFacts], str]:
-    """What says of a build that works what the trainer's user must know (``details.jinja``)."""
-
-    def said(facts: ExportFacts) -> str:
-        known = templates(Path(__file__).parent).get_template("details.jinja").module
-        return " ".join(str(getattr(known, trainer)(facts)).split())
-
-    return said
 
 
 def script(file: str, **more: Callable[[ExportFacts], Any]) -> Callable[[ExportFacts], str]:
@@ -61,6 +52,29 @@ def scripts(
 ) -> Callable[[ExportFacts], Mapping[str, str]]:
     """What writes several, by name."""
     return lambda facts: {file: script(file, **more)(facts) for file in files}
+
+
+@cache
+def _declared() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(Path(__file__).with_name("trainers.toml").read_text("utf-8"))
+
+
+def export(name: str, **own: Any) -> Export:
+    """A trainer of ours: as ``trainers.toml`` declares it, started by the shell script of its name,
+    with what ``details.jinja`` says of a build that works.
+
+    Args:
+        own: what only code can say of it.
+    """
+
+    def detail(facts: ExportFacts) -> str:
+        known = templates(Path(__file__).parent).get_template("details.jinja").module
+        return " ".join(str(getattr(known, key(name))(facts)).split())
+
+    said = {"files": (), "apart": (), **_declared()[name]}
+    said |= {"files": scripts(*said["files"]), "apart": tuple(said["apart"])}
+    said["takes"] = {kind: tuple(layouts) for kind, layouts in said["takes"].items()}
+    return Export(name=name, detail=detail, launch=script(f"{name}.sh"), **{**said, **own})
 
 
 # Columns that several trainers share: ids with labels or classes, masks of ones, labels from a

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.exports import Export, ExportFacts, Projection, _script
+from pipeline.exports import ExportFacts, Projection, _script
 from stages.columns import IGNORED, Ints, make_list, numbers, offsets_of
-from stages.kinds import CONVERSATION, PAIR, STEPS
+from stages.kinds import CONVERSATION, PAIR
 
 _MEDIA = ("images", "videos", "audios")
 
@@ -125,36 +125,18 @@ def _projection(facts: ExportFacts) -> Projection:
     return Projection(("input_ids", "labels"), _single, _unsingle)
 
 
-EXPORT = Export(
-    name="llamafactory",
-    versions="llamafactory 0.9.5",
-    takes={CONVERSATION: ("packed", "ragged"), PAIR: ("ragged",)},
-    why_not={STEPS: "it has no process reward trainer"},
-    detail=_script.told("llamafactory"),
-    launch=_script.script("llamafactory.sh"),
-    files=_script.scripts("llamafactory.yaml", width=_width),
-    projection=_projection,
+EXPORT = _script.export(
+    "llamafactory", files=_script.scripts("llamafactory.yaml", width=_width), projection=_projection
 )
 
 
 # axolotl: rows recognised as tokenized by exactly three columns; it packs at run time itself.
 
 
-AXOLOTL = Export(
-    name="axolotl",
-    versions="axolotl 0.19.0",
-    takes={CONVERSATION: ("ragged",), STEPS: ("ragged",)},
-    why_not={PAIR: "its reward trainer tokenizes text itself"},
-    detail=_script.told("axolotl"),
-    launch=_script.script("axolotl.sh"),
-    files=_script.scripts("axolotl.yaml"),
+AXOLOTL = _script.export(
+    "axolotl",
     projection=partial(_script.rows_of_ids, masked=True),
-    two_classes=True,
     shares=lambda facts: not facts.kind.marks,
-    apart=(
-        *("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"),
-        *("nemotron_h", "falcon_h1", "granitemoehybrid"),
-    ),
 )
 
 
@@ -215,13 +197,4 @@ def _medicalgpt_projection(facts: ExportFacts) -> Projection:
     return _script.projection("medicalgpt", instead, one)(facts)
 
 
-MEDICALGPT = Export(
-    name="medicalgpt",
-    versions="MedicalGPT of 2026-04 (rm: from 2024)",
-    takes={CONVERSATION: ("ragged",), PAIR: ("ragged",)},
-    why_not={STEPS: "it has no process reward trainer"},
-    detail=_script.told("medicalgpt"),
-    launch=_script.script("medicalgpt.sh"),
-    projection=_medicalgpt_projection,
-    container="jsonl",
-)
+MEDICALGPT = _script.export("medicalgpt", projection=_medicalgpt_projection)

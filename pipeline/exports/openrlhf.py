@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from pipeline.exports import Export, ExportFacts, Projection
-from pipeline.exports._script import Exact, Row, Texts, projection, script, scripts, stretch, told
+from pipeline.exports import ExportFacts, Projection
+from pipeline.exports._script import Exact, Row, Texts, export, projection, scripts, stretch
 from stages.kinds import CONVERSATION, PAIR, STEPS
 
 
@@ -20,22 +20,8 @@ def _refuses(facts: ExportFacts) -> str | None:
     return None
 
 
-EXPORT = Export(
-    name="openrlhf",
-    versions="openrlhf 0.7.1 to 0.11.2 (prm: 0.7.4 to 0.9.5)",
-    takes={
-        CONVERSATION: ("packed", "ragged", "padded"),
-        PAIR: ("ragged",),
-        STEPS: ("packed", "ragged", "padded"),
-    },
-    detail=told("openrlhf"),
-    launch=script("openrlhf.sh"),
-    files=_files,
-    refuses=_refuses,
-    takes_weights=True,
-    takes_margins=True,
-    no_margin="it reads a missing one as 0",
-    shares=lambda facts: not facts.stored.pads,
+EXPORT = export(
+    "openrlhf", files=_files, refuses=_refuses, shares=lambda facts: not facts.stored.pads
 )
 
 
@@ -106,16 +92,10 @@ def _openrlhf_text_refuses(facts: ExportFacts) -> str | None:
     return None
 
 
-TEXT = Export(
-    name="openrlhf-text",
-    versions="openrlhf 0.7.1 to 0.11.2 (prm: 0.7.4 to 0.9.5)",
-    takes={CONVERSATION: ("ragged",), PAIR: ("ragged",), STEPS: ("ragged",)},
-    detail=told("openrlhf_text"),
-    launch=script("openrlhf-text.sh"),
+TEXT = export(
+    "openrlhf-text",
     refuses=_openrlhf_text_refuses,
     projection=_projection,
-    takes_margins=True,
-    no_margin="it reads a missing one as 0",
     shares=lambda facts: True,
 )
 
@@ -123,17 +103,4 @@ TEXT = Export(
 # verl: a custom dataset class that reads our shards, one document an item.
 
 
-VERL = Export(
-    name="verl",
-    versions="verl 0.9.1",
-    takes={CONVERSATION: ("packed", "ragged")},
-    why_not={
-        PAIR: "its reward models are trained from text",
-        STEPS: "it has no process reward trainer",
-    },
-    detail=told("verl"),
-    launch=script("verl.sh"),
-    takes_weights=True,
-    shares=lambda facts: True,
-    apart=("qwen3_5", "qwen3_5_moe"),
-)
+VERL = export("verl", shares=lambda facts: True)

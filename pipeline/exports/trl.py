@@ -3,10 +3,9 @@
 import numpy as np
 import pyarrow as pa
 
-from pipeline.exports import Export, ExportFacts, Projection, _script
+from pipeline.exports import ExportFacts, Projection, _script
 from stages.columns import list_parts, make_list, numbers, offsets_of
 from stages.errors import UsageError
-from stages.kinds import CONVERSATION, PAIR, STEPS
 
 
 def _refuses(facts: ExportFacts) -> str | None:
@@ -20,26 +19,7 @@ def _projection(facts: ExportFacts) -> Projection | None:
     return _script.rows_of_ids(facts, masked=False) if facts.kind.marks else None
 
 
-EXPORT = Export(
-    name="trl",
-    versions="trl 1.16.0, 0.15.2 to 0.17.0 (prm: up to 1.13.0)",
-    takes={CONVERSATION: ("packed", "ragged"), PAIR: ("ragged",), STEPS: ("ragged",)},
-    detail=_script.told("trl"),
-    launch=_script.script("trl.sh"),
-    files=_script.scripts("train_trl.py"),
-    refuses=_refuses,
-    takes_encoders=True,
-    projection=_projection,
-    two_classes=True,
-    takes_margins=True,
-    no_margin="it needs one for every pair or for none, so its program leaves the column out",
-    # Those that read what its collator gives; its program stops where the release gives less.
-    apart=(
-        *("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"),
-        *("nemotron_h", "falcon_h1", "granitemoehybrid", "bamba", "mamba2", "zamba2"),
-        *("lfm2", "lfm2_moe", "olmo_hybrid"),
-    ),
-)
+EXPORT = _script.export("trl", refuses=_refuses, projection=_projection)
 
 
 # transformers.Trainer, with the collators of ``pipeline.torch_data``.
@@ -49,13 +29,8 @@ def _program(facts: ExportFacts) -> str:
     return "train_prm.py" if facts.kind.marks else "train_transformers.py"
 
 
-TRANSFORMERS = Export(
-    name="transformers",
-    versions="transformers 5.23.0",
-    takes=dict.fromkeys((CONVERSATION, STEPS), ("packed", "ragged", "padded")),
-    why_not={PAIR: "Trainer has no pairwise loss; trl and openrlhf have"},
-    detail=_script.told("transformers"),
-    launch=_script.script("transformers.sh"),
+TRANSFORMERS = _script.export(
+    "transformers",
     files=lambda facts: _script.scripts(_program(facts))(facts),
     shares=lambda facts: facts.stored.packs or facts.kind.marks,
 )
@@ -83,16 +58,7 @@ def _open_r1_projection(facts: ExportFacts) -> Projection:
     return Projection(("input_ids", "labels"), _forward, _back)
 
 
-OPEN_R1 = Export(
-    name="open-r1",
-    versions="open-r1 with trl 0.17.0 to 1.16.0",
-    takes={CONVERSATION: ("ragged",)},
-    why_not={PAIR: "it has no reward trainer", STEPS: "it has no process reward trainer"},
-    detail=_script.told("open_r1"),
-    launch=_script.script("open-r1.sh"),
-    files=_script.scripts("open-r1.yaml"),
-    projection=_open_r1_projection,
-)
+OPEN_R1 = _script.export("open-r1", projection=_open_r1_projection)
 
 
 # Megatron-Bridge: packed Parquet with document starts and a mask moved one token forward.
@@ -148,17 +114,4 @@ def _megatron_projection(facts: ExportFacts) -> Projection:
     return Projection(("input_ids", "labels", "seq_lengths"), forward, back)
 
 
-MEGATRON = Export(
-    name="megatron",
-    versions="megatron-bridge after 0.3.1 (packed Parquet)",
-    takes={CONVERSATION: ("packed",)},
-    why_not={
-        PAIR: "its packed Parquet holds no pairs",
-        STEPS: "its labels are always the next token, and these are read at the step token",
-    },
-    detail=_script.told("megatron"),
-    launch=_script.script("megatron.sh"),
-    files=_script.scripts("train_megatron.py"),
-    projection=_megatron_projection,
-    container="parquet",
-)
+MEGATRON = _script.export("megatron", projection=_megatron_projection)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from pipeline.options.config import Config
 from pipeline.options.ways import Way, applied, ways, without, written
 from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError
+from stages.rows import judgements
 from stages.rows.selection import condition
 
 Read = TypeVar("Read")
@@ -228,7 +229,7 @@ def _asked_about(chain: Sequence[Asked]) -> dict[str, str]:
 
 def _column(flag: str, value: str) -> str:
     if flag == "--where":
-        return condition(value).column
+        return judgements.bare(condition(value).column).rpartition(",")[2]
     return {"--ignore": value, "--map": value.partition("=")[2]}.get(flag, "")
 
 

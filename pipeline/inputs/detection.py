@@ -1,17 +1,27 @@
 """Detects the format of an input from a sample of its rows."""
 
 import itertools
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
 from pipeline import tasks
+from pipeline.builds import limits
+from pipeline.builds.place import place_of
 from pipeline.inputs import questions
 from pipeline.inputs.opening import asked_about_cells, format_options, require_known, selection_of
 from pipeline.inputs.questions import ask
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
-from stages import contract, formats, readers
-from stages.errors import AskError, DataError, UnknownFormatError, UsageError, counted
+from stages import catalog, contract, formats, readers
+from stages.errors import (
+    AskError,
+    DataError,
+    PipelineError,
+    UnknownFormatError,
+    UsageError,
+    counted,
+)
 from stages.format import Format
 from stages.normalize import roles
 from stages.normalize.evidence import Detection, detect, settle
@@ -59,6 +69,25 @@ def recognise_glimpse(
         f"the rows are the list under {glimpse.key!r}" if glimpse.key else readers.in_words(reader)
     )
     return replace(found, evidence=f"{found.evidence}; {how}") if how else found
+
+
+def _format_chosen(config: Config) -> Format:
+    """The format that ``--format`` names.
+
+    Raises:
+        UsageError: there is none, or it is one of another task, which the error names.
+    """
+    try:
+        return formats.choose(config.source.format, tasks.kind_of(config.task))
+    except UsageError as error:
+        if re.split("[/?]", config.source.format)[0] not in catalog.names(formats.__name__):
+            raise
+        given = formats.load(config.source.format).kinds
+        for task in tasks.names():
+            if tasks.kind_of(task).formats in given:
+                remedy = f"Use the task that it is for: pipeline run {task}. {error.remedy}"
+                raise UsageError(error.what, remedy) from error
+        raise
 
 
 def _columns_of(rows: list[contract.Row]) -> str:
@@ -159,7 +188,7 @@ def recognise_rows(
             must not be left out without a question.
     """
     kind = tasks.kind_of(config.task)
-    named = None if config.source.format == "auto" else questions.format_chosen(config)
+    named = None if config.source.format == "auto" else _format_chosen(config)
     _require_named(where, raw, config)
     # A name of --map may belong to any format that could be chosen; once one is, only to that one.
     offered = formats.usable_for(kind) if named is None else [named]
@@ -178,10 +207,28 @@ def recognise_rows(
         )
         given = [renamed(row, detection.format.renamed) for row in rows]
         seen = survey(given, detection.format, kind, format_options(config), selection_of(config))
-        settled = questions.left_out(seen.asked, config)
+        settled = _left_out(seen.asked, config)
         ask(seen, rows, detection.reading, where, config, settled)
         detection = replace(detection, left=tuple(sorted(settled)))
     return detection
+
+
+def _left_out(asked: frozenset[str], config: Config) -> frozenset[str]:
+    """Those of some columns that ``--leave-rest`` leaves out.
+
+    Where a build is there that left columns out in the same way, only these: what is new since
+    then is asked about.
+    """
+    if not config.source.leave_rest:
+        return frozenset()
+    try:
+        before = limits.opened(place_of(config.run).before)
+    except PipelineError:
+        return asked
+    if before is None or "leave_rest" not in str(before.manifest.options):
+        return asked
+    inputs = before.manifest.inputs
+    return asked & {column.column for one in inputs for column in one.unread}
 
 
 def _detected(rows: list[contract.Row], where: str, config: Config, other_tasks: bool) -> Detection:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from pipeline import sources
 from pipeline.builds import build, failed, limits, publish, stored, versions
 from pipeline.builds.place import Place, place_of
 from pipeline.inputs.declared import declared_recipe
@@ -19,8 +20,7 @@ from pipeline.manifest.json_records import problem
 from pipeline.manifest.manifest import MANIFEST, Named, id_of_recipe
 from pipeline.manifest.records import RUN
 from pipeline.options.config import Config
-from pipeline.stores import sources
-from pipeline.stores.sources import Located
+from pipeline.sources import Located
 from stages.errors import PipelineError
 from stages.files.file_hash import Identity, KnownHashes, identity
 

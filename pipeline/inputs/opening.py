@@ -14,7 +14,7 @@ from pipeline.options.build_options import OPTIONS, SourceOptions
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
 from pipeline.options.source import Source
-from pipeline.stores.sources import Located
+from pipeline.sources import Located
 from stages import contract, readers
 from stages.contract import Record, Row
 from stages.errors import DataError, PipelineError, UsageError, did_you_mean

@@ -13,14 +13,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from expectations.contract import STREAM, Context
-from pipeline import processes, tasks
+from pipeline import processes, ranges, tasks
 from pipeline.inputs.declared import code_version, hash_of, resolved
 from pipeline.options.config import Config
-from pipeline.stores import ranges
-from stages import encoders, kinds, probes
+from stages import encoders, kinds
 from stages.chat_template.render import Renderer
 from stages.files import file_hash
 from stages.profile import ModelProfile, TargetModel, declare
+from stages.tokenizers import probes
 from stages.tokenizers.resolve import Resolved
 from stages.tokens.segment_encoder import SegmentEncoder
 

@@ -6,22 +6,18 @@ rows, and options to choose from; the build works with any of them.
 """
 
 import itertools
-import re
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from pipeline import tasks
-from pipeline.builds import limits
-from pipeline.builds.place import place_of
 from pipeline.inputs.opening import format_options, selection_of
 from pipeline.options.config import FEW_ROWS, Config
 from pipeline.options.ways import leaving
-from stages import catalog, formats
+from stages import formats
 from stages.contract import Row
-from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError, counted
-from stages.format import Format
+from stages.errors import DataError, PipelineError, UnknownFormatError, counted
 from stages.normalize import evidence
-from stages.normalize.role_names import by_better, role_of
+from stages.normalize.role_names import BETTER, answer_beside, by_better, how_good, parts, role_of
 from stages.normalize.survey import Column, Survey, survey
 from stages.rows import column_names, judgements, shapes, signals
 from stages.rows.selection import condition, renamed
@@ -36,7 +32,12 @@ def condition_for(path: str, column: Column, rows: Sequence[Row]) -> str:
     ties = dict.fromkeys(value for value in column.values if signals.is_tie(value))
     if ties:
         return " ".join(differs_from(path, tie) for tie in ties)
-    option = shapes.keeping(path, column.values, column.rows >= _NEARLY_ALL * len(rows))
+    if column.of:
+        everywhere = column.own and column.rows == len(rows) and not signals.is_low(path)
+        return differs_from(f"{column.of},{path}[good]", "") if everywhere else ""
+    option = shapes.keeping(path, column.values, column.rows == len(rows))
+    if not option and column.rows >= _NEARLY_ALL * len(rows):
+        option = shapes.keeping(path, column.values)
     flag, *text = shlex.split(option) or [""]
     kept = (condition(text[0]).holds({path: one}) for one in column.values)
     return option if flag != "--where" or any(kept) else ""
@@ -44,6 +45,8 @@ def condition_for(path: str, column: Column, rows: Sequence[Row]) -> str:
 
 def _what_it_does(option: str, path: str, column: Column) -> str:
     """What an option does with the rows, in words."""
+    if column.of:
+        return "leave out the rows in which none is good"
     flag, text, *more = shlex.split(option)
     if flag != "--where" or more:
         return "train only the good ones"
@@ -59,6 +62,13 @@ def _are_texts_alone(reading: str) -> bool:
     return {"question", "turns", "answer"}.isdisjoint(formats.load(reading).columns)
 
 
+def _of_another(path: str, row: Row, reading: str, config: Config) -> str:
+    """The answer that a column rates, where nothing reads it; else empty."""
+    given = {**row, **dict.fromkeys(config.source.ignore, "")}
+    found, about = formats.load(reading), answer_beside(path, given)
+    return "" if about in {*formats.names_of(found), *found.renamed.values()} else about
+
+
 def _rated(
     path: str, column: Column, rows: Sequence[Row], reading: str, config: Config, where: str
 ) -> DataError:
@@ -70,24 +80,26 @@ def _rated(
             "Give rows with a question and its answer.",
         )
     what = f"{said} rates the answers, and {config.task} would train every answer."
+    if column.of:
+        shown = "a good one is" if column.own else "nothing shows that a good one is"
+        what = f"{said} rates the texts in {column.of!r}, and {shown} trained where there is one."
     ways = [f"train all of them with {ignore(path)}"]
-    if chosen := condition_for(path, column, rows):
-        ways.insert(0, f"{_what_it_does(chosen, path, column)} with {chosen}")
-    other = _other_task(rows, where, config)
-    if other is not None:
+    if about := _of_another(path, rows[0], reading, config):
+        what = f"{said} rates {about!r}, which is not trained."
+        ways = [f"leave it out with {ignore(path)}"]
+    elif chosen := condition_for(path, column, rows):
+        # Of numbers without a middle nobody but the user knows which are good.
+        known = column.of or shapes.have_a_middle(column.values)
+        ways.insert(not known, f"{_what_it_does(chosen, path, column)} with {chosen}")
+    if (other := _other_task(rows, where, config)) is not None:
         what += f" The rows also read as {other[0]} data ({other[1]})."
         ways.append(f"use another task: pipeline run {other[0]}")
     return DataError(what, f"Say which: {', or '.join(ways)}.")
 
 
-def _sides(path: str, columns: Iterable[str]) -> tuple[str, str] | None:
-    """The columns of the better and of the worse answer's score, where both are there."""
-    return next((pair for pair in by_better([*columns]) if path in pair), None)
-
-
 def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataError:
     shown = survey.columns[path].contents(len(rows))
-    sides = _sides(path, survey.columns)
+    sides = next((both for both in by_better([*survey.columns]) if path in both), None)
     if sides is not None:
         return DataError(
             f"{where}: columns {sides[0]!r} and {sides[1]!r} ({shown}) may be the scores of the "
@@ -101,8 +113,9 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
             untied = differs_from(f"{path}[best]", judgements.TIE)
             ways.insert(0, f"keep only the rows in which one is better with {untied}")
     elif chosen := condition_for(path, survey.columns[path], rows):
-        # A high number of one side says nothing about the pair.
-        ways.insert(signals.has_side(path), f"keep only the better rows with {chosen}")
+        # A high number says nothing about the pair, but of the better side on a scale.
+        sure = not BETTER.isdisjoint(parts(path)) and shapes.have_a_middle(values)
+        ways.insert(signals.has_side(path) and not sure, f"keep only the better rows with {chosen}")
     numbers = all(type(value) in (int, float) for value in values)
     if numbers and column_names.is_a(path, "margin") and not signals.has_side(path):
         ways.insert(0, f"read it as the margin with {mapped('margin', path)}")
@@ -113,10 +126,10 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
     )
 
 
-def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
+def _readable(path: str, column: Column, reading: str, rows: Sequence[Row]) -> list[str]:
     """Options that have a format read a column, where one has a place for it."""
-    text = all(isinstance(value, str) for value in column.values)
-    lists = all(isinstance(value, list) for value in column.values)
+    row, kinds = rows[0], {*map(type, column.values)}
+    text, lists = kinds == {str}, kinds == {list}
     nameless = not (signals.classes(path) or signals.is_about(path) or role_of(path))
     may_be_context = column_names.is_a(path, "context") or (lists and nameless)
     passages = all(map(shapes.is_passages, column.values))
@@ -147,8 +160,11 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
         )
         if column_names.is_a(path, "reasoning") and text:
             names = ("problem", "message_thinking", "message_content")
+            each = [n for n in row if column_names.is_a(n, "reasoning") and answer_beside(n, row)]
+            each = sorted(each, key=lambda n: -how_good(n, rows)) if path in each else [path]
+            both = ((asked, one, answer_beside(one, row) or answered) for one in each)
             # Every template has a place for a <think> block; not every one prints the field.
-            return [_maps(names, (asked, path, answered)) + " --reasoning-in think"]
+            return [f"{_maps(names, columns)} --reasoning-in think" for columns in both]
         if may_be_context and passages:
             if isinstance(row.get(asked), list):  # turns, before which it stands
                 return [mapped("system", path)]
@@ -156,6 +172,20 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     if name == "alpaca" and may_be_context and passages:
         return [mapped("input", path)]
     return []
+
+
+def _whole(path: str, column: Column, reading: str) -> str:
+    """The remedy where a column numbers steps behind the first wrong one, which somebody looked at
+    then; empty where the format leaves none of these open."""
+    variant = f"{reading.partition('?')[0].partition('/')[2]}-whole"
+    found = formats.load(reading)
+    if True not in column.numbers or variant not in found.variants:
+        return ""
+    ways = f"--format {found.name}/{variant} {ignore(path)}", ignore(path)
+    return (
+        f"Say which: rate all steps that are not listed as good with {ways[0]}, or leave those "
+        f"after the first wrong one unrated with {ways[1]}."
+    )
 
 
 def _wholes(row: Row, reading: str) -> dict[str, str]:
@@ -179,7 +209,7 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
     why = "" if column.asked is None else f" {column.asked.detail.removeprefix(path).lstrip()};"
     if column.asked is None:
         why = " holds most of the rows' text;"
-    ways = [f"have it read with {way}" for way in _readable(path, column, reading, rows[0])]
+    ways = [f"have it read with {way}" for way in _readable(path, column, reading, rows)]
     wholes = _wholes(rows[0], reading)
     left = " ".join(map(ignore, wholes)) if path in wholes else ignore(path)
     ways.append(f"leave it out with {left}")
@@ -204,8 +234,7 @@ def _weighing(
         ways.insert(0, f"read it as the weights of the turns with {mapped(read[0], path)}")
     elif known and not scale and (chosen := condition_for(path, column, rows)):
         ways.insert(0, f"use only the rows that it keeps with {chosen}")
-    shown = column.contents(len(rows))
-    what = f"{where}: {column.asked.detail} ({shown})."
+    what = f"{where}: {column.asked.detail} ({column.contents(len(rows))})."
     return DataError(what, f"Say which: {', or '.join(ways)}.")
 
 
@@ -237,8 +266,8 @@ def ask(
             raise _weighing(path, column, rows, reading, where)
         if error.code == "unread_column":
             raise _unseen(path, column, rows, reading, where)
-        shown = column.contents(len(rows))
-        raise DataError(f"{where}: {error.detail} ({shown}).", error.remedy)
+        what = f"{where}: {error.detail} ({column.contents(len(rows))})."
+        raise DataError(what, _whole(path, column, reading) or error.remedy)
     if survey.most is not None and survey.most not in settled:
         raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
     refused = list(survey.refused.values())
@@ -262,43 +291,6 @@ def too_many(refused: int, of: int, config: Config) -> bool:
     share = config.judge.max_reject if source.max_reject is None else source.max_reject
     few = share and refused <= FEW_ROWS and refused < of / 5
     return not few and refused > share * of
-
-
-def left_out(asked: frozenset[str], config: Config) -> frozenset[str]:
-    """Those of some columns that ``--leave-rest`` leaves out.
-
-    Where a build is there that left columns out in the same way, only these: what is new since
-    then is asked about.
-    """
-    if not config.source.leave_rest:
-        return frozenset()
-    try:
-        before = limits.opened(place_of(config.run).before)
-    except PipelineError:
-        return asked
-    if before is None or "leave_rest" not in str(before.manifest.options):
-        return asked
-    inputs = before.manifest.inputs
-    return asked & {column.column for one in inputs for column in one.unread}
-
-
-def format_chosen(config: Config) -> Format:
-    """The format that ``--format`` names.
-
-    Raises:
-        UsageError: there is none, or it is one of another task, which the error names.
-    """
-    try:
-        return formats.choose(config.source.format, tasks.kind_of(config.task))
-    except UsageError as error:
-        if re.split("[/?]", config.source.format)[0] not in catalog.names(formats.__name__):
-            raise
-        given = formats.load(config.source.format).kinds
-        for task in tasks.names():
-            if tasks.kind_of(task).formats in given:
-                remedy = f"Use the task that it is for: pipeline run {task}. {error.remedy}"
-                raise UsageError(error.what, remedy) from error
-        raise
 
 
 def _other_task(rows: Sequence[Row], where: str, config: Config) -> tuple[str, str] | None:

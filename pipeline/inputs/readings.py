@@ -19,7 +19,7 @@ from pipeline.messages import explanations
 from pipeline.options.build_options import SourceOptions
 from pipeline.options.config import Config
 from pipeline.options.ways import leaving, ways, written
-from pipeline.stores.sources import Located
+from pipeline.sources import Located
 from stages import contract, formats, readers
 from stages.errors import DataError, PipelineError, counted
 from stages.format import Format

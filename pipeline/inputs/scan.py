@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+from pipeline import ranges
 from pipeline.inputs.opening import reader_of, require_used
 from pipeline.options.config import Config
-from pipeline.stores import ranges
-from pipeline.stores.sources import Located, locate
+from pipeline.sources import Located, locate
 from stages.contract import Cutter, Reader, Split
 from stages.errors import SurroundingsError, UsageError
 from stages.files import content, row_counts

@@ -20,7 +20,7 @@ from pipeline.options.many_values import RECORDED, UNLESS_DEFAULT, Option, decla
 from pipeline.stores import default_cache as default_cache
 from stages import catalog, kinds
 from stages.errors import UsageError
-from stages.overlap import Evaluation
+from stages.normalize.overlap import Evaluation
 from stages.rows.selection import AND_QUESTION, condition
 from stages.rows.speakers import ROLES
 from stages.tokens import layouts

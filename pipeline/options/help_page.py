@@ -165,7 +165,7 @@ def with_debug(command: click.Command) -> click.Command:
 def declared() -> dict[str, dict[str, Any]]:
     """Our commands by what is typed: heading, sentence of help, what their own options are for,
     examples, which a test runs."""
-    path = Path(__file__).parents[1] / "commands" / "commands.json"
+    path = Path(__file__).with_name("commands.json")
     found: dict[str, dict[str, Any]] = json.loads(path.read_bytes())
     return found
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.options import many_values, paths
 from stages.errors import SurroundingsError, UsageError
 from stages.files import file_hash
-from stages.overlap import Evaluation, Likeness, Search
+from stages.normalize.overlap import Evaluation, Likeness, Search
 
 if TYPE_CHECKING:
     from pipeline.options.build_options import PlanOptions
@@ -151,7 +151,7 @@ def for_parts(plan: PlanOptions) -> dict[str, object]:
     if search is not None:
         found["overlaps"] = search.content
     if likeness is not None:
-        from stages.overlap import signatures  # which imports the library
+        from stages.normalize import signatures  # which imports the library
 
         columns = [list(one) for one in likeness.columns]
         found["likeness"] = [likeness.size, columns, signatures.version()]

@@ -226,7 +226,7 @@ def each(value: Any, change: Callable[[str], str]) -> Any:
 
 def _data_under(folder: str, argument: str) -> str:
     """An argument of the command line that counts from a folder, as it counts from here."""
-    from pipeline.stores import sources
+    from pipeline import sources
 
     path = under(folder, argument)
     if argument == "-" or os.path.lexists(path):

@@ -25,7 +25,8 @@ TASK = "--task"
 FLAGS = {flag: one for one in build_options.OPTIONS.values() for flag in one.flags}
 # What a sentence speaks of, but nobody should paste: what gives up a check, and places.
 _NOT_PASTED = ("--max-reject", "--tolerance", "--drift", "--replace", "--model", "--output", "-o")
-_EXAMPLE = re.compile(r"\b[Ff]or example:? $")  # how a value is written, not which
+# How a value is written, not which; and an option that has to go.
+_NOT_OFFERED = re.compile(r"\b(?:[Ff]or example:?|[Ll]eave) $")
 _MOST = 4  # conditions that leave out rows for one reason, in one way
 _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s'"])+""")
 
@@ -133,7 +134,7 @@ def _options(remedy: str) -> Iterator[tuple[int, int, str, str]]:
     """Options that are complete: where they begin and end, the flag and the value."""
     for match in re.finditer(r"(?<=\bpipeline run )[a-z_]+|--[a-z][a-z-]*", remedy):
         name = match[0]
-        if _EXAMPLE.search(remedy, 0, match.start()):
+        if _NOT_OFFERED.search(remedy, 0, match.start()):
             continue
         if not name.startswith("-"):
             if name in tasks.names():

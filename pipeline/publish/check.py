@@ -31,9 +31,10 @@ from pipeline.shards import pack_index
 from pipeline.shards.measured import METRICS, Measured, Wanted, measure
 from pipeline.shards.pack_index import MeasuredIndex
 from pipeline.stores import fetch_all, is_address, open_store
-from stages import errors, formats, probes
-from stages.probes import ProbeSubject
+from stages import errors, formats
 from stages.profile import TargetModel
+from stages.tokenizers import probes
+from stages.tokenizers.probes import ProbeSubject
 
 # The other totals are counted again.
 _DECLARED = re.compile("rows_in$|_(accounted|made|kept|declared)$|^packed_apart_")

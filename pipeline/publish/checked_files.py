@@ -255,11 +255,12 @@ def _heard(recipe: Recipe, inputs: list[Input], said: Manifest) -> Statement:
     lines = [own if all(own) else [one.rows] for own, one in known]
     shards, how = [shard.path for shard in said.shards], config.judge.witness
     where, marked = config.run.output, said.rows.notes.get(carried.MARKED, 0)
-    counts = said.encoder.merged_cuts, marked
+    counts = said.encoder.merged_cuts, marked, said.tokens.truncated
     case = witnessed.case_of(recipe, inputs, lines, where, shards, how, counts)
     if case is not None and said.rows.contaminated + said.rows.near_duplicates:
         case |= {"whole": False, "keep": ""}  # no manifest says how rows are compared
-    return witnessed.hear(case)
+    # The model's files may have changed since.
+    return witnessed.hear(case and {**case, "origin": {}})
 
 
 def remake(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from pipeline import ranges
 from pipeline.builds import folder_versions, lease
 from pipeline.builds import publish as local
 from pipeline.builds.build import Build
@@ -25,7 +26,7 @@ from pipeline.publish.check import check
 from pipeline.publish.publication import Publication, Report, Sent, assemble
 from pipeline.report.card import Publisher
 from pipeline.secrets import redacted
-from pipeline.stores import address_of, open_store, ranges
+from pipeline.stores import address_of, open_store
 from stages.errors import DataError, UsageError
 
 KNOWN = "published"  # in the cache

@@ -17,9 +17,9 @@ from pipeline.serving.declared import (
     prompts,
     read,
 )
-from stages import probes, profile
+from stages import profile
 from stages.errors import UsageError, counted
-from stages.tokenizers import claims
+from stages.tokenizers import claims, probes
 from stages.tokenizers.resolve import Overrides, resolve
 
 Ask = Callable[[Sequence[StopPrompt], float], list[StopAnswer]]

@@ -17,7 +17,7 @@ from typing import Any
 
 from pipeline.builds.build import Build
 from pipeline.manifest import dataset_files, records
-from pipeline.serving import checkpoint
+from pipeline.serving import checkpoint, overlay_gate
 from stages.encoders import parsed
 from stages.errors import SurroundingsError, UsageError
 from stages.files import file_hash
@@ -167,6 +167,7 @@ def overlay(original: Path, build: Path, output: Path) -> list[str]:
     staged.mkdir(parents=True)
     try:
         notes = _fill(original, build, staged, changed, source)
+        overlay_gate.require(staged, original, source)
         if output.exists():
             output.rmdir()  # empty, as was checked above
         staged.rename(output)

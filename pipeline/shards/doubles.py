@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from stages.columns import Ints, offsets_of
-from stages.overlap.signatures import NUMBERS, Signatures, empty
-from stages.overlap.words import SEED, Hashes, mixed
+from stages.normalize.overlap_words import SEED, Hashes, mixed
+from stages.normalize.signatures import NUMBERS, Signatures, empty
 
 DIGEST = np.dtype([("a", "<u8"), ("b", "<u8")])
 Digests = npt.NDArray[np.void]

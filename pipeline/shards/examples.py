@@ -20,8 +20,8 @@ from pipeline.shards.storage import here
 from stages import columns
 from stages.columns import Ints, offsets_of
 from stages.errors import PipelineError
-from stages.overlap import search, signatures
-from stages.overlap.signatures import Signatures
+from stages.normalize import overlap_search, signatures
+from stages.normalize.signatures import Signatures
 from stages.rows import groups
 
 Shares = npt.NDArray[np.float64]
@@ -203,7 +203,7 @@ def read_examples(
         PipelineError: the examples of a part are not in the order of its rows.
     """
     examples = read_numbers(parts, config)
-    searched = () if overlaps.search_of(config.plan) is None else (search.NAME,)
+    searched = () if overlaps.search_of(config.plan) is None else (overlap_search.NAME,)
     likeness = overlaps.likeness_of(config.plan)
     alike: dict[str, list[Signatures]] = {
         name: [] for name, _ in (likeness.columns if likeness else ())
@@ -252,13 +252,8 @@ class Fate(IntEnum):
 
 
 # Those of examples that are left out, with the names that a manifest counts them under.
-LEFT_OUT = {
-    Fate.FILTERED: "filtered",
-    Fate.CONTAMINATED: "contaminated",
-    Fate.DUPLICATE: "duplicates",
-    Fate.NEAR_DUPLICATE: "near_duplicates",
-    Fate.OVER_BUDGET: "left_out",
-}
+_NAMES = "filtered contaminated duplicates near_duplicates left_out".split()
+LEFT_OUT = dict(zip([*Fate][1:], _NAMES, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

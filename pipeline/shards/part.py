@@ -13,13 +13,12 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from pipeline import executors
+from pipeline import executors, ranges, remote
 from pipeline.inputs import equal_build
 from pipeline.inputs.recipe import Recipe
 from pipeline.options import overlaps
 from pipeline.shards import chain, storage, values
 from pipeline.shards.chain import Refusal
-from pipeline.stores import ranges, remote
 from stages import columns, contract, readers
 from stages.chat_template import loss_weights
 from stages.files import content

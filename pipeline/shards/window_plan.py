@@ -53,6 +53,7 @@ class ShardRef:
     Attributes:
         path: relative to the build.
         plan: the file; ``side``, ``number``: whose shard it is there, and which.
+        before: where packs are an index, examples of the side that earlier windows store.
     """
 
     path: str
@@ -60,6 +61,7 @@ class ShardRef:
     plan: str
     side: str
     number: int
+    before: int = 0
 
     def __str__(self) -> str:
         return f"Shard {self.path}"
@@ -152,26 +154,14 @@ def shards_of(laid: list[Laid]) -> list[ShardRef]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class IndexRef:
-    """The packs of a side in one shard of packed rows, as a place in the plan of a window.
-
-    Attributes:
-        before: examples of the side that the windows before this one store.
-    """
-
-    shard: ShardRef
-    before: int
-
-
-def packs_of(laid: list[Laid]) -> list[IndexRef]:
+def packs_of(laid: list[Laid]) -> list[ShardRef]:
     """The packs of all windows, where packs are an index: of each side, in their order."""
     found = []
     for split in (train_test.TRAIN, train_test.TEST):
         before, name = 0, INDEX_OF + split
         for one in laid:
             numbers = range(len(one.shards.get(name, ())))
-            found += [IndexRef(ShardRef(split, split, one.plan, name, n), before) for n in numbers]
+            found += [ShardRef(split, split, one.plan, name, n, before) for n in numbers]
             before += sum(one.shards.get(split, ()))
     return found
 

@@ -97,7 +97,7 @@ class _Dialogue:
         self._controls = controls
         self._prompt = printed(opening, add_generation_prompt=True)
         # Behind the last turn some templates print the end of the text.
-        self._before = self._prompt[: _shared(printed(opening), self._prompt)]
+        self._before = self._prompt[: shared(printed(opening), self._prompt)]
         self._lasts: dict[str, str] = {}
 
     def appended(
@@ -142,7 +142,7 @@ class _Dialogue:
         if not text.startswith(self._before):
             return None
         at = len(self._before)
-        return text[at + _shared(text[at:], self._prompt[at:]) :]
+        return text[at + shared(text[at:], self._prompt[at:]) :]
 
     def _cut(self, body: str, longer: str, content: str) -> int | None:
         """Where the end of an answer stops in a text that begins with it: the first control token
@@ -161,7 +161,7 @@ def _refused(at: int, why: str) -> RowError:
     return RowError("not_prefix_stable", detail)
 
 
-def _shared(one: str, other: str) -> int:
+def shared(one: str, other: str) -> int:
     """How many characters two texts begin with alike."""
     if other.startswith(one):
         return len(one)

@@ -7,14 +7,17 @@ only then. And some print the turns of a prompt otherwise than in a conversation
 prompt that inference would feed.
 """
 
+import functools
 import itertools
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from jinja2 import nodes
 
 from stages.chat_template import printed_fields, reasoning, turn_ends
+from stages.chat_template.appended import shared
 from stages.chat_template.segments import Span, controls_pattern
 from stages.chat_template.template import Template, parsed_tree
 from stages.chat_template.trained_spans import Chat, Found, Seen, Spans
@@ -24,7 +27,7 @@ from stages.errors import RowError
 
 UNPROMPTED = "not_prefix_stable"  # the code of rows whose answers do not follow their prompts
 _LOST = "lost_in_template"
-_THOUGHT = "\ue004a thought\ue004"
+_THOUGHT, _QUESTION = "\ue004a thought\ue004", "\ue005a question\ue005"
 SWITCHES = ("enable_thinking", "thinking")  # template arguments that turn reasoning on or off
 _ASKED = [asks("x")]
 Keywords: TypeAlias = tuple[tuple[str, object], ...]
@@ -32,6 +35,9 @@ Keywords: TypeAlias = tuple[tuple[str, object], ...]
 
 class Behind(Template):
     """Prints the last turn, an answer, behind its prompt, as it is printed behind a plain question.
+
+    A prompt may close an empty block of reasoning that answers are printed without: one that has
+    none goes behind that.
 
     Args:
         prompted: prints prompts; ``printed``: prints turns.
@@ -65,10 +71,50 @@ class Behind(Template):
         alone, whole = (
             self._printed.render([*asked, last], tools) for asked in ([question], before)
         )
-        turn = alone.removeprefix(opened)
-        if not alone.startswith(opened) or not whole.endswith(turn):
+        turn = self._turn(alone, opened)
+        if turn is None or not whole.endswith(turn):
             raise RowError(UNPROMPTED, "its last turn is printed otherwise behind its prompt")
         return prompt + turn.replace(_THOUGHT, "")
+
+    def _turn(self, alone: str, opened: str) -> str | None:
+        """What of an answer's text stands behind its prompt; None where it begins otherwise."""
+        if alone.startswith(opened):
+            return alone.removeprefix(opened)
+        opening, block = self._closed
+        begun = opened.removesuffix(block)
+        turn = alone.removeprefix(begun)
+        alike = begun == opened or turn == alone or turn.lstrip().startswith(opening)
+        return None if alike else turn
+
+    @functools.cached_property
+    def _closed(self) -> tuple[str, str]:
+        """How a block of reasoning opens, and that block as prompts close it, with nothing in it,
+        where answers are printed without one; empty where they are not."""
+        name = reasoning.spelled_by(printed_fields.printed_fields(self.source))
+        thought = {name: _THOUGHT} if name else {}
+        opened = _behind_question(self._prompted, add_generation_prompt=True)
+        answer = _behind_question(self._printed, turn_ends.answers(_THOUGHT))
+        begun = opened[: shared(opened, answer)]
+        block = opened.removeprefix(begun)
+        turns = (turn_ends.answers("y", **thought), turn_ends.calls("quince", **thought))
+        for turn in turns if answer.startswith(_THOUGHT, len(begun)) else ():
+            shown = _behind_question(self._printed, turn).removeprefix(begun)
+            opening, _, closing = shown.partition(_THOUGHT)
+            opens, closes = ("".join(text.split()) for text in (opening, block))
+            around = "".join((opening + closing).split())
+            if len(opens) < len(closes) and around.startswith(closes):
+                return opening.strip(), block
+        return "", ""
+
+
+def _behind_question(template: Template, *last: dict[str, Any], **told: Any) -> str:
+    """What is printed behind a question; empty where the template refuses it."""
+    tools = turn_ends.TOOLS if any(turn_ends.CALLS in turn for turn in last) else None
+    try:
+        text = template.render([asks(_QUESTION), *last], tools, **told)
+    except RowError:
+        return ""
+    return text.rpartition(_QUESTION)[2]
 
 
 class Way:
@@ -136,6 +182,13 @@ class Ways:
                 if error.code not in (UNPROMPTED, _LOST) and not behind:
                     break  # other keywords change nothing about it
         raise max(errors, key=lambda error: error.code == _LOST)
+
+    def rank(self, turns: Sequence[Message], tools: list[Any] | None) -> int | None:
+        """Which of the ways prints a conversation, the preferred first; None where none does."""
+        try:
+            return self._all.index(self.located(turns, tools)[0])
+        except RowError:
+            return None
 
     def located(
         self, turns: Sequence[Message], tools: list[Any] | None
@@ -261,26 +314,18 @@ def rewrites(template: Template, ends: Sequence[str]) -> bool:
 
 
 def _apart(ways: Ways, turns: list[dict[str, Any]], tools: list[Any] | None) -> bool:
-    """Whether each answer of a conversation follows its prompt, but not all of them in one text."""
-    said = [i for i, turn in enumerate(turns) if turn["role"] == "assistant"]
+    """Whether each answer of a conversation follows its prompt, but not all of them in one text, or
+    only with other keywords than a server's defaults."""
+    told = [Message(t.pop("role"), t.pop("content"), t or None) for t in map(dict, turns)]
+    said = [i for i, turn in enumerate(told) if turn.role == "assistant"]
 
-    def trained(stop: int, which: Collection[int]) -> bool:
-        own = [
-            Message(
-                t["role"],
-                t["content"],
-                {k: v for k, v in t.items() if k not in ("role", "content")} or None,
-                i in which,
-            )
-            for i, t in enumerate(turns[:stop])
-        ]
-        try:
-            ways.located(own, tools)
-        except RowError:
-            return False
-        return True
+    def rank(stop: int, which: Collection[int]) -> int | None:
+        own = [replace(turn, trained=i in which) for i, turn in enumerate(told[:stop])]
+        return ways.rank(own, tools)
 
-    return not trained(len(turns), said) and all(trained(i + 1, [i]) for i in said)
+    whole = rank(len(turns), said)
+    alone = (rank(i + 1, [i]) for i in said)
+    return whole != 0 and all(one is not None and (whole is None or one < whole) for one in alone)
 
 
 def _changes(

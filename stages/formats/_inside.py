@@ -149,7 +149,12 @@ def settled(examples: Iterable[Example], row: Row, options: FormatOptions) -> li
         AskError: something is, and no option says what becomes of it.
         RowError: the two do not say the same.
     """
-    return [_settled(one, row, options) for one in examples]
+    try:
+        return [_settled(one, row, options) for one in examples]
+    except RowError as error:
+        if error.code == "two_system_texts" and not isinstance(error, AskError):
+            raise _turns.two_systems(row, error.detail) from error
+        raise
 
 
 def _settled(example: Example, row: Row, options: FormatOptions) -> Example:

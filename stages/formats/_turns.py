@@ -6,11 +6,12 @@ from typing import Any
 from stages.contract import Message, Row
 from stages.errors import RowError
 from stages.formats import _messages, _parts
-from stages.formats._fields import columns_of
+from stages.formats._fields import columns_of, keeping_one, listing, open_question
 from stages.formats._messages import kind_of
 from stages.formats._parts import json_value
 from stages.formats._parts import tools as tools
 from stages.rows import column_names
+from stages.rows.unread import ignore
 
 SYSTEM = columns_of("system")["system text"]
 _WEIGHTS = "turn_weights"
@@ -79,8 +80,20 @@ def system(row: Row) -> list[Message]:
     names = [name for name in SYSTEM if row.get(name) not in (None, "")]
     said = {_system_text(row[name], name): name for name in names}
     if len(said) > 1:
-        raise RowError("two_system_texts", f"columns {' and '.join(said.values())} differ")
+        there = [*said.values()]
+        ways = keeping_one([(name,) for name in there], there)
+        what = f"columns {listing(there)} differ"
+        raise open_question(what, f"Say which with {ways}", "two_system_texts")
     return [Message("system", each) for each in said]
+
+
+def two_systems(row: Row, what: str) -> RowError:
+    """The error of a system text in a column and another one in turns."""
+    names = [name for name in SYSTEM if column_names.peek(row, name) not in (None, "")]
+    if not names:
+        return RowError("two_system_texts", what)
+    how = f"To leave out that of the column, add {' '.join(map(ignore, names))}"
+    return open_question(what, how, "two_system_texts")
 
 
 def _history(value: Any) -> list[Message]:
@@ -117,8 +130,7 @@ def behind(row: Row, turns: list[Message]) -> list[Message]:
         return turns
     own, said = turns[0].role == "system", system(row)
     if own and said and said[0].content != turns[0].content:
-        detail = "a system text in a column and another in the turns"
-        raise RowError("two_system_texts", detail)
+        raise two_systems(row, "a system text in a column and another in the turns")
     ahead, rest, told = turns[:1] if own else said, turns[own:], _history(row.get("history"))
     brought = [(m.role, m.content) for m in rest[: len(told)]]
     if brought == [(m.role, m.content) for m in told]:

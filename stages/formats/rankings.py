@@ -144,9 +144,12 @@ def _others(name: str, answers: list[Any], numbers: Sequence[_Numbers]) -> Itera
 
 
 def _require_one_order(
-    name: str, numbers: Sequence[_Numbers], listed: str, others: Iterable[_Numbers]
+    name: str, numbers: Sequence[_Numbers], listed: str, others: Iterable[_Numbers], surest: str
 ) -> None:
     """Everything that orders the answers of a row says the same.
+
+    Args:
+        surest: the option that makes pairs of which orders are the most likely to agree, or empty.
 
     Raises:
         AskError: two columns do not, or the list itself.
@@ -156,6 +159,8 @@ def _require_one_order(
         if _disagree(one, other):
             what = f"{one.path} and {other.path} disagree about the same answers"
             ways = f"{ignore(other.path)} or {ignore(one.path)}"
+            if surest:
+                ways = f"{surest} {ignore(other.path)} for the best and the worst alone, or {ways}"
             raise open_question(what, f"Say which with {ways}", "two_orders")
     for one in numbers if listed else ():
         levels = [level for level in one.levels if level is not None]
@@ -166,18 +171,19 @@ def _require_one_order(
 
 
 def _in_order(
-    name: str, answers: list[Any], numbers: Sequence[_Numbers], listed: str
+    name: str, answers: list[Any], numbers: Sequence[_Numbers], listed: str, surest: str
 ) -> tuple[list[_Answer], list[str]]:
     """The answers from best to worst, and where those stand that nothing orders.
 
     Args:
         name: of the column with the answers.
         listed: the option that takes this back, where they stand from best to worst; else empty.
+        surest: see ``_require_one_order``.
 
     Raises:
         RowError: ``unrated_answer``: fewer than two answers can be ordered; ``two_orders``.
     """
-    _require_one_order(name, numbers, listed, _others(name, answers, numbers))
+    _require_one_order(name, numbers, listed, _others(name, answers, numbers), surest)
     # The column with the most numbers orders; of two with as many, the scores do.
     best = max(numbers, key=lambda one: sum(v is not None for v in one.levels), default=None)
     if listed and (best is None or None in best.levels):
@@ -292,7 +298,8 @@ class _Ranked(_pairs.PairFormat):
         numbers = _numbers_of(row, name, given, columns)
         listed = f"--map responses={name}" if name in _ORDERED else ""
         listed = listed or ("--format ranked" if self._way.startswith("in-order") else "")
-        ordered, unrated = _in_order(name, given, numbers, listed)
+        surest = "" if self._way or len(given) == 2 else f"--format {self.name}/extremes"
+        ordered, unrated = _in_order(name, given, numbers, listed, surest)
         couples = self._couples(ordered)
         _pairs.require_one_margin(row, len(couples), columns)
         texts = {one.where: _pairs.text_of(one.said, one.where) for one in ordered}

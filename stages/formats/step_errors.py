@@ -14,6 +14,7 @@ from stages.rows.column_names import peek
 from stages.rows.unread import mapped
 
 _ZERO, _ONE = "0-based", "1-based"
+_WHOLE = "-whole"
 
 
 def _settle(
@@ -57,18 +58,19 @@ class _Numbered(Asking, abstract=True):
 
     kinds = (STEPS,)
     prompts = _rated_steps.PROBLEMS
-    ways = (_ZERO, _ONE)
+    ways: tuple[str, ...] = (_ZERO, _ONE)
 
     def _chain(
         self, row: Row, steps: list[str], wrong: Sequence[int], options: FormatOptions
     ) -> list[Example]:
-        """Steps before the first wrong one are good, and others that are not wrong unlabelled.
+        """Steps before the first wrong one are good, and others that are not wrong unlabelled, or
+        good in a list of all that are wrong.
 
         Args:
             wrong: places from 0, in order.
         """
         labels: list[float | None] = [1.0] * len(steps)
-        if wrong:
+        if wrong and not self._way.endswith(_WHOLE):
             labels[wrong[0] :] = [None] * (len(steps) - wrong[0])
         for one in wrong:
             labels[one] = 0.0
@@ -205,10 +207,12 @@ class _ErrorList(_Numbered):
     none.
 
     Steps before the first wrong one are good, listed ones bad, and later ones that are not listed
-    stay unlabelled: what follows an error is unknown.
+    stay unlabelled: what follows an error is unknown. ``error_list/1-based-whole`` reads lists that
+    name every wrong step, so that all others are good.
     """
 
     name = "error_list"
+    ways = (_ZERO, _ONE, _ZERO + _WHOLE, _ONE + _WHOLE)
     columns = columns_of("error_list")
 
     def matches(self, row: Row) -> str | None:
@@ -232,7 +236,7 @@ class _ErrorList(_Numbered):
         if not isinstance(listed, list) or not all(type(one) is int for one in listed):
             detail = "is not a list of step numbers (empty where no step is wrong)"
             raise RowError("bad_label", f"column {column!r} {detail}")
-        base = 0 if self._way == _ZERO else 1
+        base = 0 if self._way.startswith(_ZERO) else 1
         wrong = sorted(one - base for one in listed)
         if wrong and not 0 <= wrong[0] <= wrong[-1] < len(steps):
             detail = f"{column} {listed} does not fit {counted(len(steps), 'step')}"

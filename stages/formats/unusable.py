@@ -1,42 +1,36 @@
 """Rows that are recognised to be refused by their name: no example of the task is in them."""
 
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from stages.contract import Columns, Example, FormatOptions, Row
+from stages.contract import Example, FormatOptions, Row
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _messages, _turns
-from stages.kinds import CONVERSATION, PAIR, STEPS
 from stages.rows import column_names
 from stages.rows.column_names import peek
 
+_SAID = tomllib.loads(Path(__file__).with_name("unusable.toml").read_text("utf-8"))
+
 
 class Unusable(Format, abstract=True):
-    """A format that none of the tasks can use.
+    """A format that none of the tasks can use; ``unusable.toml`` says what its rows are.
 
     Args:
-        says: what its rows are, in one sentence.
         evidence: why a row looks like it, in words; None when it does not.
-        what: what such rows are, as the rest of a sentence that begins with the evidence.
-        instead: what to give instead.
     """
 
     usable = False
 
     def __init__(
-        self,
-        name: str,
-        kinds: tuple[str, ...],
-        says: str,
-        *,
-        columns: Columns,
-        evidence: Callable[[Row], str | None],
-        what: str,
-        instead: str,
+        self, name: str, evidence: Callable[[Row], str | None], **columns: tuple[str, ...]
     ) -> None:
-        self.name, self.kinds, self.columns, self.__doc__ = name, kinds, columns, says
-        self._evidence, self._what, self._instead = evidence, what, instead
+        said = _SAID[name]
+        self.name, self.kinds, self.__doc__ = name, tuple(said["kinds"]), said["says"]
+        self.columns, self._evidence = columns, evidence
+        self._what, self._instead = said["what"], said["instead"]
 
     def matches(self, row: Row) -> str | None:
         return self._evidence(row)
@@ -114,15 +108,6 @@ def _has_no_answer(row: Row) -> str | None:
     return f"{asked} and {checked}" if checked else f"{asked} without an answer"
 
 
-_UNANSWERED = (
-    "no answer is written here that could be trained, as in prompts for reinforcement learning"
-)
-_ANSWER_THEM = (
-    "Give rows with an answer (messages that end with the assistant, or prompt and completion; for "
-    "rm chosen and rejected)"
-)
-
-
 def unanswered(rows: Sequence[Row], columns: Iterable[str]) -> tuple[str, str] | None:
     """What rows are of which every one has turns and no turn of an assistant; as ``doubt`` says it.
 
@@ -131,49 +116,17 @@ def unanswered(rows: Sequence[Row], columns: Iterable[str]) -> tuple[str, str] |
     """
     for name in columns:
         if rows and all(_ends_unanswered(peek(row, name)) for row in rows):
-            return f"{name} without an answer: {_UNANSWERED}", _ANSWER_THEM
+            said = _SAID["prompts_alone"]
+            return f"{name} without an answer: {said['what']}", said["instead"]
     return None
 
 
+_ASKED = tuple(dict.fromkeys((*_TURNS, *_TEXTS)))
 TABLE = (
     Unusable(
-        "batch_lines",
-        (CONVERSATION, PAIR, STEPS),
-        "Lines of a batch file for an inference server: requests without answers, or only the "
-        "answers.",
-        columns={"id": ("custom_id",), "request": ("body",), "answer": ("response",)},
-        evidence=_is_batch_line,
-        what="lines of a batch file, which hold either the requests or the answers to them",
-        instead="Join both files by custom_id, and write rows with messages: those of "
-        "body.messages, and after them response.body.choices[0].message",
+        "batch_lines", _is_batch_line, id=("custom_id",), request=("body",), answer=("response",)
     ),
-    Unusable(
-        "prompts_alone",
-        (CONVERSATION, PAIR),
-        "Prompts without an answer, with or without a reference to check answers against: RL data.",
-        columns={"prompt": tuple(dict.fromkeys((*_TURNS, *_TEXTS))), "checked": _CHECKED},
-        evidence=_has_no_answer,
-        what=_UNANSWERED,
-        instead=_ANSWER_THEM,
-    ),
-    Unusable(
-        "regression_reward",
-        (PAIR,),
-        "One answer and a number for it: data for a regression, from which no pair can be made.",
-        columns={"answer": _ONE, "number": _NUMBERS},
-        evidence=_has_one_number,
-        what="data for a regression, and this trains reward models on pairs",
-        instead="Give rows with two answers to one prompt (chosen and rejected), or with all "
-        "answers to one prompt and their scores (responses and scores)",
-    ),
-    Unusable(
-        "segments",
-        (CONVERSATION,),
-        "``segments``: texts with a label each, which some trainers read without a chat template.",
-        columns={"segments": ("segments",)},
-        evidence=_has_segments,
-        what="segments with their own turn markers, to which no chat template can be applied",
-        instead="Give rows with messages, and a weight of 0 on the turns that must not be trained; "
-        "or token ids with labels (input_ids and labels, -100 where nothing is trained)",
-    ),
+    Unusable("prompts_alone", _has_no_answer, prompt=_ASKED, checked=_CHECKED),
+    Unusable("regression_reward", _has_one_number, answer=_ONE, number=_NUMBERS),
+    Unusable("segments", _has_segments, segments=("segments",)),
 )

@@ -52,7 +52,7 @@ def _questions(held: Columns) -> list[str]:
 
 
 def _prompt(held: Columns) -> list[str]:
-    turns = role_columns.asking_turns(held)
+    turns = role_columns.talks(held, asks=True)
     return [*turns, *(q for q in _questions(held) if not turns or held.is_varied(q))]
 
 
@@ -309,7 +309,7 @@ def _one_hot(held: Columns) -> list[str]:
 _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "question": _questions,
     "prompt": _prompt,
-    "asking turns": role_columns.asking_turns,
+    "asking turns": lambda held: role_columns.talks(held, asks=True),
     "instruction": _instruction,
     "input": _inputs,
     "answer": role_columns.answer,

@@ -207,7 +207,7 @@ class Columns:
         texts = [p for p in before if "." not in p and self.all(p, shapes.is_text, 0.0)]
         free = [p for p in texts if role_names.may_be_asked(p) and self.is_spoken(p)]
         if not all(self.all(p, shapes.is_text) for p in free):
-            return self.first_of({*self.values}.difference(free))
+            return self.first_of({*self.values}.difference(texts))
         return [p for p in free if 2 * len({*self.values[p]}) > len(self.values[p])]
 
     def first_of(self, others: Collection[str]) -> list[str]:
@@ -282,9 +282,9 @@ def _ends_with(value: Any, asks: bool) -> bool:
     return (roles[-1] == "user" and "assistant" not in roles[:1]) if asks else "assistant" in roles
 
 
-def _are_talks(value: Any) -> bool:
-    """Whether a value is turns of both sides, and not answers of which each names its model."""
-    return _ends_with(value, asks=False) and "user" in map(_messages.role_of, value)
+def _are_talks(value: Any, asks: bool) -> bool:
+    """Whether a value is turns of a user too, and not answers of which each names its model."""
+    return _ends_with(value, asks) and "user" in map(_messages.role_of, value)
 
 
 def is_said(value: Any) -> bool:
@@ -303,11 +303,6 @@ def are_answers(value: Any) -> bool:
 def _are_verdicts(value: Any) -> bool:
     """Whether a value is a list that says of each thing whether it is good."""
     return isinstance(value, list) and all(judgements.is_good(one) is not None for one in value)
-
-
-def asking_turns(held: Columns) -> list[str]:
-    """Turns that end with a question."""
-    return held.where(lambda value: _ends_with(value, asks=True))
 
 
 def answer(held: Columns) -> list[str]:
@@ -336,12 +331,13 @@ def list_of_answers(held: Columns) -> list[str]:
     return [*held.called("answer", held.where(are_answers)), *families]
 
 
-def talks(held: Columns) -> list[str]:
-    """Turns that have an answer, also where who speaks and what stand under other names."""
-    plain = held.where(lambda value: _ends_with(value, asks=False))
+def talks(held: Columns, asks: bool = False) -> list[str]:
+    """Turns that have an answer, or end with a question, also where who speaks and what stand under
+    other names."""
+    plain = held.where(lambda value: _ends_with(value, asks))
     others = held.where(lambda v: isinstance(v, list | dict) and not _turns.are_turns(v))
     turned = [f"{path}[turns]" for path in others]
-    return plain + [p for p in turned if held.all(p, _are_talks)]
+    return plain + [p for p in turned if held.all(p, lambda value: _are_talks(value, asks))]
 
 
 def conversation(held: Columns) -> list[str]:

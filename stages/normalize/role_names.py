@@ -1,15 +1,18 @@
-"""The roles that columns play: of each format, and by the words of a column's name, which are in
-``stages/rows/words.toml``.
+"""The roles that columns play: of each format, in ``roles.toml``, and by the words of a name, which
+are in ``stages/rows/words.toml``.
 
 Numbers count only where they tell two sides apart.
 """
 
 import functools
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from stages import kinds
-from stages.rows import words
+from stages.contract import Row
+from stages.rows import judgements, signals, words
+from stages.rows.column_names import is_rating
 from stages.rows.words import exact, role
 
 
@@ -26,69 +29,32 @@ class Shape:
     may: Mapping[str, str]
 
 
-_AHEAD = {"system": "system text", "history": "history"}
-_BESIDE = {**_AHEAD, "tools": "tools"}
-_TURNS = {**_BESIDE, "turn_weights": "weights of turns"}
-_PAIR = {**_AHEAD, "chosen_score": "chosen score", "rejected_score": "rejected score"}
-TWO = {"response_a": "first answer", "response_b": "second answer"}
-_TALKS = {"response_a": "first turns", "response_b": "second turns"}
+_TABLE = tomllib.loads(Path(__file__).with_name("roles.toml").read_text("utf-8"))
+SAID: Mapping[str, str] = _TABLE["said"]  # roles in other words
+
+
+def _whole(names: Mapping[str, str]) -> dict[str, str]:
+    """Names with their roles; ``with`` names what several add."""
+    found: dict[str, str] = {}
+    for name, played in names.items():
+        found |= _whole(_TABLE["names"][played]) if name == "with" else {name: played}
+    return found
+
+
+SHAPES: Mapping[str, tuple[Shape, ...]] = {
+    kind: tuple(
+        Shape(
+            one["format"],
+            _whole(one["needs"]),
+            _whole({"with": one["may"]} if "may" in one else {}),
+        )
+        for one in shapes
+    )
+    for kind, shapes in _TABLE["shapes"].items()
+}
+TWO = _whole({"with": "two"})
 # Two answers whose names end in numbers keep them, as the index of the better one counts so.
 COUNTED = {("1", "2"): ("response_1", "response_2"), ("0", "1"): ("response_0", "response_1")}
-_STEPS = {"problem": "question", "steps": "steps"}
-SHAPES: Mapping[str, tuple[Shape, ...]] = {
-    kinds.CONVERSATION: (
-        Shape("openai", {"messages": "turns"}, _TURNS),
-        Shape("sharegpt", {"messages": "turns"}, _TURNS),
-        Shape("openai", {"messages": "spoken turns"}, _AHEAD),
-        Shape("text", {"text": "dialogue"}, _AHEAD),
-        Shape("query_response", {"question": "question", "answer": "answer"}, _BESIDE),
-        Shape("query_response", {"question": "question", "answer": "good answer"}, _BESIDE),
-        Shape(
-            "prompt_completion", {"prompt": "asking turns", "completion": "spoken answer"}, _BESIDE
-        ),
-        Shape(
-            "alpaca", {"instruction": "instruction", "input": "input", "output": "answer"}, _BESIDE
-        ),
-        Shape(
-            "message_thinking",
-            {"problem": "prompt", "message_thinking": "reasoning", "message_content": "answer"},
-            _BESIDE,
-        ),
-    ),
-    kinds.PAIR: (
-        Shape(
-            "preference",
-            {"prompt": "prompt", "chosen": "chosen answer", "rejected": "rejected answer"},
-            _PAIR,
-        ),
-        Shape("preference", {"chosen": "chosen turns", "rejected": "rejected turns"}, _PAIR),
-        Shape("indexed_pair", {"prompt": "prompt", **TWO, "winner": "verdict"}, _AHEAD),
-        Shape("indexed_pair", {**_TALKS, "winner": "verdict"}, {}),
-        Shape(
-            "strength_pair", {"prompt": "prompt", **TWO, "preference_strength": "strength"}, _AHEAD
-        ),
-        *(
-            Shape(name, {"prompt": "prompt", "responses": answers, order: role}, _AHEAD)
-            for name, answers, order, role in (
-                ("indexed_pair", "two answers", "winner", "verdict"),
-                ("ranked", "list of answers", "scores", "scores"),
-                ("ranked", "list of answers", "ranks", "ranks"),
-                ("ranked", "sides", "scores", "numbers of sides"),
-                ("ranked", "sides", "scores", "two numbers"),
-            )
-        ),
-    ),
-    kinds.STEPS: (
-        Shape("stepwise", {**_STEPS, "labels": "ratings"}, _AHEAD),
-        Shape(
-            "openrlhf_prm",
-            {"problem": "question", "steps": "tagged steps", "labels": "ratings of text"},
-            _AHEAD,
-        ),
-        Shape("processbench", {**_STEPS, "first_error": "first error"}, _AHEAD),
-        Shape("error_list", {**_STEPS, "error_steps": "wrong steps"}, _AHEAD),
-    ),
-}
 
 # The words of names.
 
@@ -202,6 +168,20 @@ def may_be_checked_against(path: str) -> bool:
 def is_worse(path: str) -> bool:
     """Whether the name says that this answer is the worse one."""
     return not WORSE.isdisjoint(parts(path))
+
+
+def answer_beside(path: str, row: Row) -> str:
+    """The answer of whoever a column is of, by what their names share; empty where none is."""
+    whose = signals.whose(path)
+    texts = [name for name in row if isinstance(row[name], str) and role_of(name) == "answer"]
+    return next((name for name in texts if whose and signals.whose(name) == whose), "")
+
+
+def how_good(path: str, rows: Sequence[Row]) -> int:
+    """In how many rows a verdict on whoever a column is of is good."""
+    whose = signals.whose(path)
+    names = [n for n in rows[0] if whose and is_rating(n) and signals.whose(n) == whose]
+    return sum(judgements.is_good(row.get(name)) is True for row in rows for name in names)
 
 
 def _differing(left: str, right: str) -> tuple[str, str] | None:

@@ -16,7 +16,7 @@ from stages.errors import DataError, RowError, counted
 from stages.format import Format
 from stages.normalize import finders
 from stages.normalize.role_columns import Columns, columns_of
-from stages.normalize.role_names import COUNTED, SHAPES, TWO, Shape
+from stages.normalize.role_names import COUNTED, SAID, SHAPES, TWO, Shape
 from stages.rows import judgements
 from stages.rows.column_names import EMPTY
 from stages.rows.selection import renamed
@@ -49,19 +49,6 @@ _COUPLES = {
 
 
 _PROMPTS = {"instruction": "instruction", "input": "input"}
-_SAID = {
-    "asking turns": "prompt",
-    "spoken answer": "answer",
-    "good answer": "answer",
-    "spoken turns": "turns",
-    "two answers": "answers",
-    "list of answers": "answers",
-    "sides": "answers",
-    "numbers of sides": "scores",
-    "two numbers": "scores",
-    "tagged steps": "steps",
-    "ratings of text": "ratings",
-}
 
 
 @dataclass(frozen=True)
@@ -73,6 +60,7 @@ class Candidate:
         renamed: where its names stand in the rows.
         read: how many of the sampled rows it reads, of ``rows``.
         named: the renamed rows look like other formats too, so that their names do not say it.
+        way: the variant of the format that is offered; empty for the usual one.
         guessed: no column's name says that it is the question.
     """
 
@@ -82,6 +70,7 @@ class Candidate:
     read: int = 0
     rows: int = 0
     named: bool = False
+    way: str = ""
     guessed: bool = False
 
     @property
@@ -132,7 +121,7 @@ class Candidate:
     def words(self) -> str:
         """Which column plays which role."""
         each = [
-            f"{path} as {_SAID.get(role := self.roles[name], role)}"
+            f"{path} as {SAID.get(role := self.roles[name], role)}"
             for name, path in self.renamed.items()
         ]
         return f"{', '.join(each[:-1])} and {each[-1]}" if each[1:] else each[0]
@@ -145,7 +134,7 @@ class Candidate:
     @property
     def options(self) -> str:
         """The options that read the rows so."""
-        way = f"/{_SIGNS[0]}-is-first" if "preference_strength" in self.renamed else ""
+        way = f"/{_SIGNS[0]}-is-first" if "preference_strength" in self.renamed else self.way
         said = f"--format {self.format}{way} {self._maps}" if self.named or way else self._maps
         good = next((path for path in self.renamed.values() if path.endswith("[good]")), "")
         return f"{said} {differs_from(good, '')}" if good else said
@@ -181,11 +170,28 @@ def _found(
                 read, said = _run(one, some, columns)
                 if read and read >= NEARLY_ALL * len(some):
                     found.setdefault(said, replace(one, read=read, rows=len(some), guessed=guess))
-    every = list(found.values())
-    talks = [one for one in every if one.is_of_turns]
-    every = [one for one in every if one in talks or not any(one.paths & t.paths for t in talks)]
-    best = [one for one in every if not any(_says_more(other, one) for other in every)]
-    return [replace(one, named=_looks_like_others(one, some[0], kind)) for one in best]
+    talks = {said: one for said, one in found.items() if one.is_of_turns}
+    every = [*talks.values()]
+    every += [one for one in found.values() if one not in every and not _is_in(one, held, talks)]
+    best = [one for one in every if not any(other.paths > one.paths for other in every)]
+    # Orders that disagree are the most likely to agree about the best and the worst.
+    way = ["/extremes" * (len(best) > 1 and _are_many(one, held)) for one in best]
+    named = [_looks_like_others(one, some[0], kind) for one in best]
+    return [replace(one, way=way[at], named=named[at]) for at, one in enumerate(best)]
+
+
+def _is_in(one: Candidate, held: Columns, talks: Mapping[str, Candidate]) -> bool:
+    """Whether turns have a column that a candidate reads, or say its answers."""
+    paths = [path for name, path in one.renamed.items() if one.roles[name] == "answer"]
+    told = [repr(value)[1:-1] for path in paths for value in held.told(path) if value]
+    repeats = bool(told) and all(text in "".join(talks) for text in told)
+    return repeats or any(one.paths & talk.paths for talk in talks.values())
+
+
+def _are_many(one: Candidate, held: Columns) -> bool:
+    """Whether a candidate orders lists of three answers and more."""
+    several = held.told(one.renamed.get("responses", "")) if one.format == "ranked" else ()
+    return any(isinstance(value, list) and len(value) > 2 for value in several)
 
 
 def misses(
@@ -208,11 +214,6 @@ def misses(
         # Turns that end with a question, which another column answers.
         return bool(finders.able(held, "asking turns"))
     return answers.isdisjoint(columns) and not answers.isdisjoint(held.references)
-
-
-def _says_more(one: Candidate, other: Candidate) -> bool:
-    """Whether a candidate reads every column that another one reads, and more."""
-    return one.paths > other.paths
 
 
 def _looks_like_others(one: Candidate, row: Row, kind: kinds.Kind) -> bool:

@@ -20,10 +20,11 @@ from stages.contract import Batch, Example, FormatOptions, Record, Refused, Row
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _inside
+from stages.normalize import overlap_search, signatures
 from stages.normalize.outlines import Outlines
-from stages.overlap import Likeness, Search, search, signatures
+from stages.normalize.overlap import Likeness, Search
 from stages.rows import carried, examples, groups, selection, stop_text, unread
-from stages.rows.carried import IDENTITY, Carried, batch_of
+from stages.rows.carried import IDENTITY, Carried, Tally, batch_of
 from stages.rows.column_names import EMPTY, Watched
 from stages.rows.selection import AND_QUESTION, Selection, renamed, replaced
 
@@ -72,7 +73,7 @@ class Normalize:
     strip_reasoning: bool = False
     selection: Selection = field(default_factory=Selection)
     printed: frozenset[str] = frozenset()
-    tally: unread.Tally = field(default_factory=unread.Tally, compare=False)
+    tally: Tally = field(default_factory=Tally, compare=False)
     stop_text: str = stop_text.KEEP
     step_separator: str = "\n"
     group_by: str | None = None
@@ -98,7 +99,7 @@ class Normalize:
     @property
     def writes(self) -> tuple[str, ...]:
         grouped = groups.columns_of(self.group_by)
-        searched = () if self.search is None else (search.NAME,)
+        searched = () if self.search is None else (overlap_search.NAME,)
         alike = () if self.likeness is None else tuple(name for name, _ in self.likeness.columns)
         asked = grouped + self.carried.columns + searched + alike
         return IDENTITY + self.example_kind.columns + asked
@@ -139,7 +140,7 @@ class Normalize:
     def restart(self) -> None:
         """Begin another tally."""
         # The dataclass is frozen, since it belongs to the recipe; only what is counted is replaced.
-        object.__setattr__(self, "tally", unread.Tally())
+        object.__setattr__(self, "tally", Tally())
 
     def _row(self, record: Record, data: Row) -> Row:
         """A record's row as the format reads it.
@@ -230,7 +231,7 @@ class Normalize:
     def read_marked(self, row: Row) -> tuple[Batch, list[str], list[str]] | None:
         """What becomes of a row whose texts are marks: its columns, its notes, and the columns that
         are left out; None where it is refused, or leaves out what is inside of one."""
-        reading = replace(self, tally=unread.Tally())
+        reading = replace(self, tally=Tally())
         try:
             [example] = reading._read(row)
             notes, [ready] = reading._ready(example)
@@ -251,7 +252,7 @@ class Normalize:
             texts = kind.texts[1:] if self.raw and kind.marks else kind.texts
             batch = carried.put(batch, self.carried, texts, kind.compares, records)
         if self.search is not None:
-            batch = search.put(batch, self.example_kind, self.search)
+            batch = overlap_search.put(batch, self.example_kind, self.search)
         if self.likeness is not None:
             batch = signatures.put(batch, self.example_kind, self.likeness)
         if self.group_by is None:

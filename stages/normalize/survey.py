@@ -16,14 +16,15 @@ from stages import contract, formats, kinds
 from stages.errors import AskError, DataError, RowError, counted
 from stages.format import Format
 from stages.formats import _rated_steps, _ratings, _turns
-from stages.formats._messages import role_of
+from stages.formats._messages import as_role, role_of
 from stages.normalize import finders, role_columns, role_names
 from stages.rows import judgements, speakers
-from stages.rows.column_names import Watched, are_verdicts
+from stages.rows.carried import size_of
+from stages.rows.column_names import Watched, are_set_aside, are_verdicts
 from stages.rows.selection import Selection
 from stages.rows.selection import inside as selection_inside
 from stages.rows.signals import is_about, is_prose
-from stages.rows.unread import Leaving, ReadRow, Unread, asked, ignore, mapped, rated, size_of
+from stages.rows.unread import Leaving, ReadRow, Unread, asked, ignore, mapped, rated
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
 LEAST_SHARE = 0.1  # of each of these columns, where they are several
@@ -39,6 +40,8 @@ class Column:
         rows: sampled rows that have it; ``bytes``: of their values.
         values: some of the values.
         numbers: what each row's value says as a list of numbers of steps (``ReadRow``).
+        of: the column of texts that nothing reads of which its lists say something; ``own``: one of
+            these that is good is trained, where there is any.
         asked: why it must not be ignored without an option; None where it may be.
     """
 
@@ -46,6 +49,8 @@ class Column:
     bytes: int = 0
     values: list[Any] = field(default_factory=list)
     numbers: list[bool | None] = field(default_factory=list)
+    of: str = ""
+    own: bool = True
     asked: AskError | None = None
 
     def contents(self, of: int) -> str:
@@ -106,6 +111,9 @@ def _ask_of_all(found: Survey, kind: kinds.Kind, settled: Collection[str]) -> No
         numbers_steps = None not in column.numbers and any(column.numbers)
         if open_to_doubt and (numbers_steps or are_verdicts(path, column.values, kind)):
             column.asked = rated(path, column.values[0], kind)
+        elif open_to_doubt and are_set_aside(path, column.values):
+            what = f"{path} is set in some rows, and nothing reads whether these are trained"
+            column.asked = AskError("unread_weight", what, f"Add {ignore(path)}.")
 
 
 def _ask_of_talk(path: str, values: Sequence[Any], kind: kinds.Kind) -> AskError | None:
@@ -175,7 +183,7 @@ def survey(
             continue  # the build refuses such rows by name
         result.rows += 1
         total += _text(row)
-        read = ReadRow(row, examples)
+        read = ReadRow(watched, examples)
         for left in leaving.of(watched, examples):
             column = result.take(left)
             column.numbers.append(read.numbers_steps(left))
@@ -184,6 +192,9 @@ def survey(
                 unread[left.path] += sum(map(_text, own))
                 why = column.asked or asked(left, kind, read)
                 column.asked = why or _ask_of_talk(left.path, own, kind)
+                if kind.trains_answers:
+                    name, good = read.judged(left.path, left.values[0])
+                    column.of, column.own = name or column.of, column.own and good is not False
     _ask_of_all(result, kind, settled)
     _ask_of_long(result, unread, total)
     return result
@@ -200,6 +211,8 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
     """A suggestion, as a sentence; empty where there is none."""
     if not kind.trains_answers or not rows:
         return ""
+    if who := _speakers(rows):
+        return f"Say who speaks in the turns with {who}."
     if all(_is_turn(row) for row in rows):
         return 'Each row is one turn; write the turns of a conversation as {"messages": [...]}.'
     texts = [
@@ -219,6 +232,15 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         for asked, answer in [*in_order, *((b, a) for a, b in in_order)][:_OFFERED]
     ]
     return f"Say which column is the question and which the answer: {', or '.join(ways)}."
+
+
+def _speakers(rows: Sequence[contract.Row]) -> str:
+    """The options after which rows have turns of both sides; empty where none do that."""
+    who = speakers.guessed([*rows], own=True)
+    told = [speakers.renamed(row, who) for row in rows] if len(who) <= _OFFERED else []
+    if not who or not role_columns.conversation(role_columns.columns_of(told, True)):
+        return ""
+    return " ".join(as_role(name, role) for name, role in who.items())
 
 
 def _is_said(name: str, texts: Sequence[str]) -> bool:

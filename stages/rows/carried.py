@@ -7,10 +7,11 @@ make. Limits and expressions are no part of it, so another limit encodes nothing
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -132,6 +133,33 @@ def put(
         lines: list[Any] = batch.column("line").to_pylist()
         batch = columns.put(batch, VALUES, _read(lines, asked.paths, records))
     return batch
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of what was ignored in the rows that became examples.
+
+    Attributes:
+        rows: rows with a value in a column, by column; ``bytes``: of those values, as JSON.
+        filtered: rows that ``--where`` did not take; ``lacking``: for a column that is null, by it.
+        formats: rows by the format that read them, where a file has several.
+    """
+
+    rows: Counter[str] = field(default_factory=Counter)
+    bytes: Counter[str] = field(default_factory=Counter)
+    filtered: int = 0
+    lacking: Counter[str] = field(default_factory=Counter)
+    formats: Counter[str] = field(default_factory=Counter)
+
+    def add(self, column: str, *values: Any) -> None:
+        """Count one row, which has one value in a column, or several in a list of objects."""
+        self.rows[column] += 1
+        self.bytes[column] += sum(map(size_of, values))
+
+
+def size_of(value: Any) -> int:
+    """Bytes of a value as JSON."""
+    return len(orjson.dumps(value, default=str))
 
 
 # Batches of normalized rows: the columns that every kind has, and the columns of turns.

@@ -28,40 +28,18 @@ def is_a(name: str, meaning: str) -> bool:
     return meaning in signals.classes(name)
 
 
-_TALKS = "belongs to the conversation"
-_BEGINS = "looks like the beginning of the answers"
-# Why the model should see a column, by its class, and where: in rows of all kinds, of those that
-# train whole answers, of those that compare pairs; in columns of a side of a pair; where the name
-# says no more.
-_SEEN = {
-    "system": (_TALKS, "all"),
-    "history": (_TALKS, "all"),
-    "tools": (_TALKS, "all"),
-    "arguments": ("is for the chat template, which gets the same arguments for all rows", "all"),
-    "media": ("is not text, and only text is trained", "all"),
-    "context": ("looks like something that the model should read", "all"),
-    "reasoning": ("looks like reasoning", "answers side"),
-    "steps": ("looks like reasoning", "answers side"),
-    "corrected": ("looks like a better answer than the one that would be trained", "answers"),
-    "beginning": (_BEGINS, "all"),
-    "begun": (_BEGINS, "pairs alone"),
-    "whole": ("looks like more of an answer than what is read", "side alone"),
-    "question": ("looks like a part of the conversation", "all"),
-    "answer": ("looks like a part of the conversation", "answers"),
-}
-
-
 @functools.lru_cache(4096)
 def _seen(name: str, where: str) -> tuple[tuple[str, bool, str], ...]:
     """The classes of a name of which a value should be seen, with why."""
-    said = [(word, alone) for word, alone in signals.classes(name).items() if word in _SEEN]
+    said = [(word, alone) for word, alone in signals.classes(name).items() if word in words.SEEN]
     if len(words.words(name)) == 1:  # a part of which nothing says that it is an answer's
         said = [(word, alone and word not in ("begun", "whole")) for word, alone in said]
     sided = ["side"] if where == "pairs" and signals.has_side(name) else []
     return tuple(
-        (word, alone, _SEEN[word][0])
+        (word, alone, words.SEEN[word][0])
         for word, alone in said
-        if {*sided, "all", where, "alone" * (alone and where != "")} & {*_SEEN[word][1].split()}
+        if {*sided, "all", where, "alone" * (alone and where != "")}
+        & {*words.SEEN[word][1].split()}
     )
 
 
@@ -152,6 +130,15 @@ def are_verdicts(name: str, values: Sequence[Any], kind: "Kind") -> bool:
     return {*map(type, values)} == {bool} and len({*values}) > 1
 
 
+def are_set_aside(name: str, values: Sequence[Any]) -> bool:
+    """Whether some values of a column say that their rows were made to try those who rate, or were
+    given up."""
+    if is_a(name, "aside"):
+        return any(map(signals.is_set, values))
+    few = signals.are_few(values) and not signals.is_about(name)
+    return few and any(map(signals.is_given_up, values))
+
+
 def is_rating(name: str) -> bool:
     """Whether a name has a word for a label, a verdict or a measure."""
     return not signals.classes(name).keys().isdisjoint(words.RATING)
@@ -194,7 +181,7 @@ def reasons(name: str, value: Any, kind: "Kind") -> Iterator[tuple[str, str]]:
         yield "unread_weight", "whether a whole row is trained"
     if "weight" in found and signals.is_rating(value):
         yield "unread_weight", "the weight of a whole row"
-    if why := _TALKS if tools else seen(name, value, kind):
+    if why := words.SEEN["tools"][0] if tools else seen(name, value, kind):
         yield "unread_column", why
 
 

@@ -1,8 +1,10 @@
 """The ways in which chat templates write turns as text, each with its own parser."""
 
 import re
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from stages.chat_template.reasoning import FIELD
 from stages.contract import Message
@@ -52,7 +54,7 @@ def _closing(
     first: str,
     header: str,
     gap: str,
-    closers: tuple[str, ...],
+    closers: Sequence[str],
     start: str | None = None,
     unclosed: str = "",
     loose: bool = False,
@@ -95,7 +97,7 @@ def _closing(
             messages.append(Message(role, text[header_match.end() : stop]))
         return Turns(messages, closed, owed) if messages else None
 
-    return Dialect(name, prefix + first, parse, closers)
+    return Dialect(name, prefix + first, parse, tuple(closers))
 
 
 def _headed(header: str, preamble: str = "", closer: str = "") -> Callable[[str], Turns | None]:
@@ -183,7 +185,11 @@ def _inst(text: str) -> Turns | None:
     return Turns(messages, closed) if messages else None
 
 
-_HARMONY_OPENS = r"\s*<\|(?:start\|>\w+(?:<\|| to=|\s*\Z)|channel\|>\w+<\|message\|>)"
+_HARMONY_TO = r" ?to=[^\s<]+\s*<\|(?:channel|constrain|message)\|>"  # a call, cut behind the role
+_HARMONY_OPENS = (
+    r"\s*(?:<\|(?:start\|>\w+(?:<\|| to=|\s*\Z)|channel\|>\w+<\|message\|>)"
+    rf"|{_HARMONY_TO})"
+)
 _HARMONY_ENDS = ("<|end|>", "<|return|>", "<|call|>")
 # The settings that a template prints by itself are no turn; any others are.
 _SETTINGS = re.compile(
@@ -193,7 +199,8 @@ _SETTINGS = re.compile(
 # Who says a message, to whom, and on which channel; an answer that was cut out of a text begins
 # with its channel, and a prompt ends behind the role.
 _MESSAGE = re.compile(
-    r"(?:<\|start\|>(?P<role>[\w.]+)|\A\s*(?=<\|channel\|>))(?P<to> to=[^\s<]+)?"
+    rf"(?:<\|start\|>(?P<role>[\w.]+)|\A\s*(?=<\|channel\|>|{_HARMONY_TO}))"
+    r"(?P<to> ?to=[^\s<]+\s*)?"
     r"(?:<\|channel\|>(?P<channel>\w+)(?P<more>[^<]*(?:<\|constrain\|>[^<]*)?))?"
     r"(?:<\|message\|>|\s*\Z)"
 )
@@ -207,6 +214,7 @@ _TOLD = re.compile(
 def _harmony(text: str) -> Turns | None:
     """Messages on channels: of an answer's, the one that thinks is the reasoning of the final one.
     Those on others, calls and tools are left unread."""
+    text = text.lstrip()
     begun = _SETTINGS.match(text)
     at = begun.end() if begun else 0
     messages: list[Message] = []
@@ -246,14 +254,6 @@ def _harmony(text: str) -> Turns | None:
     return Turns(messages, closed, owed, unread) if messages else None
 
 
-_CHATML = r"<\|im_start\|>(?P<role>\w+)"
-_LLAMA3 = r"<\|start_header_id\|>(?P<role>\w+)<\|end_header_id\|>"
-_GEMMA = r"<start_of_turn>(?P<role>\w+)"
-_BARS = r"<\|(?P<role>system|user|assistant)\|>"
-_LLAMA4 = r"<\|header_start\|>(?P<role>\w+)<\|header_end\|>"
-_DEEPSEEK = r"<｜(?P<role>User|Assistant)｜>(?:(?<=Assistant｜>)</think>)?"  # no reasoning
-_GUANACO = r"### (?P<role>Human|Assistant):"
-_VICUNA = r"(?<!\w)(?P<role>USER|ASSISTANT|FUNCTION RESPONSE):"
 _DIALOGUE = r"(?:\A\s*|\n\n)(?P<role>Human|Assistant):"
 # Who speaks, where a line begins, also behind the marks of a heading; words without letter case may
 # stand anywhere.
@@ -261,72 +261,32 @@ _SPOKEN = (
     r"(?:(?<![^\n])[ \t]*(?:\#{1,4}[ ]?|\*\*)?|(?=[^\W\d_a-zA-Z]))"
     rf"(?P<role>{SPOKEN})(?:\*\*)?[:：](?:\*\*)?"
 )
-_EXTRA_OPENS = r"\s*<extra_id_[01]>(?![\s\S]*<extra_id_2>)"  # 2 stands before ratings
-_EXTRA = r"<extra_id_[01]>(?P<role>System|User|Assistant)(?:\n|\Z)"
-_CURIOUS = r"\A\s*A chat between a curious [^\n]*?(?=\s(?:USER|ASSISTANT):)"
-
-_CHATML_ENDS = ("<|im_end|>", "<|endoftext|>")
-_LLAMA3_ENDS = ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
-
 _APART, _TOGETHER = _headed(_DIALOGUE), _headed(_SPOKEN)
 
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+
+
+def _beginning(
+    name: str,
+    opens: str,
+    header: str,
+    preamble: str = "",
+    closer: str = "",
+    closers: Sequence[str] = (),
+) -> Dialect:
+    """A dialect of ``_headed``."""
+    parse = _headed(header, preamble, closer)
+    return Dialect(name, opens, parse, (*closers, *filter(None, [closer])), strips=True)
+
+
 DIALECTS = (
-    _closing(
-        "Phi-4", r"\s*", r"<\|im_start\|>\w+<\|im_sep\|>", _CHATML, "<|im_sep|>", _CHATML_ENDS
-    ),
-    _closing("ChatML", r"\s*", r"<\|im_start\|>", _CHATML, "\n", _CHATML_ENDS),
-    _closing(
-        "Llama 3",
-        r"\s*(?:<\|begin_of_text\|>)?",
-        r"<\|start_header_id\|>",
-        _LLAMA3,
-        "\n\n",
-        _LLAMA3_ENDS,
-    ),
-    _closing(
-        "Llama 4",
-        r"\s*(?:<\|begin_of_text\|>)?",
-        r"<\|header_start\|>",
-        _LLAMA4,
-        "\n\n",
-        ("<|eot|>", "<|eom|>", "<|end_of_text|>"),
-    ),
+    *(_closing(**one) for one in _TABLE["closing"]),
     Dialect("Harmony", _HARMONY_OPENS, _harmony, _HARMONY_ENDS[:2]),
-    _closing(
-        "Gemma", r"\s*(?:<bos>)?", r"<start_of_turn>", _GEMMA, "\n", ("<end_of_turn>", "<eos>")
-    ),
-    _closing(
-        "Zephyr or Phi",
-        r"\s*(?:<s>\s*)?",
-        r"<\|(?:system|user)\|>",
-        _BARS,
-        "\n",
-        ("</s>", "<|end|>", "<|endoftext|>"),
-        loose=True,
-    ),
-    _closing(
-        "DeepSeek",
-        "",
-        r"<｜(?:begin▁of▁sentence|User)｜>",
-        _DEEPSEEK,
-        "",
-        ("<｜end▁of▁sentence｜>",),
-        start=r"(?:<｜begin▁of▁sentence｜>)?(?P<system>[^<]*)",
-        unclosed="user",
-    ),
     Dialect("Llama 2 or Mistral", r"(?:<s>)?\s*\[INST\]", _inst, ("</s>",), strips=True),
     Dialect(
         "Alpaca", r"\s*(?:Below is an instruction that describes a task|### Instruction:)", _alpaca
     ),
-    Dialect("Guanaco", r"\s*### Human:", _headed(_GUANACO), strips=True),
-    Dialect(
-        "Vicuna",
-        r"\s*(?:A chat between a curious|USER:)",
-        _headed(_VICUNA, _CURIOUS, "</s>"),
-        ("</s>",),
-        strips=True,
-    ),
-    Dialect("NeMo", _EXTRA_OPENS, _headed(_EXTRA), ("<extra_id_1>",), strips=True),
+    *(_beginning(**one) for one in _TABLE["headed"]),
     Dialect(
         DIALOGUE,
         r"\s*(?:\#{1,4} ?|\*\*)?"

@@ -170,7 +170,9 @@ class Selection:
     @property
     def decided(self) -> frozenset[str]:
         """Columns of conditions and filters: they were used, so they do not count as unread."""
-        return frozenset((*(condition.column for condition in self.where), *self.filtered))
+        said = [condition.column for condition in self.where]
+        parts = (part for one in said for part in judgements.bare(one).split(","))
+        return frozenset((*said, *parts, *self.filtered))
 
 
 def renamed(row: Row, mapping: Mapping[str, str]) -> Row:
@@ -228,8 +230,8 @@ def raw(path: str, mapping: Mapping[str, str]) -> str:
 
 
 def told_raw(error: RowError, mapping: Mapping[str, str]) -> str:
-    """What is wrong with a renamed row, with the columns named as the file has them: those that a
-    clause begins with or quotes, and those with an item of theirs. Questions name them so."""
+    """What is wrong with a renamed row, in the names of the file where a clause begins with a column,
+    quotes it or names an item of it; questions have them so."""
     place = r"(?:^|(?<= and )|(?<=column ')|(?<![\w.])(?=\w+\[))"
     named = {} if isinstance(error, AskError) else mapping
     return in_raw_names(error.detail, named, place)

@@ -1,16 +1,17 @@
 """What the values of a column are, in a few words (``number 1 to 5``, ``2 to 6 turns``), and which
 of them are the good ones."""
 
+import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from statistics import median
 from typing import Any
 
 import orjson
 
-from stages.rows import column_names, signals, words
+from stages.rows import column_names, judgements, signals, words
 from stages.rows.words import exact
 
 FEW = 6  # different values that are listed
@@ -170,7 +171,7 @@ def keeping(path: str, values: Sequence[Any], everywhere: bool = True) -> str:
     if kinds <= {dict, list}:
         inside = (keeping(where, some) for where, some in _inside(path, values))
         return next(filter(None, inside), "")
-    if column_names.is_a(path, "untrained"):
+    if column_names.is_a(path, "untrained") or column_names.is_a(path, "aside"):
         return _unset(path, [*dict.fromkeys(values)], everywhere)
     found: tuple[str, Any] | None = None
     if kinds == {bool}:
@@ -181,6 +182,8 @@ def keeping(path: str, values: Sequence[Any], everywhere: bool = True) -> str:
     elif kinds == {str}:
         numbers = [float(value) for value in values if _NUMBER.fullmatch(value.strip())]
         whole = len(numbers) == len(values)
+        if whole and not everywhere:
+            return ""  # an expression takes no text for a number
         found = _of_numbers(path, numbers) if whole else _of_words(path, values, everywhere)
     if found is None and column_names.is_left_out(path, values[0]):
         return _unset(path, values, everywhere)
@@ -245,8 +248,8 @@ def _good_flag(path: str, values: Sequence[bool]) -> bool:
 
 
 def _of_numbers(path: str, values: Sequence[float]) -> tuple[str, float] | None:
-    """The sign and the number of the condition: the best of two, the upper half of a scale, the
-    half of a share, and of any other numbers the better half of the rows."""
+    """The sign and the number of the condition: the best of two, what is above the middle of a
+    scale, the half of a share, and of any other numbers the better half of the rows."""
     if column_names.is_a(path, "place"):
         return ("=", -1) if -1 in values else None
     different = {*values}
@@ -256,14 +259,32 @@ def _of_numbers(path: str, values: Sequence[float]) -> tuple[str, float] | None:
         return None  # one value for all rows: nothing shows whether it is a good one
     low = signals.is_low(path)
     best, sign = (min(values), "<=") if low else (max(values), ">=")
-    whole = all(float(value).is_integer() for value in different)
-    if whole and len(different) <= 2:
+    if len(different) <= 2 and _are_whole(different):
         return "=", _plain(best)
-    if whole and max(different) - min(different) < _SCALE:
-        return sign, _plain(sorted(values)[len(values) // 2])
+    if _is_scale(different):
+        middle = (min(different) + max(different)) / 2
+        return sign, math.ceil(middle) - 1 if low else math.floor(middle) + 1
     if min(values) >= 0 and max(values) <= 1:
         return sign, 0.5
     return sign, _plain(sorted(values)[len(values) // 2])
+
+
+def _are_whole(numbers: Iterable[float]) -> bool:
+    return all(float(number).is_integer() for number in numbers)
+
+
+def _is_scale(numbers: Collection[float]) -> bool:
+    return _are_whole(numbers) and max(numbers) - min(numbers) < _SCALE
+
+
+def have_a_middle(values: Iterable[Any]) -> bool:
+    """Whether values say by themselves which are good: words, a share of 1, the marks of a scale.
+    Of other numbers only the better half is known."""
+    told = [*judgements.flat([*values])]
+    numbers = [number for one in told if (number := judgements.spelled(one)) is not None]
+    if not numbers or len(numbers) < len(told) or (min(numbers) >= 0 and max(numbers) <= 1):
+        return True
+    return _is_scale({*numbers})
 
 
 def _plain(number: float) -> float:
@@ -276,6 +297,8 @@ def _of_words(path: str, values: Sequence[str], everywhere: bool) -> tuple[str, 
     if not all(len(value) <= signals.SHORT for value in values):
         return None
     said = {value: _is_good(path, value) for value in dict.fromkeys(values)}
+    if given_up := [value for value in said if signals.is_given_up(value)]:
+        return "!=", given_up
     good = [value for value, sense in said.items() if sense]
     bad = [value for value, sense in said.items() if sense is False]
     if (

@@ -19,6 +19,7 @@ from stages.rows.words import FILLERS, RATING, SIDES, signs, signs_of
 _ABOUT = words.exact("about", "both", "sign")
 _COUNTED, _ENDED = words.exact("counted", "sign"), words.exact("ended", "sign")
 _PLACES, _DONE = words.exact("place", "sign"), words.exact("done", "sign")
+_SETS = words.exact("elsewhere", "sign")
 _MEASURES = words.exact("measure", "sign")
 _GENERAL = FILLERS | words.exact("general", "sign")
 _ADDRESS = ("path", "url", "file", "uri")
@@ -36,7 +37,10 @@ def _is_place(said: Sequence[str]) -> bool:
 
 
 def _is_done(said: Sequence[str]) -> bool:
-    """Whether the words of a name say when, why or by whom a row was taken away."""
+    """Whether the words of a name say when, why or by whom a row was taken away, or that another
+    set has it too (``in_gsm8k_train``)."""
+    if len(said) > 2 and said[0] == "in" and said[-1] in _SETS and said[1] not in _SETS:
+        return True
     pairs = [*itertools.pairwise(said)]
     away = any(then in _DONE and "untrained" in signs(word) for word, then in pairs)
     return away or any(then in ("at", "by") and _is_bad(word) for word, then in pairs)
@@ -110,6 +114,14 @@ def has_side(path: str) -> bool:
     )
 
 
+def whose(path: str) -> frozenset[str]:
+    """The words of a name that mean nothing, which say whose a thing is: of ``gpt_rationale`` and
+    of ``gpt_answer`` the same."""
+    said = {word for part in _parts(path)[-1:] for word in words.words(part)}
+    said -= _ABOUT | FILLERS | SIDES
+    return frozenset(word for word in said if not signs(word) and not words.role(word))
+
+
 def is_score(name: str) -> bool:
     """Whether a name is that of a score, and does not say of what."""
     *said, last = words.words(name) or ("",)
@@ -153,6 +165,15 @@ def is_taken_away(value: Any) -> bool:
     if not isinstance(value, str) or len(value) > SHORT or not _STATE.fullmatch(_plain(value)):
         return False
     return "untrained" in signs(_plain(value))
+
+
+def is_given_up(value: Any) -> bool:
+    """Whether a text says that nobody came to an end with a row: ``give_up``, ``bad_problem``."""
+    if not isinstance(value, str) or len(value) > SHORT:
+        return False
+    said = words.words(value)
+    bad = len(said) == 2 and "question" in signs(said[1]) and words.is_low(said[0])
+    return bool(bad) or "aside" in signs("".join(said))
 
 
 def is_tie(value: Any) -> bool:

@@ -34,7 +34,7 @@ _BESIDE = {  # the name of a role
 }
 
 
-_WHO = words.exact("who", "role")
+_WHO, _SURELY = words.exact("who", "role"), words.exact("who", "sure")
 _WHAT = words.listing("what", "role")
 
 
@@ -93,24 +93,41 @@ def renamed(value: Any, roles: Mapping[str, str]) -> Any:
     if not isinstance(opened, dict):
         return value
     found = {key: renamed(one, roles) for key, one in opened.items()}
-    for key in KEYS:
-        if isinstance(said := opened.get(key), str | int) and str(said) in roles:
+    for key in filter(_says_who, opened):
+        said = opened[key]
+        if isinstance(said, list) and any(str(one) in roles for one in said):
+            found[key] = [roles.get(str(one), one) for one in said]
+        elif isinstance(said, str | int) and str(said) in roles:
             found[key] = roles[str(said)]
     return value if all(found[key] is opened[key] for key in found) else found
 
 
-def spoken(value: Any) -> Iterator[list[Any]]:
-    """Who speaks in each list of turns inside of a value, in their order."""
+@functools.lru_cache(4096)
+def _says_who(key: str) -> bool:
+    """Whether a key is surely that of who speaks."""
+    return words.words(key)[-1:] != () and words.words(key)[-1] in _SURELY
+
+
+def spoken(value: Any, own: bool = False) -> Iterator[list[Any]]:
+    """Who speaks in each list of turns inside of a value, in their order.
+
+    Args:
+        own: also of turns with keys of their own, and of objects with a list for each key of turns.
+    """
     opened = _opened(value)
+    if own and isinstance(opened, dict):
+        opened = _numbered(opened) or _beside_one_another(opened) or opened
     inner = opened.values() if isinstance(opened, dict) else opened
     if not isinstance(opened, dict | list):
         return
     turns = [one for one in inner if isinstance(one, dict)] if isinstance(opened, list) else []
-    said = [next((one[key] for key in KEYS if one.get(key) is not None), None) for one in turns]
+    keys = [[*KEYS, *filter(_says_who, one)] if own else KEYS for one in turns]
+    each = zip(turns, keys, strict=True)
+    said = [next((one[key] for key in of if one.get(key) is not None), None) for one, of in each]
     if any(name is not None for name in said):
         yield said
     for one in inner:
-        yield from spoken(one)
+        yield from spoken(one, own)
 
 
 def _who(turns: list[Any]) -> tuple[str, ...]:
@@ -182,12 +199,12 @@ def _beside(turn: Mapping[str, Any], who: tuple[str, ...], what: str) -> dict[st
     return {**left, who[0]: more} if any(one is not None for one in more.values()) else left
 
 
-def guessed(rows: list[dict[str, Any]]) -> dict[str, str]:
+def guessed(rows: list[dict[str, Any]], own: bool = False) -> dict[str, str]:
     """For each name of nobody that is known, who it probably is, by its places among turns: who
     begins is a user, and whoever else speaks is the assistant, unless the turn before says more, or
     the assistant speaks under another name."""
     votes: dict[str, list[str]] = {}
-    for said in spoken(rows):
+    for said in spoken(rows, own):
         known = [role_named(name) for name in said]
         first = next((at for at, role in enumerate(known) if role != SYSTEM), 0)
         for at, (name, role) in enumerate(zip(said, known, strict=True)):
@@ -208,7 +225,11 @@ def require_said(roles: Mapping[str, str], rows: list[dict[str, Any]], where: st
     Raises:
         UsageError: none has it.
     """
-    said = dict.fromkeys(str(name) for names in spoken(rows) for name in names) if roles else {}
+    said = (
+        dict.fromkeys(str(name) for names in spoken(rows, own=True) for name in names)
+        if roles
+        else {}
+    )
     for name, role in roles.items():
         if name not in said:
             what = f"--role {name}={role}: no turn of a sampled row of {where} has the role {name}."

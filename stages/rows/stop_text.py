@@ -151,7 +151,7 @@ def require_finished(message: Message, where: str) -> None:
 _NO_REASONING = re.compile(rf"\s*{OPEN}\s*{CLOSE}\s*")
 # What a templated text can begin with.
 FIRST = (
-    *("<", "[", "#", "*", "Be", "A ", " ", "\n", "\t", "\r"),
+    *("<", "[", "#", "*", "Be", "A ", "to=", " ", "\n", "\t", "\r"),
     *("Hu", "HU", "Us", "US", "Sy", "SY", "用", "系"),
 )
 _OPENS = re.compile("|".join(f"(?P<d{i}>{d.opens})" for i, d in enumerate(DIALECTS)))

@@ -8,9 +8,8 @@ should see, a rating under sft, a weight, a flag of a turn.
 import itertools
 import re
 import shlex
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,8 @@ import orjson
 
 from stages.contract import Conversation, Example, Message, Pair, Row, StepChain
 from stages.errors import AskError
-from stages.rows import column_names, selection, signals, stop_text
-from stages.rows.column_names import EMPTY, Watched
+from stages.rows import column_names, judgements, selection, shapes, signals, stop_text
+from stages.rows.column_names import EMPTY, Watched, peek
 
 if TYPE_CHECKING:
     from stages.kinds import Kind
@@ -31,33 +30,6 @@ _SAID = _SPEAKER | {"content", "value"}
 # Keys of a turn about its own training; formats._turns reads them.
 FLAGS = ("weight", "loss_weight", "train", "training", "trainable", "loss", "loss_mask")
 NUMERIC = FLAGS[:2]  # those that may be more than 0 or 1
-
-
-@dataclass(slots=True)
-class Tally:
-    """Counts of what was ignored in the rows that became examples.
-
-    Attributes:
-        rows: rows with a value in a column, by column; ``bytes``: of those values, as JSON.
-        filtered: rows that ``--where`` did not take; ``lacking``: for a column that is null, by it.
-        formats: rows by the format that read them, where a file has several.
-    """
-
-    rows: Counter[str] = field(default_factory=Counter)
-    bytes: Counter[str] = field(default_factory=Counter)
-    filtered: int = 0
-    lacking: Counter[str] = field(default_factory=Counter)
-    formats: Counter[str] = field(default_factory=Counter)
-
-    def add(self, column: str, *values: Any) -> None:
-        """Count one row, which has one value in a column, or several in a list of objects."""
-        self.rows[column] += 1
-        self.bytes[column] += sum(map(size_of, values))
-
-
-def size_of(value: Any) -> int:
-    """Bytes of a value as JSON."""
-    return len(orjson.dumps(value, default=str))
 
 
 def turns_of(examples: Iterable[Example]) -> Iterator[Message]:
@@ -75,7 +47,7 @@ class ReadRow:
     A row may have hundreds of turns with a value each, so what its examples say is collected once.
     """
 
-    def __init__(self, row: Row, examples: Sequence[Example]) -> None:
+    def __init__(self, row: Watched, examples: Sequence[Example]) -> None:
         self._row, self._examples = row, examples
         self._judged: dict[str, bool] = {}
 
@@ -109,11 +81,33 @@ class ReadRow:
         that ends with it, as those of a judge do."""
         if kind.marks:
             return not column_names.is_a(path, "corrected") and self._rated_so(value)
-        if not kind.trains_answers or isinstance(value, bool | list | dict):
+        if not kind.trains_answers or isinstance(value, bool | dict):
             return False
+        if isinstance(value, list):
+            return self.judged(path, value)[1] is True
         end = re.compile(rf"(?<!\w){re.escape(str(value).strip())}\W*$", re.IGNORECASE)
-        answers = (one.content for one in turns_of(self._examples) if one.role == "assistant")
-        return any(end.search(text[-len(str(value)) - 4 :]) for text in answers if text)
+        return any(end.search(text[-len(str(value)) - 4 :]) for text in self._answers)
+
+    @property
+    def _answers(self) -> Iterator[str]:
+        """What the assistant says in the examples."""
+        turns = turns_of(self._examples)
+        return (one.content for one in turns if one.role == "assistant" and one.content)
+
+    def judged(self, path: str, value: Any) -> tuple[str, bool | None]:
+        """Of a list with a verdict on each of as many texts that nothing reads: their column, and
+        whether those are good that are answers of the examples, or None where no text is good."""
+        for name in self._row if isinstance(value, list) else ():
+            texts = peek(self._row, name)
+            if name in self._row.read_columns or not shapes.are_texts(texts):
+                continue
+            if len(texts) == len(value) and all(map(signals.is_prose, texts)):
+                wanted = not signals.is_low(path)
+                good = [judgements.is_good(one) is wanted for one in value]
+                answers, each = [*self._answers], zip(texts, good, strict=True)
+                own = [g for text, g in each if any(a.strip() in text for a in answers)]
+                return name, bool(own) and all(own) if any(good) else None
+        return "", None
 
     def numbers_steps(self, left: "Unread") -> bool | None:
         """Whether a list of numbers of steps names others than those that are wrong; None for any

@@ -9,6 +9,7 @@ import binascii
 import functools
 import json
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import orjson
@@ -30,13 +31,27 @@ O200K_WORDS = (
 )
 
 
+@functools.cache
+def _components() -> dict[str, dict[str, Any]]:
+    return dict(json.loads(Path(__file__).with_name("components.json").read_bytes()))
+
+
+def _part(name: str, **own: Any) -> dict[str, Any]:
+    """A component, spelled as the library ``tokenizers`` does; ``own``: what differs from usual."""
+    return {**_components()[name], **own}
+
+
 def _file(
-    added: Iterable[tuple[int, AddedToken]], model: dict[str, Any], **parts: dict[str, Any] | None
+    added: Iterable[tuple[int, AddedToken]],
+    model: dict[str, Any],
+    merges: tuple[dict[str, int], list[Any]],
+    **parts: dict[str, Any],
 ) -> bytes:
     """The file as the library ``tokenizers`` writes it.
 
     Args:
         added: the added tokens with their ids.
+        model: what differs from the usual one; ``merges``: its vocabulary and merges.
         parts: normalizer (none by default), pre_tokenizer, post_processor and decoder.
     """
     tokens = [
@@ -48,23 +63,9 @@ def _file(
         }
         for index, token in added
     ]
-    head = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": tokens}
-    document = {**head, "normalizer": None, **parts, "model": model}
+    bpe = _part("bpe", **model, vocab=merges[0], merges=merges[1])
+    document = _part("file", added_tokens=tokens, **parts, model=bpe)
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
-
-
-def _bpe(vocab: dict[str, int], merges: list[Any], **other: Any) -> dict[str, Any]:
-    """The model; ``other`` has the values that are not those of most vendors."""
-    usual = {
-        "type": "BPE",
-        "dropout": None,
-        "unk_token": None,
-        "continuing_subword_prefix": None,
-        "end_of_word_suffix": None,
-        "fuse_unk": False,
-        "byte_fallback": False,
-    }
-    return {**usual, **other, "vocab": vocab, "merges": merges}
 
 
 def _vocabulary(
@@ -81,25 +82,10 @@ def _vocabulary(
     return {spelled[token]: index for index, token in enumerate(tokens, first)}, listed
 
 
-def _bytes(add_prefix_space: bool, trim_offsets: bool, use_regex: bool) -> dict[str, Any]:
-    """A ``ByteLevel`` component."""
-    return {
-        "type": "ByteLevel",
-        "add_prefix_space": add_prefix_space,
-        "trim_offsets": trim_offsets,
-        "use_regex": use_regex,
-    }
-
-
-def _split(pattern: str, level: dict[str, Any]) -> dict[str, Any]:
+def _split(pattern: str, **level: bool) -> dict[str, Any]:
     """The pre-tokenizer: split by a pattern, then spell bytes."""
-    split = {
-        "type": "Split",
-        "pattern": {"Regex": pattern},
-        "behavior": "Isolated",
-        "invert": False,
-    }
-    return {"type": "Sequence", "pretokenizers": [split, level]}
+    steps = [_part("split", pattern={"Regex": pattern}), _part("bytes", **level)]
+    return {"type": "Sequence", "pretokenizers": steps}
 
 
 def _leading(token: str, index: int) -> dict[str, Any]:
@@ -122,16 +108,15 @@ def _leading(token: str, index: int) -> dict[str, Any]:
 def _qwen(table: bytes, layout: RankLayout) -> bytes:
     """A merge for each token of the table: the two of lower rank that it was last joined from."""
     tokens = parse_ranks(table)
-    level = _bytes(False, False, False)
     own = {"ignore_merges": False} if layout.merges_as_pairs else {}
-    vocab, merges = _vocabulary(tokens, last_merges(tokens), layout.merges_as_pairs)
     return _file(
         enumerate(layout.added_tokens, len(tokens)),
-        _bpe(vocab, merges, continuing_subword_prefix="", end_of_word_suffix="", **own),
+        {"continuing_subword_prefix": "", "end_of_word_suffix": "", **own},
+        _vocabulary(tokens, last_merges(tokens), layout.merges_as_pairs),
         normalizer={"type": "NFC"},
-        pre_tokenizer=_split(QWEN_WORDS, level),
-        post_processor=level,
-        decoder=level,
+        pre_tokenizer=_split(QWEN_WORDS),
+        post_processor=_part("bytes"),
+        decoder=_part("bytes"),
     )
 
 
@@ -144,15 +129,15 @@ def _llama3(table: bytes, layout: RankLayout, words: str = LLAMA3_WORDS, led: bo
         words: the pattern that splits words; ``led``: the first added token begins a text.
     """
     tokens = parse_ranks(table)
-    vocab, merges = _vocabulary(tokens, all_merges(tokens), layout.merges_as_pairs)
-    level = _bytes(True, False, True)
+    level = _part("bytes", add_prefix_space=True, use_regex=True)
     steps = [level, _leading(layout.added_tokens[0].content, len(tokens))] if led else [level]
     return _file(
         enumerate(layout.added_tokens, len(tokens)),
-        _bpe(vocab, merges, ignore_merges=True),
-        pre_tokenizer=_split(words, _bytes(False, True, False)),
+        {"ignore_merges": True},
+        _vocabulary(tokens, all_merges(tokens), layout.merges_as_pairs),
+        pre_tokenizer=_split(words, trim_offsets=True),
         post_processor={"type": "Sequence", "processors": steps},
-        decoder=_bytes(True, True, True),
+        decoder=_part("bytes", add_prefix_space=True, trim_offsets=True, use_regex=True),
     )
 
 
@@ -184,37 +169,27 @@ def _tekken(table: bytes, layout: RankLayout) -> bytes:
     vocab = {token.content: index for index, token in enumerate(added)} | vocab
     return _file(
         enumerate(added),
-        _bpe(vocab, merges, ignore_merges=True),
-        pre_tokenizer=_split(pattern, _bytes(False, True, False)),
+        {"ignore_merges": True},
+        (vocab, merges),
+        pre_tokenizer=_split(pattern, trim_offsets=True),
         post_processor=_leading(added[1].content, 1),
-        decoder=_bytes(True, True, True),
+        decoder=_part("bytes", add_prefix_space=True, trim_offsets=True, use_regex=True),
     )
 
 
 def _sentencepiece(table: bytes, layout: RankLayout) -> bytes:
     """Mistral's older tokenizers, converted from a SentencePiece model."""
-    pieces, space = sentencepiece.pieces(table), sentencepiece.SPACE
-    merges = sentencepiece.merges(pieces)
+    pieces = sentencepiece.pieces(table)
     kinds = (sentencepiece.UNKNOWN, sentencepiece.CONTROL)
     special = [(i, AddedToken(piece.text)) for i, piece in enumerate(pieces) if piece.kind in kinds]
     own = {"unk_token": pieces[0].text, "fuse_unk": True, "byte_fallback": True}
-    decoders = [
-        {"type": "Replace", "pattern": {"String": space}, "content": " "},
-        {"type": "ByteFallback"},
-        {"type": "Fuse"},
-        {"type": "Strip", "content": " ", "start": 1, "stop": 0},
-    ]
     return _file(
         special,
-        _bpe({p.text: i for i, p in enumerate(pieces)}, merges, ignore_merges=False, **own),
-        pre_tokenizer={
-            "type": "Metaspace",
-            "replacement": space,
-            "prepend_scheme": "first",
-            "split": False,
-        },
+        {**own, "ignore_merges": False},
+        ({p.text: i for i, p in enumerate(pieces)}, sentencepiece.merges(pieces)),
+        pre_tokenizer=_part("spaces"),
         post_processor=_leading(pieces[1].text, 1),
-        decoder={"type": "Sequence", "decoders": decoders},
+        decoder=_part("spaced"),
     )
 
 

@@ -87,6 +87,12 @@ def find(name: str) -> ModelProfile | None:
     return profiles.get(name) or next((p for p in profiles.values() if name in p.model_ids), None)
 
 
+def ending_in(token: str) -> list[ModelProfile]:
+    """The profiles whose turns end in a token."""
+    known = _foreign() | _ours(f'"{token}"')
+    return [profile for profile in known.values() if profile.end_of_turn == token]
+
+
 @functools.cache
 def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)

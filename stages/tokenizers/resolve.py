@@ -19,12 +19,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stages import catalog, encoders
 from stages.errors import ModelError, UsageError, did_you_mean
 from stages.files import file_hash
-from stages.profile import ModelProfile
+from stages.profile import ModelProfile, StepTokens
 from stages.tokenizers import builtin, claims, hub, profiles
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 _WRITE = "For another model write a profile: --model ./profile.toml (see docs/profiles.md)"
 
@@ -141,8 +145,7 @@ def _by_id(model: str, cache: Path, overrides: Overrides, fetch: bool) -> Resolv
 
 
 def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Resolved:
-    """A model from its own files; where a profile knows the model, its token ids are required, and
-    its choice of step tokens is taken, which no file of the model says."""
+    """A model from its own files; where a profile knows the model, its token ids are required."""
     from stages.tokenizers import directory
 
     file_hash.require_all(folder)
@@ -153,7 +156,7 @@ def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Res
                 folder, name, chat_template=overrides.chat_template, eos=overrides.eos
             )
         profile, content = declared
-        encoders.parsed(content)
+        profile = _with_steps(profile, encoders.parsed(content))
         own_claims = claims.read(folder)
         repaired = claims.repairs(own_claims, profile, content, own_eos=bool(overrides.eos))
     except Exception as error:
@@ -166,14 +169,22 @@ def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Res
         ) from error
     known = known_as(folder, name)
     if known is not None:
-        marks = set(known.step_tokens).intersection(known.promoted)
-        profile = replace(
-            profile,
-            token_ids=known.token_ids,
-            step_tokens=known.step_tokens,
-            promoted=(*profile.promoted, *(t for t in known.promoted if t in marks)),
-        )
+        profile = replace(profile, token_ids=known.token_ids)
     return Resolved(profile, content, source=source, repairs=repaired)
+
+
+def _with_steps(profile: ModelProfile, tokenizer: "Tokenizer") -> ModelProfile:
+    """The profile of a directory with the step tokens of the built-in one whose turns end so and
+    whose step tokens its tokenizer has, added ones before words of the vocabulary: no file of a
+    model names any."""
+    usual, added = StepTokens(), tokenizer.get_added_tokens_decoder().values()
+    named = profiles.ending_in(profile.end_of_turn)
+    own = {one.step_tokens: {*one.step_tokens} - {*usual} for one in named}
+    found = [one for one in own if own[one] and None not in map(tokenizer.token_to_id, own[one])]
+    specials = {token.content: token.special for token in added}
+    steps = max(found, key=lambda one: own[one] <= specials.keys(), default=usual)
+    marks = [token for token in steps if not specials.get(token, True)]
+    return replace(profile, step_tokens=steps, promoted=(*profile.promoted, *marks))
 
 
 def _file(path: Path, cache: Path, fetch: bool) -> Resolved:

@@ -7,18 +7,9 @@ from stages import columns
 from stages.tokens.layouts import Shape
 
 ORDER = (
-    "row_id",
-    "source",
-    "input_ids",
-    "labels",
-    "loss_weights",
-    "chosen_ids",
-    "rejected_ids",
-    "prompt_length",
-    "margin",
-    "step_positions",
-    "step_labels",
-)
+    "row_id source input_ids labels loss_weights chosen_ids rejected_ids prompt_length margin "
+    "step_positions step_labels"
+).split()
 
 
 def ordered(table: pa.Table) -> pa.Table:

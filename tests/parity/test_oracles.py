@@ -24,9 +24,8 @@ from small_tokenizers import marked, template_folder
 from support import table
 from transformers import AutoTokenizer
 
-from stages import probes
 from stages.columns import IGNORED
-from stages.tokenizers import profiles, resolve
+from stages.tokenizers import probes, profiles, resolve
 
 Use = Callable[..., Callable[[str], Any]]
 Trained = tuple[list[int], list[bool]]

@@ -1,0 +1,139 @@
+"""What stands at a path of a row, as ``--map``, ``--where`` and filters name it."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from expectations.witness.raw import UnreadError
+
+_ENDED = re.compile(r"(.+)\[(\w+|-?\d+\.\.-?\d+)\]", re.DOTALL)
+_WHOLE = ("best", "good", "first")  # of what several paths give together
+_WHO = ("role", "from", "speaker", "sender", "actor", "who", "author", "by", "type", "name")
+_WHAT = ("content", "value", "text", "message", "msg", "utterance", "body", "said")
+_NONE = ("none", "null", "n/a", "correct", "-", "no")
+
+
+def at(value: Any, path: str) -> Any:
+    """The value there, or what an ending of the path makes of it; None where there is none.
+
+    Raises:
+        UnreadError: the ending is not one of those that are read here.
+    """
+    if isinstance(value, dict) and path in value:
+        return value[path]
+    ended = _ENDED.fullmatch(path)
+    if "," in path and not (ended and ended[2] in _WHOLE):
+        several = [at(value, one) for one in path.split(",")]
+        while len(several) > 2 and several[-1] in (None, ""):
+            several.pop()
+        return several if any(one is not None for one in several) else None
+    if ended:
+        return _together(at(value, ended[1]), ended[2])
+    head, inside, rest = path.partition("[]")
+    for key in head.split("."):
+        if isinstance(value, list):
+            value = value[int(key)] if key.isdigit() and int(key) < len(value) else None
+        else:
+            value = value.get(key) if isinstance(value, dict) else None
+    if not inside or not rest:
+        return value
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        return None
+    each = [at(one, rest.removeprefix(".")) for one in value]
+    return each if any(one is not None for one in each) else None
+
+
+def number(value: Any) -> float | None:
+    """The number that a value is or spells; None where it is none."""
+    try:
+        return None if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """What lists hold, at any depth, but nulls."""
+    for one in value if isinstance(value, list) else (value,):
+        if isinstance(one, list):
+            yield from leaves(one)
+        elif one is not None:
+            yield one
+
+
+def _mean(values: list[Any]) -> float | None:
+    known = [one for one in map(number, values) if one is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _most(values: list[Any]) -> Any:
+    most = max(map(values.count, values), default=0)
+    said = [one for i, one in enumerate(values) if one not in values[:i]]
+    often = [one for one in said if values.count(one) == most]
+    return often[0] if len(often) == 1 else "tie" if often else None
+
+
+def _best(values: list[Any]) -> Any:
+    every = [*map(number, values)]
+    known = [one for one in every if one is not None]
+    if len(known) < 2:
+        return None
+    return every.index(max(known)) if min(known) < max(known) else "tie"
+
+
+_MADE: dict[str, Callable[[list[Any]], Any]] = {
+    "most": _most,
+    "mean": _mean,
+    "best": _best,
+    "first": lambda values: values[0] if values else None,
+}
+
+
+def _together(value: Any, how: str) -> Any:
+    if how == "turns":
+        return turned(value)
+    if how == "place":
+        return _place(value)
+    scaled = how == "low" or ".." in how
+    if isinstance(value, list) and (scaled or any(isinstance(one, list) for one in value)):
+        return [_together(one, how) for one in value]
+    if scaled:
+        known = number(value)
+        if known is None or isinstance(value, bool):
+            raise UnreadError("a scale of what is no number")
+        low, high = (0, -1) if how == "low" else map(int, how.split(".."))
+        return (known - low) / (high - low) if low != high else value
+    if how not in _MADE:
+        raise UnreadError("a path with an ending")
+    values = value if isinstance(value, list) else [value]
+    return _MADE[how]([one for one in values if one not in (None, "")])
+
+
+def _place(value: Any) -> Any:
+    if not isinstance(value, str) or value.strip().lower() in _NONE:
+        return None if isinstance(value, str) else value
+    found = re.search(r"-?\d+", value)
+    if found is None or not re.fullmatch(r"\D{0,8}?-?\d+\.?", value.strip()):
+        raise UnreadError("a place in other words")
+    return int(found[0])
+
+
+def turned(value: Any) -> Any:
+    """Turns with ``role`` and ``content``, of those with keys of their own."""
+    if isinstance(value, dict):
+        places = {key: re.search(r"\d+$", key) for key in value}
+        if all(places.values()):
+            value = [value[key] for key in sorted(value, key=lambda key: int(places[key][0]))]  # type: ignore[index]
+        elif all(isinstance(one, list) for one in value.values()):
+            value = [
+                dict(zip(value, one, strict=True)) for one in zip(*value.values(), strict=True)
+            ]
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise UnreadError("turns of another shape")
+    first = value[0] if value else {}
+    who = next((key for key in first if key in _WHO and isinstance(first[key], str)), "")
+    what = next((key for key in _WHAT if key in first and key != who), "")
+    if not who or not what:
+        raise UnreadError("turns of another shape")
+    others = [{k: x for k, x in one.items() if k not in (who, what)} for one in value]
+    both = zip(value, others, strict=True)
+    return [{"role": one.get(who), "content": one.get(what), **more} for one, more in both]

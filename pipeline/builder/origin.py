@@ -1,0 +1,127 @@
+"""Compares what a build has of its model with the model as it was given: a folder, whose files are
+read again, or a built-in model, whose declaration is."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from pipeline.builder.evidence import Evidence
+from pipeline.inputs.recipe import Recipe
+from pipeline.manifest.records import TOKENIZER
+from stages.tokenizers import profiles
+
+_FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
+_FILE, _CONFIG, _STOPS = "tokenizer.json", "tokenizer_config.json", "generation_config.json"
+FACTS = ("name", "bos_policy", "embedding_size", "is_base", "pad_token", "recurrent")
+Problem = tuple[str, str]
+
+
+def told(recipe: Recipe) -> dict[str, Any]:
+    """What a build was told of its model: the folder, or what is declared."""
+    given, parts = recipe.model.profile, recipe.config.parts
+    known, folder = profiles.named(parts.model), Path(parts.model).expanduser()
+    said: dict[str, Any] = {"added": list(given.added_tokens), "template": parts.chat_template}
+    if known is not None:
+        names = (*FACTS, "bos_token", "unk_token", "chat_template", "generation_eos")
+        return said | {"declared": {name: getattr(known, name) for name in names}}
+    if recipe.tokenizer_source == "directory" and folder.is_dir():
+        steps = given.step_tokens if recipe.model.step_id >= 0 else ()
+        return said | {"folder": str(folder), "steps": list(steps), "promoted": given.promoted}
+    return said
+
+
+def problems(evidence: Evidence) -> Iterator[Problem]:
+    """What is not the model's: the file, and a sentence; nothing where it cannot be seen again."""
+    model = (evidence.case or {}).get("origin", {})
+    ours = {one["content"]: one for one in evidence.tokenizer["added_tokens"]}
+    for text in model.get("added", ()):
+        if text not in ours or any(ours[text][name] for name in (*_FLAGS, "special")):
+            yield f"{TOKENIZER}/{_FILE}", f"{text!r} is more than an ordinary token"
+    if "declared" in model:
+        yield from _declared(evidence, model["declared"], model["template"])
+    elif "folder" in model:
+        yield from _folder(evidence, model, Path(model["folder"]))
+
+
+def _differs(file: str, said: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[Problem]:
+    for name, value in wanted.items():
+        if said.get(name) != value:
+            yield file, f"{name} is {said.get(name)!s:.60}, and the model has {value!s:.60}"
+
+
+def _declared(
+    evidence: Evidence, model: Mapping[str, Any], template: str | None
+) -> Iterator[Problem]:
+    """A built-in model."""
+    wanted = {name: model[name] for name in FACTS}
+    manifest = {name: getattr(evidence.manifest.model, name) for name in FACTS}
+    yield from _differs("manifest.json", manifest, wanted)
+    names = ("bos_token", "unk_token")
+    config = {name: model[name] for name in names}
+    config["chat_template"] = model["chat_template"] if template is None else template
+    yield from _differs(f"{TOKENIZER}/{_CONFIG}", evidence.read(f"{TOKENIZER}/{_CONFIG}"), config)
+    yield from _stops(evidence, model["generation_eos"])
+
+
+def _stops(evidence: Evidence, declared: tuple[str, ...] | list[str]) -> Iterator[Problem]:
+    """Generation stops where the model does, and where turns end."""
+    model = evidence.manifest.model
+    texts = {*declared, model.end_of_turn, model.end_of_call or model.end_of_turn}
+    wanted = {evidence.ids.get(text) for text in texts}
+    there = evidence.read(f"{TOKENIZER}/{_STOPS}")["eos_token_id"]
+    if {*there} != wanted:
+        told = f"eos_token_id is {there}, and the model stops at {', '.join(sorted(texts))}"
+        yield f"{TOKENIZER}/{_STOPS}", told
+
+
+def _folder(evidence: Evidence, model: Mapping[str, Any], folder: Path) -> Iterator[Problem]:
+    """A model's own files."""
+    ours, theirs = evidence.tokenizer, _json(folder / _FILE)
+    for part in (ours.keys() | theirs.keys()) - {"added_tokens"}:
+        if ours.get(part) != theirs.get(part):
+            yield f"{TOKENIZER}/{_FILE}", f"{part} is not that of the model"
+    known = {one["content"]: one for one in theirs.get("added_tokens", ())}
+    for text in known.keys() & {*model["promoted"]}:
+        known[text] = {**known[text], "special": True}
+    new = {*model["added"], *model["steps"]}
+    there = {one["content"]: one for one in ours["added_tokens"]}
+    for text in known.keys() | (there.keys() - new):
+        if known.get(text) != there.get(text):
+            yield f"{TOKENIZER}/{_FILE}", f"{text!r} is {there.get(text)}, not {known.get(text)}"
+    config, sizes = _json(folder / _CONFIG), _json(folder / "config.json")
+    bos, eos = (_text(config.get(name)) for name in ("bos_token", "eos_token"))
+    said = evidence.read(f"{TOKENIZER}/{_CONFIG}")
+    yield from _differs(f"{TOKENIZER}/{_CONFIG}", said, {"bos_token": bos})
+    if isinstance(sizes.get("vocab_size"), int):
+        rows = evidence.manifest.model.embedding_size
+        wanted = {"embedding_size": sizes["vocab_size"]}
+        yield from _differs("manifest.json", {"embedding_size": rows}, wanted)
+    texts = {one["id"]: text for text, one in known.items() if "id" in one}
+    declared = [texts[one] for one in _eos_ids(folder) if one in texts]
+    yield from _stops(evidence, [*declared, *([eos] if eos else [])])
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = orjson.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _text(token: Any) -> str | None:
+    """A token as a configuration spells it: its text, or an object with it; None for another."""
+    found = token.get("content") if isinstance(token, dict) else token
+    return found if found and isinstance(found, str) else None
+
+
+def _eos_ids(folder: Path) -> list[int]:
+    """Where generation stops, by the file that it is read from: one before the other."""
+    for name in (_STOPS, "config.json"):
+        told = _json(folder / name).get("eos_token_id")
+        ids: list[Any] = told if isinstance(told, list) else [told]
+        if ids and all(isinstance(one, int) for one in ids):
+            return ids
+    return []
