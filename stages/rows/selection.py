@@ -230,8 +230,8 @@ def raw(path: str, mapping: Mapping[str, str]) -> str:
 
 
 def told_raw(error: RowError, mapping: Mapping[str, str]) -> str:
-    """What is wrong with a renamed row, in the names of the file where a clause begins with a column,
-    quotes it or names an item of it; questions have them so."""
+    """What is wrong with a renamed row, in the file's names for columns that a clause begins
+    with or quotes, or of which it names an item; questions have them so."""
     place = r"(?:^|(?<= and )|(?<=column ')|(?<![\w.])(?=\w+\[))"
     named = {} if isinstance(error, AskError) else mapping
     return in_raw_names(error.detail, named, place)
@@ -245,8 +245,7 @@ def in_raw_names(text: str, mapping: Mapping[str, str], place: str = r"(?<![\w.]
     """
     names = {name: judgements.bare(raw) for name, raw in mapping.items() if name != raw}
     either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-    named = rf"{place}({either})(?!\w)"
-    return re.sub(named, lambda found: names[found[1]], text) if names else text
+    return re.sub(rf"{place}({either})(?!\w)", lambda m: names[m[1]], text) if names else text
 
 
 def replaced(row: Row, mapping: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
