@@ -155,18 +155,16 @@ def test_odd_conversations_are_noted_and_kept() -> None:
     assert examples.notes([Message("text", "x")]) == []
 
 
-CALL = {"type": "function", "function": {"name": "look", "arguments": {}}}
-
-
 @given(counts=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans()), max_size=4))
 def test_a_result_is_missing_where_calls_outnumber_results(
     counts: list[tuple[int, int, bool]],
 ) -> None:
     """Between two questions, whatever stands before and behind; but for calls that a question, or
     nothing, follows. Results with one id are one."""
-    turns, missing = [Message("user", "q")], False
+    [call], missing = CALL["tool_calls"], False
+    turns = [Message("user", "q")]
     for calls, results, goes_on in counts:
-        made = [{**CALL, "id": f"c{number}"} for number in range(calls)]
+        made = [{**call, "id": f"c{number}"} for number in range(calls)]
         turns.append(Message("assistant", "a", {"tool_calls": made} if made else None))
         for number in range(min(results, calls)):
             turns += [Message("tool", "r", {"tool_call_id": f"c{number}"})] * 2
@@ -174,7 +172,7 @@ def test_a_result_is_missing_where_calls_outnumber_results(
         missing |= results < calls and (goes_on or results > 0)
         turns.append(Message("user", "q"))
     assert ("missing_result" in examples.notes(turns)) == missing
-    last = Message("assistant", None, {"tool_calls": [CALL, CALL]})
+    last = Message("assistant", None, {"tool_calls": [call, call]})
     assert ("missing_result" in examples.notes([*turns, last])) == missing
     assert "missing_result" in examples.notes([*turns, last, Message("tool", "r")])
 

@@ -219,7 +219,8 @@ def _without_given(arguments: Sequence[str], remedy: str) -> str:
         return remedy
     from pipeline.options.ways import given, without
 
-    return without(remedy, given(arguments, remedy))
+    had = given(arguments, remedy)
+    return without(remedy, had) if had else remedy
 
 
 def _corrected(arguments: Sequence[str], remedy: str) -> Sequence[str]:
@@ -248,10 +249,7 @@ _OF_SYSTEM = {
         "There is no {}.",
         "Check the path, and do not change data or cache while a build runs.",
     ),
-    errno.EROFS: (
-        "{} is on a disk that can only be read.",
-        f"Mount it to be written, {_ELSEWHERE}.",
-    ),
+    errno.EROFS: ("The disk of {} can only be read.", f"Mount it to be written, {_ELSEWHERE}."),
     errno.ENAMETOOLONG: ("The name of {} is too long.", f"Shorten it, {_ELSEWHERE}."),
     errno.ENOTDIR: ("{} needs a folder where a file stands.", f"Move the file, {_ELSEWHERE}."),
     errno.EEXIST: ("{} is a file, and a folder is needed there.", f"Move it, {_ELSEWHERE}."),
@@ -269,10 +267,11 @@ _OF_TARGET = (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG)  # of two paths, w
 def _from_system(error: OSError) -> SurroundingsError:
     error = _first(error)
     what, remedy = _OF_SYSTEM.get(error.errno or 0, ("", "Check permissions and paths."))
-    if not what or error.filename is None:
+    if not what or (error.filename is None and what.startswith(("{}", "There is no"))):
         return SurroundingsError(f"{error}.", remedy)
     path = error.filename2 if error.errno in _OF_TARGET and error.filename2 else error.filename
-    return SurroundingsError(what.format(os.fsdecode(path)), remedy)
+    name = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else "a file"
+    return SurroundingsError(what.format(name), remedy)
 
 
 def _first(error: OSError) -> OSError:

@@ -15,7 +15,7 @@ from stages.errors import DataError, RowError, UndecidedError, UnknownFormatErro
 from stages.format import Format
 from stages.normalize import inside, roles, survey
 from stages.rows import stop_text, unread
-from stages.rows.selection import renamed
+from stages.rows.selection import in_raw_names, renamed
 
 MIXED_SHARE = 0.01  # fewer rows of another format are refused one by one by normalize
 
@@ -232,9 +232,11 @@ def settle(
     return reading, why + templated
 
 
-def matching(rows: Sequence[contract.Row], kind: kinds.Kind) -> dict[str, list[str | None]]:
-    """For each format its evidence in each row (None where it does not fit); formats that fit no
-    row are left out.
+def matching(
+    rows: Sequence[contract.Row], kind: kinds.Kind, columns: Mapping[str, str]
+) -> dict[str, list[str | None]]:
+    """For each format its evidence in each row (None where it does not fit), in the names that
+    columns of ``--map`` have in the file; formats that fit no row are left out.
 
     Formats that are only recognised to be refused do not count for rows that another one can read.
     """
@@ -245,7 +247,11 @@ def matching(rows: Sequence[contract.Row], kind: kinds.Kind) -> dict[str, list[s
         evidence[name] = [
             None if r else reason for r, reason in zip(readable, evidence[name], strict=True)
         ]
-    return {name: reason for name, reason in evidence.items() if any(reason)}
+    return {
+        name: [reason and in_raw_names(reason, columns) for reason in reasons]
+        for name, reasons in evidence.items()
+        if any(reasons)
+    }
 
 
 def require_one(
@@ -305,8 +311,9 @@ def detect(
     Raises:
         DataError: none fits, more than one does, or a column's meaning stays open.
     """
-    by_roles = _Roles(rows, kind, where, already_templated, columns or {})
-    evidence = matching(rows, kind)
+    columns = columns or {}
+    by_roles = _Roles(rows, kind, where, already_templated, columns)
+    evidence = matching(rows, kind, columns)
     counts = {name: sum(map(bool, reasons)) for name, reasons in evidence.items()}
     counts = dict(sorted(counts.items(), key=lambda pair: -pair[1]))
     if not counts:

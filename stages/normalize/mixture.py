@@ -25,7 +25,7 @@ def parts_of(rows: Sequence[Row], kind: kinds.Kind, where: str) -> dict[str, lis
     Raises:
         DataError: rows fit two formats.
     """
-    evidence = matching(rows, kind)
+    evidence = matching(rows, kind, {})
     readable = {f.name for f in formats.usable_for(kind) if not f.named_only}
     alone: dict[str, list[Row]] = {}
     twice: Counter[tuple[str, ...]] = Counter()

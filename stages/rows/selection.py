@@ -230,17 +230,22 @@ def raw(path: str, mapping: Mapping[str, str]) -> str:
 
 
 def told_raw(error: RowError, mapping: Mapping[str, str]) -> str:
-    """What is wrong with a renamed row, with the columns named as the file has them: those that a
-    clause begins with or quotes, and those with an item of theirs. Questions name them so."""
-    detail = error.detail
-    if isinstance(error, AskError):
-        return detail
+    """What is wrong with a renamed row, in the file's names for columns that a clause begins
+    with or quotes, or of which it names an item; questions have them so."""
+    place = r"(?:^|(?<= and )|(?<=column ')|(?<![\w.])(?=\w+\[))"
+    named = {} if isinstance(error, AskError) else mapping
+    return in_raw_names(error.detail, named, place)
+
+
+def in_raw_names(text: str, mapping: Mapping[str, str], place: str = r"(?<![\w.])") -> str:
+    """A text about a renamed row with the columns named as the file has them.
+
+    Args:
+        place: a pattern of what stands before a name.
+    """
     names = {name: judgements.bare(raw) for name, raw in mapping.items() if name != raw}
-    if not names:
-        return detail
     either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-    named = rf"(?:^|(?<= and )|(?<=column ')|(?<![\w.])(?=(?:{either})\[))({either})(?!\w)"
-    return re.sub(named, lambda found: names[found[1]], detail)
+    return re.sub(rf"{place}({either})(?!\w)", lambda m: names[m[1]], text) if names else text
 
 
 def replaced(row: Row, mapping: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
