@@ -348,8 +348,8 @@ PLAIN = [
 
 def test_a_word_of_the_table_stands_once_in_its_class() -> None:
     """Under one use, and in no class twice."""
-    for kind, tables in TABLE.items():
-        for name, uses in tables.items():
+    for kind in ("means", "exact"):
+        for name, uses in TABLE[kind].items():
             listed = [word.rstrip("*!") for some in uses.values() for word in some.split()]
             if (kind, name) not in (("exact", "turn"), ("exact", "value")):
                 assert len({*listed}) == len(listed), (

@@ -411,10 +411,12 @@ def test_reasoning_and_verdicts_go_with_the_answer_of_their_own(
 
 
 def _chain(rows: list[Row], task: str = "sft") -> str:
-    """The first answer to all that some rows ask."""
+    """The first answer to all that some rows ask; every answer that is offered reads them."""
     with pytest.raises(errors.DataError) as asked:
         _settled(rows, task)
-    return written(ways(asked.value.remedy)[0])
+    offered = ways(asked.value.remedy)
+    assert all(_settled(rows, task, way) for way in offered)
+    return written(offered[0])
 
 
 def _settled(rows: list[Row], task: str = "sft", way: Any = ()) -> Any:
@@ -502,3 +504,21 @@ def test_numbers_behind_the_first_wrong_step_show_that_it_was_looked_at(base: in
         None,
         None,
     ]
+
+
+def test_two_system_texts_are_asked_about_with_the_column_that_brings_one() -> None:
+    """In two columns, in a column and in turns, in a column and inside a templated prompt."""
+    talk = [{"role": "system", "content": "Be brief."}, Q, A]
+    inside = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nq<|im_end|>\n"
+    brought: list[Row] = [
+        {"system_prompt": "Be brief.", "messages": [Q, A]},
+        {"system_prompt": "Be brief.", "question": "q", "answer": "a"},
+        {"messages": talk},
+        {"prompt": talk[:2], "completion": [A]},
+        {"question": f"{inside}<|im_start|>assistant\n", "answer": "a"},
+    ]
+    for row in brought:
+        rows = [{"system": f"Be kind {at}.", **row} for at in range(10)]
+        templated = "--already-templated " * ("question" in row and inside in row["question"])
+        wanted = "system_prompt" if "system_prompt" in row else "system"
+        assert _chain(rows) == f"{templated}--ignore {wanted}", row

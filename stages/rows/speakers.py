@@ -34,7 +34,8 @@ _BESIDE = {  # the name of a role
 }
 
 
-_WHO, _SURELY = words.exact("who", "role"), words.exact("who", "sure")
+_SURELY = words.exact("who", "sure")
+_WHO = _SURELY | words.exact("who", "role")
 _WHAT = words.listing("what", "role")
 
 

@@ -16,7 +16,7 @@ _MEANS: Mapping[str, Mapping[str, str]] = _TABLE["means"]
 _SIGN, _ROLE = ("both", "sign", "low"), ("both", "role")
 RATING = ("label", "verdict", "number")  # the classes of words that a negation turns round
 # Why the model should see a column, by its class, and where.
-SEEN = {name: (uses["why"], uses["seen"]) for name, uses in _MEANS.items() if "seen" in uses}
+SEEN = {name: (one["why"], one["where"]) for name, one in _TABLE["seen"].items()}
 _NOT = "un in non dis im mis".split()
 _APART = ("un", "non", "dis")  # those that may be words of their own
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+")
