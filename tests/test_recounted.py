@@ -178,10 +178,10 @@ def test_what_servers_are_told_and_datasets_reads_is_derived_again(
     """Stops, ids, switches and limits, of each engine, too, and the columns that are declared;
     notes and commands are sentences."""
     for evidence in judged.values():
-        for name in ("serving.json", "train/dataset_info.json"):
+        for name in ("serving.json", "tokenizer/tokenizer_config.json", "train/dataset_info.json"):
             told = orjson.loads((evidence.build.here / name).read_bytes())
             for at in _leaves(told):
-                if name != "serving.json" and at[0] != "features":
+                if name.endswith("info.json") and at[0] != "features":
                     continue
                 changed = orjson.dumps(_at(told, at, _other))
                 named = {*SENTENCES}.isdisjoint(map(str, at))
@@ -249,8 +249,11 @@ def test_what_a_build_has_of_its_model_is_the_models(
         assert found(folder=str(tmp_path)), file
         (tmp_path / file).write_bytes(before)
     known = all_profiles()["qwen2-1.5b"]
-    names = (*origin.FACTS, "bos_token", "unk_token", "chat_template", "generation_eos")
-    declared = {name: getattr(known, name) for name in names} | {"generation_eos": ("x",)}
+    names = (*origin.FACTS, "bos_token", "unk_token", "tokenizer_class", "context_length")
+    declared = {name: getattr(known, name) for name in names} | {
+        "generation_eos": ("x",),
+        "chat_template": "",
+    }
     told_of = {what.partition(" is ")[0] for _, what in found(declared=declared)}
     assert {"name", "embedding_size", "eos_token_id"} <= told_of
 

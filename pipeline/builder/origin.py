@@ -13,6 +13,9 @@ from pipeline.manifest.records import TOKENIZER
 from stages.tokenizers import profiles
 
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
+_NAMED = ("bos_token", "unk_token", "tokenizer_class")
+_ANY = (1 << 31) - 1  # positions of a model that names no number
+_CLASS = "PreTrainedTokenizerFast"
 _FILE, _CONFIG, _STOPS = "tokenizer.json", "tokenizer_config.json", "generation_config.json"
 FACTS = ("name", "bos_policy", "embedding_size", "is_base", "pad_token", "recurrent")
 Problem = tuple[str, str]
@@ -24,7 +27,7 @@ def told(recipe: Recipe) -> dict[str, Any]:
     known, folder = profiles.named(parts.model), Path(parts.model).expanduser()
     said: dict[str, Any] = {"added": list(given.added_tokens), "template": parts.chat_template}
     if known is not None:
-        names = (*FACTS, "bos_token", "unk_token", "chat_template", "generation_eos")
+        names = (*FACTS, *_NAMED, "context_length", "chat_template", "generation_eos")
         return said | {"declared": {name: getattr(known, name) for name in names}}
     if recipe.tokenizer_source == "directory" and folder.is_dir():
         steps = given.step_tokens if recipe.model.step_id >= 0 else ()
@@ -58,8 +61,8 @@ def _declared(
     wanted = {name: model[name] for name in FACTS}
     manifest = {name: getattr(evidence.manifest.model, name) for name in FACTS}
     yield from _differs("manifest.json", manifest, wanted)
-    names = ("bos_token", "unk_token")
-    config = {name: model[name] for name in names}
+    config = {name: model[name] for name in _NAMED}
+    config["model_max_length"] = model["context_length"]
     config["chat_template"] = model["chat_template"] if template is None else template
     yield from _differs(f"{TOKENIZER}/{_CONFIG}", evidence.read(f"{TOKENIZER}/{_CONFIG}"), config)
     yield from _stops(evidence, model["generation_eos"])
@@ -93,7 +96,10 @@ def _folder(evidence: Evidence, model: Mapping[str, Any], folder: Path) -> Itera
     config, sizes = _json(folder / _CONFIG), _json(folder / "config.json")
     bos, eos = (_text(config.get(name)) for name in ("bos_token", "eos_token"))
     said = evidence.read(f"{TOKENIZER}/{_CONFIG}")
-    yield from _differs(f"{TOKENIZER}/{_CONFIG}", said, {"bos_token": bos})
+    named: dict[str, Any] = {"bos_token": bos}
+    named["tokenizer_class"] = config.get("tokenizer_class", _CLASS)
+    named["model_max_length"] = sizes.get("max_position_embeddings", _ANY)
+    yield from _differs(f"{TOKENIZER}/{_CONFIG}", said, named)
     if isinstance(sizes.get("vocab_size"), int):
         rows = evidence.manifest.model.embedding_size
         wanted = {"embedding_size": sizes["vocab_size"]}

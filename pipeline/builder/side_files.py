@@ -28,6 +28,7 @@ from stages.files import content
 from stages.tokens import layouts
 
 Problem: TypeAlias = tuple[str, str]  # the file, and what differs
+_FIGURE = re.compile(r"<span>([^<]*)</span><b>([^<]*)</b>")
 SHOWN = 3  # differences that an error names
 _FIRST = 1 << 26  # bytes of an input in which refused rows are looked up; of a file hashed again
 
@@ -104,8 +105,9 @@ def _tokenizer(evidence: Evidence) -> Iterator[Problem]:
     date = evidence.manifest.options.get("date") or model.date_string
     yield from _unequal(MANIFEST, {"date": date}, {"date": model.date_string})
     names = ("eos_token", "pad_token", "padding_side")
-    flags = dict.fromkeys(("clean_up_tokenization_spaces", "split_special_tokens"), False)
-    wanted_there = flags | {n: getattr(model, n) for n in names}
+    off = ("clean_up_tokenization_spaces", "split_special_tokens", "add_bos_token")
+    flags = dict.fromkeys((*off, "add_prefix_space"), False) | {"errors": "replace"}
+    wanted_there: dict[str, Any] = flags | {n: getattr(model, n) for n in names}
     yield from _unequal(f"{TOKENIZER}/tokenizer_config.json", config, wanted_there)
     ends = ("end_of_turn", "end_of_call")
     tokens = ("eos_token", "pad_token", *ends, "step_token", "good_token", "bad_token")
@@ -114,9 +116,14 @@ def _tokenizer(evidence: Evidence) -> Iterator[Problem]:
         if evidence.ids.get(text) != token:
             there = evidence.ids.get(text)
             yield MANIFEST, f"{text!r} has id {token}, and {there} in {TOKENIZER}/tokenizer.json"
-    for token, flags in config["added_tokens_decoder"].items():
-        if evidence.ids.get(flags["content"]) != int(token):
-            yield f"{TOKENIZER}/tokenizer_config.json", f"{flags['content']!r} has another id"
+    added = evidence.tokenizer["added_tokens"]
+    ids = {str(one["id"]): {k: x for k, x in one.items() if k != "id"} for one in added}
+    own = {config.get(f"{name}_token") for name in ("eos", "pad", "bos", "unk", "cls", "sep")}
+    special = [one["content"] for one in added if one["special"]]
+    wanted_there = {"added_tokens_decoder": ids}
+    yield from _unequal(f"{TOKENIZER}/tokenizer_config.json", config, wanted_there)
+    if {*config["additional_special_tokens"]} != {*special} - own:
+        yield f"{TOKENIZER}/tokenizer_config.json", "additional_special_tokens are others"
 
 
 def _serving(evidence: Evidence) -> Iterator[Problem]:
@@ -248,9 +255,12 @@ def _rejects(evidence: Evidence) -> Iterator[Problem]:
             yield REJECTS, f"it has {whole[code]} rows with {code}, and the manifest {count}"
     yield from _lines(evidence, entries)
     page = evidence.build.here / REPORT
-    told = re.search(r"<span>refused</span><b>([^<]*)</b>", page.read_text("utf-8"))
-    if told is None or told[1].replace(",", "") != str(rows.rejected):
+    figures = dict(reversed(_FIGURE.findall(page.read_text("utf-8"))))  # the first of a name
+    said = {name: re.sub(r"\D", "", text) for name, text in figures.items()}
+    if said.get("refused") != str(rows.rejected):
         yield REPORT, f"it does not say that {counted(rows.rejected, 'row')} are refused"
+    if said.get("rows used") != str(rows.used):
+        yield REPORT, f"it does not say that {counted(rows.used, 'row')} are used"
 
 
 def _lines(evidence: Evidence, entries: list[tuple[str, int, int, str]]) -> Iterator[Problem]:
