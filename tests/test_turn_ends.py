@@ -173,6 +173,21 @@ def test_rewards_are_read_at_the_end_of_the_turn(task: str, make: Make, tmp_path
     assert [stored[side][-1] for side in sides] == [end] * len(sides)
 
 
+def test_a_summary_says_where_reasoning_is_printed(tmp_path: Path) -> None:
+    """Of the last answer, beside calls alone, or nowhere."""
+    beside = RETURNS.replace("{%- if m.thinking and", "{%- if m.thinking and m.tool_calls and")
+    for source, said in (
+        (RETURNS, "reasoning is printed as thinking, of the last answer alone"),
+        (beside, "reasoning is printed as thinking, beside calls alone"),
+        (OPENS, "no field of reasoning is printed"),
+    ):
+        folder = template_folder(tmp_path / said, source)
+        model = resolve(f"{folder}/", tmp_path, Overrides())
+        bound = probes.declare(model.profile, model.tokenizer_json, with_steps=False)
+        (probe,) = (one for one in probes.probes() if one.name == "reasoning_survives")
+        assert probe.check(probes.ProbeSubject(bound, model.tokenizer_json)) == said
+
+
 def test_a_turn_that_ends_where_another_role_opens_is_refused(make: Make, tmp_path: Path) -> None:
     """A server would stop at no token that stands there."""
     model = template_folder(tmp_path / "model", OPENS)

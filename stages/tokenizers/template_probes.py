@@ -1,5 +1,6 @@
 """What a chat template prints: every turn in its place, answers trained, each with its end."""
 
+import contextlib
 import itertools
 import json
 from dataclasses import dataclass
@@ -95,6 +96,10 @@ def reasoning_survives(subject: ProbeSubject) -> str:
     try:
         rendering = Rendering(*subject.renderer(row))
     except RowError as error:
+        with contextlib.suppress(RowError):
+            call = Rendering(*subject.renderer(_row(1).with_answers({name: _THOUGHT})))
+            if _THOUGHT in call.text(trained=True):
+                return f"reasoning is printed as {name}, beside calls alone"
         return f"rows with reasoning are refused: {error.detail}"
     if _THOUGHT not in rendering.text(trained=True):
         raise BrokenError(detail="the reasoning of a trained answer is not trained")
