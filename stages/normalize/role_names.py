@@ -43,12 +43,7 @@ def _whole(names: Mapping[str, str]) -> dict[str, str]:
 
 SHAPES: Mapping[str, tuple[Shape, ...]] = {
     kind: tuple(
-        Shape(
-            one["format"],
-            _whole(one["needs"]),
-            _whole({"with": one["may"]} if "may" in one else {}),
-        )
-        for one in shapes
+        Shape(one["format"], _whole(one["needs"]), _whole({"with": one["may"]})) for one in shapes
     )
     for kind, shapes in _TABLE["shapes"].items()
 }
