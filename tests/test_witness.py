@@ -645,3 +645,13 @@ def test_rows_are_found_by_their_place(suffix: str, tmp_path: Path) -> None:
     assert raw.rows(str(path), {999}, kind) == {}
     with pytest.raises(raw.UnreadError):
         raw.rows(str(path), {1}, {"container": "cards"})
+
+
+@pytest.mark.parametrize(
+    "bad", ['{"a": 1, "b": {"c": 2, "c": 3}}', '{"a": NaN}', '{"a": "\xff"}', "[1]"]
+)
+def test_a_line_that_strict_json_refuses_is_no_row(bad: str, tmp_path: Path) -> None:
+    """A build that trains it is found out: its row has no line."""
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(b'{"a": 1}\n' + bad.encode("latin-1") + b"\n")
+    assert raw.rows(str(path), {1, 2}, {"container": "jsonl"}) == {1: {"a": 1}}

@@ -80,10 +80,23 @@ def rows(path: str, lines: Collection[int], words: dict[str, Any]) -> dict[int, 
 
 
 def _parsed(line: bytes) -> Any:
+    """A value of JSON; None where it is none: not in UTF-8, with a key twice, or no number."""
     try:
-        return json.loads(line.decode("utf-8-sig"))
+        text = line.decode("utf-8-sig")
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
     except (ValueError, RecursionError):
         return None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> Row:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is given twice")
+    return found
+
+
+def _no_number(spelled: str) -> None:
+    raise ValueError(f"{spelled} is no value of JSON")
 
 
 def _lines(file: BinaryIO, wanted: list[int]) -> Iterator[tuple[int, bytes]]:
