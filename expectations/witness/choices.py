@@ -108,6 +108,8 @@ def _is_true(value: Any, sign: str, wanted: Any, told: str) -> bool:
     if sign in _COMPARED:
         known = paths.number(value)
         return known is not None and _COMPARED[sign](known, float(wanted))
+    if not isinstance(value, str | int | float | list | dict | None):
+        raise UnreadError("a value of a table that JSON does not have")
     if isinstance(value, str) and not isinstance(wanted, str):
         if isinstance(wanted, list | dict | float):
             raise UnreadError("a text beside a value that is spelled in several ways")
@@ -216,9 +218,10 @@ class Sides:
             self.found.append((name, f"split: it is in {' and '.join(sorted(splits))}"))
         try:
             value = paths.at(row, (by or "").removesuffix("+question")) if by else None
-        except UnreadError:
+            key = json.dumps(value, sort_keys=True)
+        except (UnreadError, TypeError):  # a value of a table that JSON does not have
             return
         if value is not None:
-            first, there = self._of.setdefault(json.dumps(value, sort_keys=True), (name, splits))
+            first, there = self._of.setdefault(key, (name, splits))
             if there != splits:
                 self.found.append((name, f"split: {first} is equal to it in {by}, and elsewhere"))

@@ -1,11 +1,10 @@
 """Compares what a build has of its model with the model as it was given: a folder, whose files are
 read again, or a built-in model, whose declaration is."""
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from pipeline.builder.evidence import Evidence
 from pipeline.inputs.recipe import Recipe
@@ -97,8 +96,9 @@ def _folder(evidence: Evidence, model: Mapping[str, Any], folder: Path) -> Itera
     bos, eos = (_text(config.get(name)) for name in ("bos_token", "eos_token"))
     said = evidence.read(f"{TOKENIZER}/{_CONFIG}")
     named: dict[str, Any] = {"bos_token": bos}
-    named["tokenizer_class"] = config.get("tokenizer_class", _CLASS)
-    named["model_max_length"] = sizes.get("max_position_embeddings", _ANY)
+    named["tokenizer_class"] = config.get("tokenizer_class") or _CLASS
+    limit = sizes.get("max_position_embeddings")
+    named["model_max_length"] = _ANY if limit is None else limit
     yield from _differs(f"{TOKENIZER}/{_CONFIG}", said, named)
     if isinstance(sizes.get("vocab_size"), int):
         rows = evidence.manifest.model.embedding_size
@@ -111,7 +111,7 @@ def _folder(evidence: Evidence, model: Mapping[str, Any], folder: Path) -> Itera
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = orjson.loads(path.read_bytes())
+        found = json.loads(path.read_bytes())  # a configuration may spell Infinity
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

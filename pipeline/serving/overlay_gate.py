@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.builds.build import Build
+from pipeline.serving import checkpoint
 from stages.encoders import parsed
 from stages.errors import OwnLawError
 
@@ -92,12 +93,14 @@ def _meant(source: Build) -> dict[int, list[int]]:
 
 def _rows(folder: Path, original: Path, source: Build) -> Iterator[str]:
     meant = _meant(source)
-    for path in sorted(original.glob("*.safetensors")) if meant else ():
+    for path in checkpoint.shards_of(original) if meant else ():
         both = zip(_tensors(path), _tensors(folder / path.name), strict=True)
         for (name, kind, before), (_, _, after) in both:
             changed = np.zeros(len(before), bool)
             for at in range(0, len(before), _BLOCK):
-                same = before[at : at + _BLOCK] == after[at : at + _BLOCK]
+                one, other = before[at : at + _BLOCK], after[at : at + _BLOCK]
+                both_nan = np.not_equal(one, one) & np.not_equal(other, other)
+                same = (one == other) | both_nan
                 changed[at : at + _BLOCK] = ~same.all(axis=1)
             if not {*np.flatnonzero(changed).tolist()} <= {*meant}:
                 yield f"{name} has other rows than the model, beside those of new tokens"

@@ -34,6 +34,19 @@ _FAMILY = 3  # columns that differ in their number alone
 Fits: TypeAlias = Callable[[Any], bool]
 
 
+def _are_like(odd: Iterable[Any], most: Iterable[Any]) -> bool:
+    """Whether odd values have no type that most do not have, so that they are read as these are:
+    objects are not compared, and lists of one are no lists of several."""
+    usual = set[object]().union(*map(_kinds, most))
+    return dict not in usual and all(_kinds(one) <= usual for one in odd)
+
+
+def _kinds(value: Any) -> set[object]:
+    if not isinstance(value, list):
+        return {type(value)}
+    return {list, *map(type, value), "one" if len(value) == 1 else "several"}
+
+
 def paths_of(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
     """The paths of a row, at any depth."""
     for key, value in row.items():
@@ -95,9 +108,12 @@ class Columns:
         """Whether nearly every row has a value at a path, and all but a few of them fit."""
         told = self.told(path)
         there = [value for value in told if value not in EMPTY]
-        few, odd = int(_ODD * len(there)), (value for value in there if not fits(value))
-        enough = len(there) >= max(1, share * len(told))
-        return enough and len([*itertools.islice(odd, few + 1)]) <= few
+        most, odd = list[Any](), list[Any]()
+        for value in there:
+            (most if fits(value) else odd).append(value)
+            if len(odd) > _ODD * len(there):
+                return False
+        return len(there) >= max(1, share * len(told)) and (not odd or _are_like(odd, most))
 
     def where(self, fits: Fits, share: float = _MOST) -> list[str]:
         """The paths of which that is true."""
@@ -145,7 +161,7 @@ class Columns:
         for other in others:
             both = zip(mine, self.told(other), strict=True)
             lists = [(a, b) for a, b in both if isinstance(a, list) and isinstance(b, list)]
-            if sum(len(a) != len(b) for a, b in lists) <= _ODD * len(lists):
+            if sum(len(a) != len(b) for a, b in lists) <= round(1 - _MOST, 6) * len(lists):
                 return True
         return False
 

@@ -209,7 +209,7 @@ def load(
         bos_policy=_bos_policy(template, tokens.get("bos_token")),
         template_variants=ways.variants(template),
         one_example_per_turn=ways.rewrites(template, ends),
-        tokenizer_class=str(config.get("tokenizer_class", "PreTrainedTokenizerFast")),
+        tokenizer_class=str(config.get("tokenizer_class") or "PreTrainedTokenizerFast"),
         bos_token=tokens.get("bos_token"),
         end_of_call=end_of_call,
         recurrent=claims.recurrent(model),

@@ -322,7 +322,7 @@ def register_added(
             raise UsageError(
                 f"--add-token {text!r} is one token of {profile.name} already, a word of its "
                 "vocabulary.",
-                "Leave it out; --stop stops at it by its string or its id.",
+                "Leave it out. Its string can be a stop all the same: see the option --stop.",
             )
     new = dict.fromkeys(text for text in (*profile.added_tokens, *wanted) if text not in known)
     return replace(profile, added_tokens=tuple(new))
