@@ -160,19 +160,19 @@ def notes(messages: list[Message]) -> list[str]:
 def _lacks_result(messages: Sequence[Message]) -> bool:
     """Whether fewer results than calls stand between two questions, or before the answer; calls
     that end the conversation, or whose results a user tells, lack none."""
-    calls = results = 0
-    for message in messages:
+    calls, results = 0, set[str]()
+    for at, message in enumerate(messages):
         if made := _ids(message):
-            if 0 < results < calls:
+            if 0 < len(results) < calls:
                 return True
-            calls, results = (0 if results else calls) + len(made), 0
+            calls, results = (0 if results else calls) + len(made), set()
         elif message.role == "tool":
-            results += 1
+            results.add(_id((message.fields or {}).get(FIELD)) or f" {at}")
         else:
-            if results < calls and (results or message.role == "assistant"):
+            if len(results) < calls and (results or message.role == "assistant"):
                 return True
-            calls = results = 0
-    return 0 < results < calls
+            calls, results = 0, set()
+    return 0 < len(results) < calls
 
 
 def _decided(message: Message, trained: bool) -> Message:
