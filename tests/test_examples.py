@@ -172,8 +172,8 @@ def test_a_result_is_missing_where_calls_outnumber_results(
         missing |= results < calls and (goes_on or results > 0)
         turns.append(Message("user", "q"))
     assert ("missing_result" in examples.notes(turns)) == missing
-    again = Message("assistant", None, {"tool_calls": [call]})  # ids begin anew with each turn
-    told = Message("tool", "r", {"tool_call_id": call["id"]})
+    again = Message("assistant", None, {"tool_calls": [{**call, "id": "c0"}]})
+    told = Message("tool", "r", {"tool_call_id": "c0"})  # ids begin anew with each turn
     assert ("missing_result" in examples.notes([*turns, again, told, again, told])) == missing
     last = Message("assistant", None, {"tool_calls": [call, call]})
     assert ("missing_result" in examples.notes([*turns, last])) == missing
