@@ -116,8 +116,8 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
         # A high number says nothing about the pair, but of the better side on a scale.
         sure = not BETTER.isdisjoint(parts(path)) and shapes.have_a_middle(values)
         ways.insert(signals.has_side(path) and not sure, f"keep only the better rows with {chosen}")
-    numbers = all(type(value) in (int, float) for value in values)
-    if numbers and column_names.is_a(path, "margin") and not signals.has_side(path):
+    odd = sum(type(value) not in (int, float) for value in values)  # rows that are refused then
+    if 10 * odd <= len(values) and column_names.is_a(path, "margin") and not signals.has_side(path):
         ways.insert(0, f"read it as the margin with {mapped('margin', path)}")
     return DataError(
         f"{where}: column {path!r} ({shown}) may be the score of one answer, or say how sure the "

@@ -142,13 +142,14 @@ class Pages:
         found = self._search(None).find(row_id)
         self._example(found)
         stored = self._shards.row(found.at.split, found.at.row)
-        if row_id not in stored.get("row_ids", [stored.get("row_id")]):
-            self._of_several(row_id)
+        there = stored.get("row_ids", [stored.get("row_id")])
+        if row_id not in there:
+            self._of_several(row_id, next(one for one in there if one.startswith(f"{row_id}#")))
         self._around((), [row_id], backwards=False)
 
-    def _of_several(self, row_id: str) -> None:
-        """What else became of a row of which the first example is shown."""
-        _, *others = self._shards.examples_of(row_id)
+    def _of_several(self, row_id: str, shown: str) -> None:
+        """What else became of a row of which one example is shown."""
+        others = [one for one in self._shards.examples_of(row_id) if one != shown]
         for other in others[:1]:
             left = counted(len(others), "other example")
             self._canvas.command(f"{left} of {row_id}, the next", self._shown.again("--row", other))
