@@ -9,12 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import hypothesis
 import polars
 import pytest
 from conversations import Speech, conversations
+from hypothesis import strategies as st
 
 import pipeline.run_build
-from expectations.witness import attest, choices, paths, raw, stored
+from expectations.witness import attest, choices, pairs, paths, raw, said, stored
 from expectations.witness.attest import Statement
 from expectations.witness.tokens import Published
 from pipeline.builder import judge, witnessed
@@ -645,6 +647,15 @@ def test_rows_are_found_by_their_place(suffix: str, tmp_path: Path) -> None:
     assert raw.rows(str(path), {999}, kind) == {}
     with pytest.raises(raw.UnreadError):
         raw.rows(str(path), {1}, {"container": "cards"})
+
+
+@hypothesis.given(name=st.text("abcxyz", min_size=3), scores=st.permutations([1, 2, 3]))
+def test_numbers_of_answers_under_another_name_are_no_order(name: str, scores: list[int]) -> None:
+    """The build may have ranked them by these, and stored a margin."""
+    row = {"prompt": "q", "responses": ["a", "b", "c"], name: scores}
+    view = said.View(row, "", {"map": ()})
+    with pytest.raises(raw.UnreadError):
+        pairs.PAIRS["ranked"](view)
 
 
 @pytest.mark.parametrize(

@@ -187,6 +187,8 @@ def _ranked(view: View) -> list[Said]:
         raise UnreadError("an answer of another shape")
     extremes, every = view.variant.endswith("extremes"), view.variant.endswith("all")
     if numbers is None:
+        if any(_are_numbers(value, len(answers)) for value in view.row.values()):
+            raise UnreadError("numbers of answers under a name that is not known")
         listed: list[tuple[float | None, Any]] = [(None, one) for one in answers]
     elif not isinstance(numbers, list) or len(numbers) != len(answers):
         raise UnreadError("numbers that are not one for each answer")
@@ -207,6 +209,12 @@ def _ranked(view: View) -> list[Said]:
         _pair(view, a, b, None if by_rank or x is None or y is None else x - y)
         for (x, a), (y, b) in pairs
     ]
+
+
+def _are_numbers(value: Any, count: int) -> bool:
+    if not isinstance(value, list) or len(value) != count:
+        return False
+    return all(isinstance(one, int | float) for one in value)
 
 
 def _against(view: View) -> list[Said]:
