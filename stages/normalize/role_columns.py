@@ -34,19 +34,6 @@ _FAMILY = 3  # columns that differ in their number alone
 Fits: TypeAlias = Callable[[Any], bool]
 
 
-def _are_like(odd: Iterable[Any], most: Iterable[Any]) -> bool:
-    """Whether odd values have no type that most do not have, so that they are read as these are:
-    objects are not compared, and lists of one are no lists of several."""
-    usual = set[object]().union(*map(_kinds, most))
-    return dict not in usual and all(_kinds(one) <= usual for one in odd)
-
-
-def _kinds(value: Any) -> set[object]:
-    if not isinstance(value, list):
-        return {type(value)}
-    return {list, *map(type, value), "one" if len(value) == 1 else "several"}
-
-
 def paths_of(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
     """The paths of a row, at any depth."""
     for key, value in row.items():
@@ -113,7 +100,7 @@ class Columns:
             (most if fits(value) else odd).append(value)
             if len(odd) > _ODD * len(there):
                 return False
-        return len(there) >= max(1, share * len(told)) and (not odd or _are_like(odd, most))
+        return len(there) >= max(1, share * len(told)) and (not odd or shapes.are_like(odd, most))
 
     def where(self, fits: Fits, share: float = _MOST) -> list[str]:
         """The paths of which that is true."""

@@ -312,3 +312,16 @@ def _of_words(path: str, values: Sequence[str], everywhere: bool) -> tuple[str, 
     if len(good) == 1 and (everywhere or not bad):
         return "=", good[0]
     return ("!=", bad) if bad else None
+
+
+def are_like(odd: Iterable[Any], most: Iterable[Any]) -> bool:
+    """Whether odd values have no type that most do not have, so that they are read as these are:
+    objects are not compared, and lists of one are no lists of several."""
+    usual = set[object]().union(*map(_kinds, most))
+    return dict not in usual and all(_kinds(one) <= usual for one in odd)
+
+
+def _kinds(value: Any) -> set[object]:
+    if not isinstance(value, list):
+        return {type(value)}
+    return {list, *map(type, value), "one" if len(value) == 1 else "several"}
