@@ -148,7 +148,7 @@ class Columns:
         for other in others:
             both = zip(mine, self.told(other), strict=True)
             lists = [(a, b) for a, b in both if isinstance(a, list) and isinstance(b, list)]
-            if sum(len(a) != len(b) for a, b in lists) <= round(1 - _MOST, 6) * len(lists):
+            if sum(len(a) != len(b) for a, b in lists) <= _ODD * len(lists):
                 return True
         return False
 
