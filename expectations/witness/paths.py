@@ -120,9 +120,9 @@ def _place(value: Any) -> Any:
 def turned(value: Any) -> Any:
     """Turns with ``role`` and ``content``, of those with keys of their own."""
     if isinstance(value, dict):
-        places = {key: re.search(r"\d+$", key) for key in value}
-        if all(places.values()):
-            value = [value[key] for key in sorted(value, key=lambda key: int(places[key][0]))]  # type: ignore[index]
+        places = [(int(found[0]), key) for key in value if (found := re.search(r"\d+$", key))]
+        if len(places) == len(value):
+            value = [value[key] for _, key in sorted(places)]
         elif all(isinstance(one, list) for one in value.values()):
             value = [
                 dict(zip(value, one, strict=True)) for one in zip(*value.values(), strict=True)

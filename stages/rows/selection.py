@@ -153,8 +153,8 @@ class Selection:
 
     def lacking(self, row: Row) -> str:
         """Of a row that is not taken, the column that decides it by being null; else empty."""
-        column = next(condition for condition in self.where if not condition.holds(row)).column
-        return column if lookup(row, column) is None else ""
+        name = next((one.column for one in self.where if not one.holds(row)), "")
+        return name if name and lookup(row, name) is None else ""
 
     def read(self, row: Row) -> Row:
         """The row without what is ignored, with roles as they are meant."""
