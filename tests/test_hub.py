@@ -109,7 +109,7 @@ def test_a_hub_model_is_fetched_once_and_its_commit_recorded(
     ):
         build(model, "nothing", "1").refused(2, f"hf download {there} tokenizer.json", *said)
     build(MODEL, "online").ended()
-    assert _record(tmp_path / "online") == ("hub cache", COMMIT, f"{MODEL}@{COMMIT} of the hub")
+    assert _record(tmp_path / "online") == ("hub", COMMIT, f"{MODEL}@{COMMIT} of the hub")
     fetched = {path.rpartition("/")[2] for path in hub.asked if "/resolve/" in path}
     assert fetched == {"tokenizer.json", "tokenizer_config.json", "config.json"}
     online = read_manifest(tmp_path / "online")
@@ -120,7 +120,7 @@ def test_a_hub_model_is_fetched_once_and_its_commit_recorded(
     assert _record(tmp_path / "offline") == ("hub cache", COMMIT, None)
     assert read_manifest(tmp_path / "offline") == online
     build(f"{MODEL}@{OTHER}", "pinned").ended()
-    assert _record(tmp_path / "pinned") == ("hub cache", OTHER, f"{MODEL}@{OTHER} of the hub")
+    assert _record(tmp_path / "pinned") == ("hub", OTHER, f"{MODEL}@{OTHER} of the hub")
     assert read_manifest(tmp_path / "pinned")["model"]["revision"] == OTHER
 
 

@@ -41,14 +41,12 @@ def resolved(config: Config) -> tuple[Resolved, ModelProfile]:
 
 
 def require_model(config: Config) -> None:
-    """The model is one that there is: asked before any row is read.
+    """A model's name is a known one, a path, or may be on the hub: asked before any row is read.
 
     Raises:
-        ModelError: it is none.
+        ModelError: it is none of these.
     """
-    if require_known(config.parts.model):
-        return
-    resolved(config)  # a hub id, which is looked up
+    require_known(config.parts.model)
 
 
 def _suited(profile: ModelProfile, config: Config) -> ModelProfile:
