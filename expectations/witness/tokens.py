@@ -10,6 +10,7 @@ tokenizer would make that token of it, and a build does not: so the spelling is 
 character that the row does not have, until the text is cut at the template's own control tokens.
 """
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
@@ -61,6 +62,9 @@ class Published(Printer):
         self.ends = [self.id_of(token) for token in words["ends"]]
         self.merged, self.truncated, self.marked = 0, 0, False
         self.trims = words["too_long"] != "reject"
+        # Both sides of a pair have one prompt, and few tokens stand before an answer.
+        encode = functools.partial(self.tokenizer.encode, add_special_tokens=False, verbose=False)
+        self._ids = functools.lru_cache(64)(encode)
 
     def id_of(self, token: str) -> int:
         """The id of a token."""
@@ -68,7 +72,7 @@ class Published(Printer):
         return int(found)
 
     def _encoded(self, text: str) -> list[int]:
-        return list(self.tokenizer.encode(text, add_special_tokens=False, verbose=False))
+        return list(self._ids(text))
 
     def _piece(self, text: str, before: str) -> list[int]:
         """A text that stands behind another, whose last control token decides how it begins."""
@@ -204,11 +208,9 @@ class Published(Printer):
         try:
             if isinstance(said, Steps):
                 return self._of_steps(said, words)
-            return (
-                self._of_sides(said, words)
-                if isinstance(said, Sides)
-                else self._of_talk(said, words)
-            )
+            if isinstance(said, Sides):
+                return self._of_sides(said, words)
+            return self._of_talk(said, words)
         except BrokenError as error:
             return error
 
