@@ -315,14 +315,7 @@ def audit(folder: Path, outcome: Outcome) -> list[AuditResult]:
         GateError: an audit could not be computed.
     """
     recipe = outcome.recipe
-    config = recipe.config
-    context = Context(
-        kind=recipe.task.kind,
-        layout=config.plan.layout,
-        max_length=config.plan.longest_example,
-        model=recipe.model,
-    )
-    tokens = description.tokens_of(outcome)
+    context, tokens = recipe.context, description.tokens_of(outcome)
     stride = -(-(tokens.total + tokens.padding) // SAMPLE_TOKENS)
     sample, everything = (partial(_chunks, folder, outcome, context, n) for n in (stride, 1))
     facts = AuditFacts(
@@ -335,7 +328,7 @@ def audit(folder: Path, outcome: Outcome) -> list[AuditResult]:
         spelled=description.spelled_of(outcome),
         sources=_sources(outcome),
     )
-    results = run_audits(sample, facts, config.judge.tolerance)
+    results = run_audits(sample, facts, recipe.config.judge.tolerance)
     write_json(folder / AUDITS, as_json(Audits(stride, tuple(results))))
     return results
 
