@@ -66,7 +66,6 @@ def test_any_flipped_byte_is_found(copy: Path, cache_dir: Path) -> None:
     found = check(copy, cache_dir)
     assert (found.faults, found.notes) == ([], [])
     assert found.rows_made_again == 6
-    assert found.verdict is not None
     assert found.verdict.passed
 
 
@@ -246,7 +245,6 @@ def test_an_export_is_sound_and_every_file_of_it_counts(
     export_build(name, builds[task], tmp_path / "out")
     found = check(tmp_path / "out", tmp_path)
     assert not found.faults
-    assert found.verdict is not None
     assert found.verdict.judged > 10
     whole = files_of(writable(tmp_path / "out"), with_run=True)
 

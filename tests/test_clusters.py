@@ -45,7 +45,6 @@ def _require_known(command: list[str]) -> None:
     """The program has the command, and the command its options."""
     name, *words = command[1:]
     found = cli.get_command(None, name)  # type: ignore[arg-type]
-    assert found is not None
     known = {flag for one in found.params for flag in one.opts}
     assert {word for word in words if word.startswith("--")} <= known
 
@@ -162,7 +161,6 @@ def cluster(python: str, s3: S3Stub, tmp_path_factory: pytest.TempPathFactory) -
             text=True,
         ) as process,
     ):
-        assert process.stdout is not None
         address = process.stdout.readline().strip()
         assert address, (folder / "log").read_text()
         yield address

@@ -169,7 +169,6 @@ def test_a_frame_may_refer_back_as_far_as_the_tool_lets_it(folder: Path) -> None
     read = [one for lines in readers.load("jsonl").read(split) for one in lines.records]
     assert [one.data for one in read] == ROWS
     counted = row_counts.count(split)
-    assert counted is not None
     assert counted.rows == len(ROWS)
 
 

@@ -61,8 +61,7 @@ def steps2(step_model: TargetModel, tmp_path_factory: pytest.TempPathFactory) ->
 def theirs(bench: Bench, turns: Talk, **options: Any) -> list[int]:
     """The ids of ``apply_chat_template``."""
     messages = [{"role": role, "content": content} for role, content in turns]
-    ids: list[int] = bench.tokenizer.apply_chat_template(messages, return_dict=False, **options)
-    return ids
+    return bench.tokenizer.apply_chat_template(messages, return_dict=False, **options)
 
 
 def messages(*talks: Talk) -> list[Row]:

@@ -466,7 +466,6 @@ def test_megatron_refuses_a_token_trained_after_eos() -> None:
         }
     )
     projection = exports.load("megatron").projection(facts("sft", "packed"))
-    assert projection is not None
     with pytest.raises(UsageError, match="after an eos token, and row 0"):
         projection.forward(table)
 

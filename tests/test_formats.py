@@ -449,7 +449,6 @@ def test_a_prompt_in_the_template_of_nemo_is_its_turns() -> None:
     ]
     for system, end in itertools.product(("s", ""), ("\n", "")):
         found = stop_text.read(EXTRA.format(system) + end)
-        assert found is not None
         assert found[0].name == "NeMo"
         assert stop_text.answered(*found, "a\n<extra_id_1>") == talk[not system :]
     assert stop_text.read(EXTRA.format("s") + "\n<extra_id_2>quality:4\n") is None

@@ -188,7 +188,6 @@ def test_pieces_have_the_rows_of_the_whole(
         assert [split.around for split in splits] == [None]
     for split in splits:
         with content.held(split, tmp_path) as known:
-            assert known.version is not None
             own = path.read_bytes()[known.version.start : known.version.stop]
             assert known.sha256 == hashlib.sha256(own).hexdigest()
             assert rows_of([known]) == rows_of([split])

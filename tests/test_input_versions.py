@@ -202,8 +202,7 @@ class _Sweep:
     def _run(self, cache: Path) -> Outcome:
         output = self.folder / "out"
         shutil.rmtree(output, ignore_errors=True)
-        outcome: Outcome = self.run(_config(self.data, cache, output))
-        return outcome
+        return self.run(_config(self.data, cache, output))
 
     def change(self, target: Path, change: Callable[[], None], warm: bool) -> None:
         """Before the first open, before the second, and so on to the last."""
@@ -318,7 +317,6 @@ def test_bytes_that_are_only_counted_are_hashed_again_where_the_file_has_changed
     now = time.time_ns
     monkeypatch.setattr(file_hash.time, "time_ns", lambda: now() + 10**10)
     version = file_version.take(str(path))
-    assert version.state is not None
     assert version.settled
     hashed: list[int] = []
     check = file_version.xxh3_128_digest

@@ -70,8 +70,7 @@ def codes(task: str, more: list[tuple[str, Any]]) -> list[str | None]:
     """The codes that rows with one more column each are refused with."""
     row = WHOLE[READINGS[task]].row
     rows = [Record(at, 0, b"", {**row, name: value}) for at, (name, value) in enumerate(more)]
-    found: list[str | None] = STAGES[task](rows).column("reject_code").to_pylist()
-    return found
+    return STAGES[task](rows).column("reject_code").to_pylist()
 
 
 def refused(task: str, name: str, value: Any) -> str | None:

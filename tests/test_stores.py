@@ -60,13 +60,11 @@ def test_an_object_is_what_was_put_last(store: Store) -> None:
     assert store.get("a/b") == b"0123456789"
     assert store.get("a/b", 2, 5) == b"234"
     first = store.stat("a/b")
-    assert first is not None
     assert first.size == 10
     assert first.tag or not store.conditions
     assert first.modified
     store.put("a/b", b"other")
     second = store.stat("a/b")
-    assert second is not None
     assert second != first
     store.put("top", b"")
     store.put("a/c/d", b"x")
@@ -138,7 +136,6 @@ def test_the_store_decides_who_is_first(store: Store) -> None:
     assert not store.put_if("lock", b"two", None)
     assert store.get("lock") == b"one"
     old = store.stat("lock")
-    assert old is not None
     assert store.put_if("lock", b"three", old.tag)
     assert not store.put_if("lock", b"four", old.tag)
     assert store.get("lock") == b"three"
@@ -273,7 +270,6 @@ def test_files_are_fetched_when_they_are_read(shared_store: Store, tmp_path: Pat
     """The report alone says that a part is there; what is here already is not asked for."""
     one, two = write_part(tmp_path / "one"), part_files(tmp_path / "two")
     report = storage.read(two)
-    assert report is not None
     assert report["rows"] == 3
     assert [path.is_file() for path in two.all] == [False, False, False, True]
     storage.use(two)

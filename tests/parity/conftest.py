@@ -151,8 +151,7 @@ def words(tmp_path: Path) -> Words:
         subprocess.run(
             ["sh", folder / "launch" / f"{trainer}.sh", "MODEL"], check=True, env=env, cwd=tmp_path
         )
-        made: list[str] = json.loads(said.read_text())
-        return made
+        return json.loads(said.read_text())
 
     return found
 
@@ -228,7 +227,6 @@ def train(pipeline: Run, tmp_path: Path) -> Train:
         }
         words = ("sh", build / "launch" / f"{name}.sh", tmp_path / "model", *options)
         started(*words, folder=tmp_path, env=variables).ended()
-        found: list[dict[str, Any]] = torch.load(out)
-        return found
+        return torch.load(out)
 
     return run
