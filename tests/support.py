@@ -266,6 +266,30 @@ def started(
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
+def noted(
+    patch: pytest.MonkeyPatch, owner: Any, name: str, of: Callable[..., Any] = lambda *given: given
+) -> list[Any]:
+    """What ``of`` makes of the arguments that a function is called with from now on; it does what
+    it did."""
+    calls: list[Any] = []
+    function = getattr(owner, name)
+
+    def noting(*given: Any, **named: Any) -> Any:
+        calls.append(of(*given))
+        return function(*given, **named)
+
+    patch.setattr(owner, name, noting)
+    return calls
+
+
+def program(path: Path, body: str, shell: object = "/bin/sh") -> Path:
+    """A program of a few lines."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!{shell}\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
 def run_python(code: str, folder: Path, **variables: str) -> Ran:
     """Run a program of a few lines in a process of its own, in a folder."""
     return started(sys.executable, "-c", code, folder=folder, env={**os.environ, **variables})

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES, WIDE, files_of, own_cache, say, silent
+from support import SAMPLES, WIDE, files_of, noted, own_cache, say, silent
 
 from pipeline import processes, remote
 from pipeline.inputs import proved
@@ -146,15 +146,8 @@ def config(tmp_path: Path, cache: Path) -> Config:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kinds of probes that are run, and the encoders that are compared, from now on."""
-    kinds: list[str] = []
-    require, choose = probes.require, encoders.choose
-
-    def requiring(subject: Any, kind: str) -> Any:
-        kinds.append(kind)
-        return require(subject, kind)
-
-    monkeypatch.setattr(probes, "require", requiring)
-    monkeypatch.setattr(encoders, "choose", lambda data: kinds.append("encoder") or choose(data))
+    kinds = noted(monkeypatch, probes, "require", lambda subject, kind: kind)
+    noted(monkeypatch, encoders, "choose", lambda data: kinds.append("encoder"))
     return kinds
 
 

@@ -187,6 +187,7 @@ def _until(done: Callable[[], Any], why: Callable[[], str], seconds: float = 120
 
 def _wait(done: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
     """The same, while a process runs."""
+
     def why() -> str:
         process.kill()
         return str(process.communicate())

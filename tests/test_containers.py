@@ -110,7 +110,7 @@ def test_equal_rows_give_equal_columns_from_every_container(folder: Path, kind: 
     """jsonl = json array = gz = zst = parquet = arrow: messages, pairs and steps alike."""
     task, strategy = KINDS[kind]
 
-    @settings(max_examples=8, deadline=None)
+    @settings(max_examples=8)
     @given(rows=st.lists(strategy, min_size=1, max_size=9))
     def check(rows: Rows) -> None:
         made = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import table
 
@@ -21,9 +21,7 @@ from stages.readers import _cells
 from stages.readers._delimited import Delimited
 
 BOM = b"\xef\xbb\xbf"
-SAME = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+SAME = settings(max_examples=40)
 PACKED: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".gz": gzip.compress,

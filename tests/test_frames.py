@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from stub_s3 import BUCKET
 from support import few, read_manifest, silent
@@ -26,9 +26,7 @@ from stages.files import content, file_version, row_counts
 from stages.files.file_version import FilePiece, FileVersion, look
 from stages.readers import jsonl
 
-SAME = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+SAME = settings(max_examples=40)
 
 
 def block_gzip(text: bytes, size: int) -> bytes:

@@ -31,7 +31,6 @@ PROSE = "First we look at both numbers, then we add them."
 READINGS = {"sft": "prompt_completion", "rm": "preference", "prm": "stepwise"}
 
 ALL = ("sft", "rm", "prm")
-NO_TEXTS: list[Any] = [0, 1.5, True]
 # Words of a class in several of their forms; the tasks that ask about them; values of their shape,
 # and values that are none.
 FAMILIES: dict[str, Any] = dict(table("signs_of_columns.jsonl"))

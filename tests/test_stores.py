@@ -13,7 +13,7 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from stub_memory import Watched
 from stub_s3 import BUCKET, S3Stub
-from support import SAMPLES, Run, files_of, flip
+from support import SAMPLES, Run, files_of, flip, read_manifest
 
 from pipeline import filesystem, object_store, stores
 from pipeline.builds import lease, store_versions
@@ -68,11 +68,8 @@ def test_an_object_is_what_was_put_last(store: Store) -> None:
     assert second != first
     store.put("top", b"")
     store.put("a/c/d", b"x")
-    assert {name: one.size for name, one in store.list().items()} == {
-        "a/b": 5,
-        "a/c/d": 1,
-        "top": 0,
-    }
+    sizes = {name: one.size for name, one in store.list().items()}
+    assert sizes == {"a/b": 5, "a/c/d": 1, "top": 0}
     assert store.list()["a/b"].tag == second.tag
     assert list(store.list("a/c")) == ["a/c/d"]
     assert store.names() == ("a", "top")
@@ -144,6 +141,15 @@ def test_the_store_decides_who_is_first(store: Store) -> None:
     assert store.get("lock") is None
 
 
+def _at_once(work: Callable[[int], None], count: int) -> None:
+    """So many threads do it, each with its number."""
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 @pytest.mark.parametrize("store", ["memory", "s3"], indirect=True)
 def test_nothing_is_lost_when_several_exchange(store: Store) -> None:
     """Each of them adds to what is there; every addition is there in the end."""
@@ -156,11 +162,7 @@ def test_nothing_is_lost_when_several_exchange(store: Store) -> None:
     def longer(word: str, old: bytes | None) -> bytes:
         return (old or b"") + word.encode()
 
-    threads = [threading.Thread(target=add, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    _at_once(add, 3)
     found = (store.get("count") or b"").split()
     assert sorted(found) == sorted(f"{n}.{s}".encode() for n in range(3) for s in range(3))
 
@@ -358,7 +360,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def id_of(folder: Path) -> str:
-    return str(json.loads((folder / "manifest.json").read_bytes())["build_id"])
+    return str(read_manifest(folder)["build_id"])
 
 
 @pytest.fixture
@@ -563,11 +565,7 @@ def test_two_writers_at_once_leave_one_whole_build(
 
     for _ in range(5):
         refused.clear()
-        writers = [threading.Thread(target=write, args=(number,)) for number in range(2)]
-        for one in writers:
-            one.start()
-        for one in writers:
-            one.join()
+        _at_once(write, 2)
         assert len(refused) < 2
         assert read(open_store(anywhere)) in {id_of(one) for one in builds[:2]}
         assert "lock" not in open_store(anywhere).names()
