@@ -149,7 +149,6 @@ def test_what_has_no_example_says_why() -> None:
 
 def _write(one: Explanation, folder: Path, *, fixed: bool) -> None:
     example = one.example
-    assert example is not None
     for name, text in example.files.items():
         (folder / name).write_text(text, "utf-8")
     program = example.fixed_write if fixed else example.write
@@ -172,7 +171,6 @@ def _refused(path: Path) -> set[str]:
 def _through(one: Explanation, *, fixed: bool) -> set[str]:
     """The codes that the command of a page gives, through every stage of its task; in this process,
     where everything is loaded."""
-    assert one.example is not None
     _, *words = shlex.split(one.example.command(fixed=fixed))
     out = Path("out.arrow")
     ran = CliRunner().invoke(cli, [*words, "--until", "validate", "-o", str(out)])
@@ -208,7 +206,6 @@ CHOSEN = [one for one in STAGES[::12] if one.code not in HEAVY]
 )
 def test_the_example_of_a_row_gives_its_code(one: Explanation, here: Path) -> None:
     """The row is refused with this code alone; where it is asked about, the build stops."""
-    assert one.example is not None
     _write(one, here, fixed=False)
     if one.example.asks:
         with pytest.raises(errors.DataError):
@@ -223,7 +220,6 @@ def test_the_example_of_a_row_gives_its_code(one: Explanation, here: Path) -> No
 
 def _of_normalize(one: Explanation, here: Path) -> str:
     """The code that a row gets which the sample did not show: of normalize alone."""
-    assert one.example is not None
     _write(one, here, fixed=False)
     task, named = one.example.task, one.example.options.partition("--format ")[2].split()
     reading = named[0] if named else describe(here / "out.arrow", here).formats[0]
@@ -242,7 +238,6 @@ def _of_normalize(one: Explanation, here: Path) -> str:
 )
 def test_the_example_of_a_build_gives_its_code(one: Explanation, here: Path, pipeline: Run) -> None:
     """The same for codes that need a whole build."""
-    assert one.example is not None
     _write(one, here, fixed=False)
     _, *words = shlex.split(one.example.command(fixed=False))
     pipeline(*words, "-o", "out")
@@ -257,7 +252,6 @@ def test_the_example_of_a_build_gives_its_code(one: Explanation, here: Path, pip
 @pytest.mark.parametrize("one", of(AUDITS), ids=lambda one: one.code)
 def test_the_example_of_an_audit_warns(one: Explanation, here: Path, pipeline: Run) -> None:
     """And with the fix it passes."""
-    assert one.example is not None
     for fixed in (False, True):
         _write(one, here, fixed=fixed)
         _, *words = shlex.split(one.example.command(fixed=fixed))
@@ -300,7 +294,6 @@ def test_the_commands_of_an_example_give_its_code(
     one: Explanation, here: Path, pipeline: Run, built: Built
 ) -> None:
     """The last command names the code and ends with 3; after the fix it ends with 0."""
-    assert one.example is not None
     os.symlink(SAMPLES, here / "sample_data")
     built(one.example.commands[0])
     for commands, status in ((one.example.commands[1:], 3), (one.example.fixed_commands, 0)):
@@ -345,7 +338,6 @@ def test_a_damaged_build_is_told_by_the_expectation(line: str, here: Path, built
     shutil.copytree(folder, "whole")
     mine = [one for one in DAMAGED if one.example and one.example.commands[0] == line]
     for one in mine:
-        assert one.example is not None
         shutil.rmtree(folder)
         shutil.copytree("whole", folder)
         exec(one.example.files["damage.py"], {})
