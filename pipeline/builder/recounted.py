@@ -208,8 +208,10 @@ def _of_shards(evidence: Evidence) -> Iterator[Figure]:
     if manifest.prm:
         soft = "soft" if any(one.soft_labels for one in evidence.shards) else "hard"
         yield "label_kind", manifest.prm.label_kind, soft
-        unrated = evidence.total("n_step_labels") > evidence.total("n_labelled")
-        yield "unlabelled", manifest.prm.unlabelled, unrated
+        unrated = evidence.total("n_step_labels") - evidence.total("n_labelled")
+        yield "unlabelled", manifest.prm.unlabelled, unrated > 0
+        if manifest.prm.unrated is not None:  # older builds do not count them
+            yield "unrated", manifest.prm.unrated, unrated
 
 
 def _of_rest(evidence: Evidence) -> Iterator[Figure]:
