@@ -12,13 +12,15 @@ import numpy as np
 from expectations.witness import choices, raw, said, stored
 from expectations.witness.pairs import PAIRS
 from expectations.witness.printed import BrokenError
+from expectations.witness.ranks import ranked
 from expectations.witness.raw import Row, UnreadError
 from expectations.witness.steps import STEPS
 from expectations.witness.talks import TALKS
 from expectations.witness.tokens import IGNORED, Published
+from expectations.witness.trees import CHAINS
 
 MULTIPLE = 8  # of which a padded width is one
-_FORMATS = {"sft": TALKS, "rm": PAIRS, "prm": STEPS}
+_FORMATS = {"sft": TALKS, "rm": {**PAIRS, "ranked": ranked}, "prm": {**STEPS, **CHAINS}}
 # What rows of a shape that is not known make of a reader.
 _STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from expectations.witness.raw import UnreadError
-from expectations.witness.said import Turn
+from expectations.witness.turns import Turn
 
 # A template's function that gives the day; its library takes nothing but plain values.
 _ASKED_DAY = re.compile(r"strftime_now\(\s*(?:'([^']*)'|\"([^\"]*)\")\s*\)")

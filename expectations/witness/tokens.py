@@ -17,9 +17,10 @@ from typing import Any
 
 from expectations.witness.printed import BrokenError, Printer, calls
 from expectations.witness.raw import UnreadError
-from expectations.witness.said import Sides, Steps, Talk, Turn, plain, unstopped
+from expectations.witness.said import Sides, Steps, Talk, plain, unstopped
 from expectations.witness.steps import one_text
 from expectations.witness.talks import each
+from expectations.witness.turns import Turn
 
 IGNORED = -100
 ANSWERS = 64  # of a row, each of which is a rendering
