@@ -89,6 +89,7 @@ def pair(view: View, chosen: Any, rejected: Any, apart: float | None) -> Sides:
 
 
 def number(value: Any) -> float:
+    """A number; raises ``UnreadError`` for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UnreadError("a number of another shape")
     return float(value)

@@ -20,7 +20,7 @@ SYSTEM = ("system", "system_prompt", "system_instruction", "systemInstruction")
 TOOLS = ("tools", "functions")
 QUESTIONS = ("question", "query", "problem", "prompt", "input", "input_text", "text_input")
 _ENDING = re.compile(r"<[^<>\s]+>\s*$")
-_STOPS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "</s>")
+STOPS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "</s>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,15 @@ class Steps:
     system: str | None = None
 
 
-Said: TypeAlias = Talk | Sides | Steps | None  # None: it was refused, and keeps its number
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Token ids that a row has, and their labels."""
+
+    ids: tuple[int, ...]
+    labels: tuple[int, ...]
+
+
+Said: TypeAlias = Talk | Sides | Steps | Given | None  # None: it was refused, and keeps its number
 
 
 @dataclass
@@ -221,7 +229,7 @@ def plain(said: Iterable[Turn], words: dict[str, Any]) -> list[Turn]:
 def unstopped(content: str, words: dict[str, Any]) -> str:
     """A text without the stops at its end; raises ``UnreadError`` where one may be another text."""
     while words["stop_text"] == "strip" and (end := _ENDING.search(content)):
-        if end.group().rstrip() not in _STOPS or "<s>" in content:
+        if end.group().rstrip() not in STOPS or "<s>" in content:
             raise UnreadError("a stop as text that is removed")
         content = content[: end.start()]
     return content

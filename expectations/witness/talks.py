@@ -6,7 +6,7 @@ from typing import Any
 
 from expectations.witness import trees
 from expectations.witness.raw import UnreadError
-from expectations.witness.said import QUESTIONS, TOOLS, Said, Talk, View, opened, tools
+from expectations.witness.said import QUESTIONS, TOOLS, Given, Said, Talk, View, opened, tools
 from expectations.witness.turns import Turn, assistant, role_of, text, thinking, turns, user, weight
 
 _ANSWERS = ("answer", "response", "solution", "output", "output_text")
@@ -114,6 +114,20 @@ def _exchanges(view: View) -> list[Said]:
     return [Talk(tuple(every), (*before, *weights), tools(view))]
 
 
+_MASKS = ("loss_mask", "assistant_masks", "assistant_mask", "completion_mask", "train_mask")
+
+
+def _ids(view: View) -> list[Said]:
+    """Token ids, and the labels or the mask beside them, without padding."""
+    ids, labels, real = (view.get(name) for name in ("input_ids", "labels", "attention_mask"))
+    if labels is None:
+        masks = [view.get(name) for name in _MASKS]
+        mask = next(one for one in masks if one is not None)
+        labels = [one if kept else -100 for one, kept in zip(ids, mask, strict=True)]
+    own = [i for i in range(len(ids)) if real is None or real[i]]
+    return [Given(tuple(ids[i] for i in own), tuple(labels[i] for i in own))]
+
+
 TALKS: dict[str, Callable[[View], list[Said]]] = {
     "openai": _talk("messages"),
     "sharegpt": _talk("conversations", "conversation", "messages"),
@@ -122,6 +136,7 @@ TALKS: dict[str, Callable[[View], list[Said]]] = {
     "exchange_list": _exchanges,
     "message_paths": trees.paths,
     "message_thinking": _thought,
+    "pretokenized": _ids,
     "prompt_completion": _answered(("prompt",), ("completion",)),
     "query_response": _answered(QUESTIONS, _ANSWERS),
     "text": _bare,
