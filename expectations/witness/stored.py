@@ -16,15 +16,25 @@ _FLAT = ("input_ids", "labels", "loss_weights")
 _SIDES = ("chosen_ids", "rejected_ids")
 
 
+def _share(case: dict[str, Any]) -> float:
+    """The share of the lines that is drawn, 1 or more for all of them."""
+    total = sum(part["lines"] for one in case["inputs"] for part in one["parts"])
+    count = min(max(SHARE * total, LEAST), MOST)
+    return 1.0 if case["every"] else count / max(total, 1)
+
+
+def all_drawn(case: dict[str, Any]) -> bool:
+    """Whether every line is."""
+    return _share(case) >= 1
+
+
 def drawn(case: dict[str, Any]) -> dict[str, list[int]]:
     """Lines, from 1, by the names of the inputs: of each part some, at random.
 
     What is drawn of a part depends on its content, so nobody can know a row that never is.
     """
     parts = [(x["name"], part) for x in case["inputs"] for part in x["parts"]]
-    total = sum(part["lines"] for _, part in parts)
-    count = min(max(SHARE * total, LEAST), MOST)
-    share = 1.0 if case["every"] else count / max(total, 1)
+    share = _share(case)
     found: dict[str, list[int]] = {x["name"]: [] for x in case["inputs"]}
     for name, part in parts:
         count = min(part["lines"], -int(-share * part["lines"] // 1))

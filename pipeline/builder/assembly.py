@@ -111,7 +111,7 @@ def assemble(
     witnessed.require(statement, case)
     report(CHECK, 1, 1)
     report(REPORT, 0, 1)
-    told = None if case is None else witnessed.record_of(statement)
+    told = witnessed.record_of(statement)
     build = _completed(outcome, folder, verdict, audits, told)
     side_files.require(evidence.of(build, outcome, planned, verdict.dataset, case))
     report(REPORT, 1, 1)
@@ -120,14 +120,14 @@ def assemble(
 
 def _case(
     prepared: Prepared, planned: Planned, outcome: Outcome, folder: Path
-) -> Mapping[str, Any] | None:
+) -> Mapping[str, Any]:
     """What the witness is asked of the build in the staging directory."""
     lines = prepared.of_inputs([report.lines or report.rows for report in planned.reports])
     shards = [shard.path for shard in outcome.shards]
     how = prepared.config.judge.witness
     notes = [report.counts.get("note", {}) for report in planned.reports]
-    marked = sum(one.get(carried.MARKED, 0) for one in notes)
-    counts = description.merged_cuts_of(outcome), marked, description.tokens_of(outcome).truncated
+    noted = {name: sum(one.get(name, 0) for one in notes) for name in carried.WORDS}
+    counts = description.merged_cuts_of(outcome), noted, description.tokens_of(outcome).truncated
     return witnessed.case_of(prepared.recipe, prepared.inputs, lines, folder, shards, how, counts)
 
 
@@ -220,7 +220,7 @@ def _completed(
     folder: Path,
     verdict: Validation,
     audits: list[AuditResult],
-    told: WitnessCounts | None,
+    told: WitnessCounts,
 ) -> Build:
     """The report and a trainer's files; then the hash of every file."""
     described = description.describe(outcome, verdict)

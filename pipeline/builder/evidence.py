@@ -205,7 +205,7 @@ def of(
     outcome: Outcome,
     planned: Planned,
     dataset: Mapping[str, int],
-    case: Mapping[str, Any] | None,
+    case: Mapping[str, Any],
 ) -> Evidence:
     """What a build that was just made is judged by; for ``dataset`` and ``case`` see there."""
     filtered = planned.chosen.filtered if planned.chosen else None
