@@ -93,9 +93,7 @@ def _trouble(url: str, error: Exception, written: bool) -> PipelineError:
     )
 
 
-def with_patience(
-    url: str, action: Callable[..., _T], *arguments: Any, written: bool = False
-) -> _T:
+def with_patience(url: str, action: Callable[..., _T], *given: Any, written: bool = False) -> _T:
     """Try a few times. Errors that a second attempt cannot change are raised at once: a missing
     file, missing rights, a full disk.
 
@@ -108,7 +106,7 @@ def with_patience(
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            return action(*arguments)
+            return action(*given)
         except PipelineError:
             raise
         except (TypeError, AttributeError, AssertionError):

@@ -74,9 +74,7 @@ def fit(text: str, columns: int | None = None) -> str:
     return "\n".join(found)
 
 
-def entries(
-    rows: Iterable[tuple[str, str]], columns: int, indent: int = 0, most: int = 30
-) -> list[str]:
+def entries(rows: Iterable[tuple[str, str]], wide: int, left: int = 0, most: int = 30) -> list[str]:
     """Names with what they are beside them, in two columns.
 
     Args:
@@ -85,17 +83,17 @@ def entries(
     rows = list(rows)
     if not rows:
         return []
-    most = min(most, max(columns - 52, 16)) if columns < _ENDLESS else _ENDLESS
-    column = max((len(name) for name, _ in rows if len(name) <= most), default=8) + 2 + indent
+    most = min(most, max(wide - 52, 16)) if wide < _ENDLESS else _ENDLESS
+    column = max((len(name) for name, _ in rows if len(name) <= most), default=8) + 2 + left
     lines: list[str] = []
     for name, text in rows:
-        head = f"{' ' * indent}{name}"
+        head = f"{' ' * left}{name}"
         if not text:
             lines.append(head)
         elif len(head) + 2 <= column:
-            lines += wrapped(text, columns, head.ljust(column), " " * column)
+            lines += wrapped(text, wide, head.ljust(column), " " * column)
         else:
-            lines += [head, *wrapped(text, columns, " " * column)]
+            lines += [head, *wrapped(text, wide, " " * column)]
     return lines
 
 

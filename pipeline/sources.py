@@ -98,10 +98,8 @@ def _files(name: str, config: str | None, split: str | None) -> list[str]:
     try:
         data_files = _builder(name, config).config.data_files or {}
     except (OSError, ValueError, RuntimeError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise UsageError(
-            f"Dataset {name} cannot be resolved: {reason}", "Check its name."
-        ) from error
+        why = " ".join(str(error).split())[:300]
+        raise UsageError(f"Dataset {name} cannot be resolved: {why}", "Check its name.") from error
     by_split = {str(key): [str(url) for url in urls] for key, urls in data_files.items()}
     if split is None and len(by_split) == 1:
         (split,) = by_split

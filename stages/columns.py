@@ -93,6 +93,8 @@ TYPES: dict[str, pa.DataType] = {
 }
 
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Ids = npt.NDArray[np.int32]
 
 
 def put(batch: Batch, name: str, values: pa.Array) -> Batch:
@@ -124,7 +126,7 @@ def list_parts(column: pa.ListArray) -> tuple[Ints, pa.Array]:
     return offsets - offsets[0], values
 
 
-def numbers(column: pa.ListArray) -> tuple[Ints, npt.NDArray[np.int32]]:
+def numbers(column: pa.ListArray) -> tuple[Ints, Ids]:
     """Offsets and flat values of a list<int32> column."""
     offsets, values = list_parts(column)
     return offsets, values.to_numpy(zero_copy_only=True)
@@ -155,7 +157,7 @@ def sum_per_row(offsets: Ints, values: npt.NDArray[np.integer]) -> Ints:
     return np.diff(offsets_of(values)[offsets])
 
 
-def count_per_row(offsets: Ints, mask: npt.NDArray[np.bool_]) -> Ints:
+def count_per_row(offsets: Ints, mask: Bools) -> Ints:
     """How many values of each run are true; cheap when few are."""
     if 4 * np.count_nonzero(mask) > len(mask):
         before = np.zeros(len(mask) + 1, np.int32 if len(mask) < 1 << 31 else np.int64)
@@ -165,7 +167,7 @@ def count_per_row(offsets: Ints, mask: npt.NDArray[np.bool_]) -> Ints:
     return np.diff(np.searchsorted(np.flatnonzero(mask), offsets))
 
 
-def refuse(batch: Batch, rows: npt.NDArray[np.bool_], code: str, details: Sequence[str]) -> Batch:
+def refuse(batch: Batch, rows: Bools, code: str, details: Sequence[str]) -> Batch:
     """Fill the reject columns of some rows; the first reason of a row stays.
 
     Args:

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import orjson
 
-from stages import errors, late
+from stages import errors
+from stages.late import np
 
 if TYPE_CHECKING:  # what only names a model imports no tokenizer
-    import numpy as np
     import numpy.typing as npt
     from tokenizers import Encoding, Tokenizer
-else:
-    np = late.module("numpy")
 
 Ids: TypeAlias = "npt.NDArray[np.int32]"
 Offsets: TypeAlias = "npt.NDArray[np.int64]"

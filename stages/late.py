@@ -4,7 +4,7 @@
 needs, and it uses nothing of them. Files that are read on that way name them like this, so that
 their types are checked as ever:
 
-    from stages.late import pa
+    from stages.late import np, pa
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["module", "pa"]
+__all__ = ["module", "np", "pa", "pc"]
 
 
 class _Late(ModuleType):
@@ -27,6 +27,8 @@ def module(name: str) -> ModuleType:
 
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
 else:
-    pa = module("pyarrow")
+    np, pa, pc = map(module, ("numpy", "pyarrow", "pyarrow.compute"))

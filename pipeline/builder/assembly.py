@@ -20,7 +20,6 @@ from pipeline.builder import (
     evidence,
     exporting,
     gate,
-    planning,
     rejects,
     side_files,
     witnessed,
@@ -29,7 +28,7 @@ from pipeline.builder.dataset import write_dataset, write_index, write_shards
 from pipeline.builder.description import Outcome
 from pipeline.builder.judge import Judge
 from pipeline.builder.max_reject import refuse_too_many
-from pipeline.builder.planning import MadeParts, Planned
+from pipeline.builder.planning import STAGED, MadeParts, Planned, plan
 from pipeline.builder.preparation import Prepared
 from pipeline.builder.rejects import Ledger
 from pipeline.builds.build import Build
@@ -94,7 +93,7 @@ def assemble(
         GateError: something could not be judged.
     """
     report(PLAN, 0, 1)
-    planned = planning.plan(prepared, made, report, folder)
+    planned = plan(prepared, made, report, folder)
     prepared = prepared.encoded_by(planned.backend)
     ledger = rejects.write(folder / REJECTS, planned.works, planned.sources)
     _refuse_too_many(prepared, planned, ledger)
@@ -102,7 +101,7 @@ def assemble(
     shards = write_shards(prepared, planned, folder, report)
     write_dataset(folder, prepared, shards)
     outcome = _outcome(prepared, planned, folder, shards, ledger)
-    shutil.rmtree(folder / planning.STAGED, ignore_errors=True)
+    shutil.rmtree(folder / STAGED, ignore_errors=True)
     report(CHECK, 0, 1)
     case = _case(prepared, planned, outcome, folder)
     heard = judge.hear(case)

@@ -76,9 +76,7 @@ def make(
                 equal = equal_build.found_late(config, place, prepared.build_id)
                 if equal is not None and config.run.data_docs is None:
                     return equal
-            built, assembled = finish_in(
-                folder, place, prepared=prepared, made=made, judge=judge, report=report
-            )
+            built, assembled = finish_in(folder, place, prepared, made, judge, report)
         remember(prepared, made, assembled)
         return built
 
@@ -106,9 +104,7 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
     require_complete(prepared, made)
     prepared = prepared.having_read(made.reports)
     with Judge(prepared.config) as judge, place.staging() as folder:
-        built, assembled = finish_in(
-            folder, place, prepared=prepared, made=made, judge=judge, report=report
-        )
+        built, assembled = finish_in(folder, place, prepared, made, judge, report)
     remember(prepared, made, assembled)
     return built
 
@@ -132,7 +128,7 @@ def remember(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
 
 
 def finish_in(
-    folder: Path, place: Place, prepared: Prepared, made: MadeParts, *, judge: Judge, report: Report
+    folder: Path, place: Place, prepared: Prepared, made: MadeParts, judge: Judge, report: Report
 ) -> tuple[Built, Assembled]:
     """The same in a staging directory that is there already.
 
@@ -153,7 +149,7 @@ def finish_in(
     except DataError as error:
         raise rejects.kept(error, prepared.config, folder) from error
     report(PUBLISH, 0, 1)
-    built = _publish(prepared, made, assembled=assembled, place=place)
+    built = _publish(prepared, assembled, place)
     report(PUBLISH, 1, 1)
     return built, assembled
 
@@ -167,16 +163,14 @@ def require_replaceable(prepared: Prepared, place: Place) -> None:
     before = limits.opened(place.before)
     if before is not None and not prepared.config.run.replace:
         model = prepared.recipe.model.profile.name
-        limits.require_same_kind(
-            before.manifest, prepared.config.task, model, shown=place.shown_before
-        )
+        limits.require_same_kind(before.manifest, prepared.config.task, model, place.shown_before)
 
 
-def _publish(prepared: Prepared, made: MadeParts, assembled: Assembled, place: Place) -> Built:
+def _publish(prepared: Prepared, assembled: Assembled, place: Place) -> Built:
     """Write ``run.json`` and the manifest, which makes the folder a build, and put it in place."""
     folder, config = assembled.build.folder, prepared.config
     changed = drift(place.before, assembled.build)
-    write_json(folder / RUN, as_json(sealed(_run_record(prepared, made, changed))))
+    write_json(folder / RUN, as_json(sealed(_run_record(prepared, changed))))
     written = publish.write_manifest(folder, assembled.build.manifest, assembled.verdict)
     replaced = place.build(written.build_id)
     left = publish.left_by_tools(replaced) if replaced.exists() else ()
@@ -203,9 +197,7 @@ def _peak_memory() -> int:
     return max(peak, children) * unit
 
 
-def _run_record(
-    prepared: Prepared, made: MadeParts, changed: Mapping[str, Change] | None
-) -> RunRecord:
+def _run_record(prepared: Prepared, changed: Mapping[str, Change] | None) -> RunRecord:
     """The run, unsealed."""
     recipe, started = prepared.recipe, prepared.started
     return RunRecord(

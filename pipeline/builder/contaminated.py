@@ -6,20 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.inputs.recipe import Recipe
+from pipeline.manifest import records
 from pipeline.manifest.json_records import one_line
-from pipeline.manifest.records import (
-    CONTAMINATED,
-    NEAR_DUPLICATES,
-    Decontamination,
-    EvaluationRecord,
-    Hit,
-    Likeness,
-    NearDuplicate,
-)
 from pipeline.options import overlaps
 from pipeline.options.config import Config
 from pipeline.shards import doubles, filters
@@ -27,6 +18,7 @@ from pipeline.shards.choose import Chosen
 from pipeline.shards.collect import Collector, PartSource
 from pipeline.shards.examples import Fate, most_shared
 from stages import encoders
+from stages.columns import Ids
 from stages.contract import Batch
 from stages.errors import counted
 from stages.normalize import overlap_search, signatures
@@ -49,11 +41,13 @@ def _hits(
             yield example, name, [one for one in every if one["share"] > share]
 
 
-def _hit(name: str, overlap: dict[str, Any], asked: Search, items: overlap_search.Items) -> Hit:
+def _hit(
+    name: str, overlap: dict[str, Any], asked: Search, items: overlap_search.Items
+) -> records.Hit:
     item = overlap.pop("item")
     evaluation = asked.evaluations[items.evaluation[item]]
     share = round(overlap.pop("share"), 6)
-    return Hit(
+    return records.Hit(
         id=name,
         evaluation=evaluation.name,
         file=Path(evaluation.path).name,
@@ -66,7 +60,7 @@ def _hit(name: str, overlap: dict[str, Any], asked: Search, items: overlap_searc
 
 def write(
     folder: Path, config: Config, plan: Chosen | None, sources: Sequence[PartSource]
-) -> Decontamination | None:
+) -> records.Decontamination | None:
     """Write the file, in input order; what is counted of it. None where nothing is searched for.
 
     Args:
@@ -78,22 +72,22 @@ def write(
     items = overlap_search.items(asked.evaluations)
     found: list[set[int]] = [set() for _ in asked.evaluations]
     examples: list[list[int]] = [[] for _ in asked.evaluations]
-    with (folder / CONTAMINATED).open("w", encoding="utf-8") as file:
+    with (folder / records.CONTAMINATED).open("w", encoding="utf-8") as file:
         for example, name, hits in _hits(plan, sources, config.plan.overlap_share):
             for number in sorted({items.evaluation[one["item"]] for one in hits}):
                 examples[number].append(example)
             for overlap in hits:
                 found[items.evaluation[overlap["item"]]].add(overlap["item"])
                 file.write(one_line(_hit(name, overlap, asked, items)) + "\n")
-    records = [
+    each = [
         _record(number, asked, items, len(found[number]), examples[number], plan)
         for number in range(len(asked.evaluations))
     ]
-    return Decontamination(
+    return records.Decontamination(
         words=asked.size,
         share=config.plan.overlap_share,
         compared=config.plan.overlap_in,
-        evaluations=tuple(records),
+        evaluations=tuple(each),
     )
 
 
@@ -104,17 +98,15 @@ def _record(
     found: int,
     examples: list[int],
     plan: Chosen,
-) -> EvaluationRecord:
+) -> records.EvaluationRecord:
     own = [item for item, of in enumerate(items.evaluation) if of == number]
     judged = [items.judged(item) for item in own]
-    return EvaluationRecord(
+    return records.EvaluationRecord(
         name=asked.evaluations[number].name,
         sha256=asked.evaluations[number].sha256,
         column=items.columns[number],
         questions=sum(judged),
-        not_judged=tuple(
-            items.line[item] for item, known in zip(own, judged, strict=True) if not known
-        ),
+        not_judged=tuple(items.line[n] for n, known in zip(own, judged, strict=True) if not known),
         found=found,
         rows=plan.examples.rows(np.array(examples, np.int64)) if examples else 0,
         examples=len(examples),
@@ -125,7 +117,6 @@ def _record(
 
 
 _BEFORE, _SHOWN = 40, 160  # tokens before the first that differs, and in all
-_Ids = npt.NDArray[np.int32]
 
 
 class _Texts:
@@ -146,11 +137,11 @@ class _Texts:
         start = max(0, at - _BEFORE)
         return self._text(first, start), self._text(second, start)
 
-    def _ids(self, stored: list[int]) -> _Ids:
+    def _ids(self, stored: list[int]) -> Ids:
         ids = np.array(stored, np.int32)
         return unfolded(ids, self._marker)[0] if self._folded else ids
 
-    def _text(self, ids: _Ids, start: int) -> str:
+    def _text(self, ids: Ids, start: int) -> str:
         shown = ids[start : start + _SHOWN].tolist()
         text = self._tokenizer.decode(shown, skip_special_tokens=False)
         return f"{'…' if start else ''}{text}{'…' if start + _SHOWN < len(ids) else ''}"
@@ -158,7 +149,7 @@ class _Texts:
 
 def write_near(
     folder: Path, recipe: Recipe, plan: Chosen | None, sources: Sequence[PartSource]
-) -> Likeness | None:
+) -> records.Likeness | None:
     """Write the file, in input order; what is counted of it. None where rows are not compared.
 
     Args:
@@ -169,19 +160,19 @@ def write_near(
         return None
     texts = _Texts(recipe)
     collect = Collector(sources, plan.examples.starts)
-    with (folder / NEAR_DUPLICATES).open("w", encoding="utf-8") as file:
+    with (folder / records.NEAR_DUPLICATES).open("w", encoding="utf-8") as file:
         for start in range(0, len(found.dropped), _BLOCK):
             some = slice(start, start + _BLOCK)
             both = (found.dropped[some], found.kept[some])
             pairs = [collect.named(each, texts.column) for each in both]
             for one, other, likeness in zip(*pairs, found.likeness[some].tolist(), strict=True):
                 said, kept_said = texts.both(one[1], other[1])
-                entry = NearDuplicate(one[0], other[0], round(likeness, 6), said, kept_said)
+                entry = records.NearDuplicate(one[0], other[0], round(likeness, 6), said, kept_said)
                 file.write(one_line(entry) + "\n")
     used = plan.choice.used
     with_dropped = used.copy()
     with_dropped[found.dropped] = True
-    return Likeness(
+    return records.Likeness(
         likeness=config.plan.near_dedup,
         words=config.plan.near_words,
         compared=config.plan.near_in,
@@ -289,15 +280,10 @@ _WORDS = {
 
 def sampled_lines(plan: dict[str, Any]) -> list[str]:
     """The same on the page."""
-    total = plan["rejects"]["sampled"]
-    found = []
+    found, total = [], counted(plan["rejects"]["sampled"], "sampled row")
     for name, words in _WORDS.items():
         if name in plan:
             count, first = plan[name]["examples"], plan[name]["first"]
             where = f": {', '.join(first)}{' ...' if count > _FIRST else ''}" if first else ""
-            found.append(
-                words.format(
-                    f"{counted(count, 'example')} of {counted(total, 'sampled row')}", where
-                )
-            )
+            found.append(words.format(f"{counted(count, 'example')} of {total}", where))
     return found

@@ -54,15 +54,11 @@ def splits_of(outcome: Outcome) -> dict[str, records.SplitRecord]:
     """The sides that have rows, with their shards."""
     splits = {}
     for side in outcome.outline.sides:
-        shards = [s for s in outcome.shards if s.split == side]
-        splits[side] = records.SplitRecord(
-            rows=sum(s.rows for s in shards),
-            examples=sum(s.examples for s in shards),
-            tokens=sum(s.tokens for s in shards),
-            shards=tuple(
-                records.ShardRecord(s.path, s.rows, s.tokens, s.bytes, s.sha256) for s in shards
-            ),
-        )
+        own = [s for s in outcome.shards if s.split == side]
+        each = [records.ShardRecord(s.path, s.rows, s.tokens, s.bytes, s.sha256) for s in own]
+        rows, tokens = sum(s.rows for s in own), sum(s.tokens for s in own)
+        examples = sum(s.examples for s in own)
+        splits[side] = records.SplitRecord(rows, examples, tokens, tuple(each))
     return splits
 
 
@@ -211,12 +207,9 @@ def _unread(parts: Sequence[PartReport]) -> tuple[records.UnreadColumn, ...]:
     """Columns of one input that nothing read, the largest first."""
     rows, size = +_tallied(parts, "unread_rows"), _tallied(parts, "unread_bytes")
     total = max(sum(part.rows - part.filtered for part in parts), 1)
-    order = sorted(rows, key=lambda column: (-size[column], column))
     return tuple(
-        records.UnreadColumn(
-            column=name, rows=rows[name], share=round(rows[name] / total, 6), bytes=size[name]
-        )
-        for name in order
+        records.UnreadColumn(name, rows[name], round(rows[name] / total, 6), size[name])
+        for name in sorted(rows, key=lambda column: (-size[column], column))
     )
 
 

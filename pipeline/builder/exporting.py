@@ -19,17 +19,10 @@ from pipeline.builds import packs as rows
 from pipeline.builds.build import Build
 from pipeline.builds.packs import Packs
 from pipeline.exports import Export, ExportFacts, Projection
+from pipeline.manifest import manifest as records
 from pipeline.manifest.counts import PackingCounts, PaddingCounts
 from pipeline.manifest.dataset_files import write_json, write_split, write_splits
 from pipeline.manifest.json_records import as_json, sealed
-from pipeline.manifest.manifest import (
-    MANIFEST,
-    ExportRecord,
-    Manifest,
-    ShardRecord,
-    SplitRecord,
-    id_of_manifest,
-)
 from pipeline.manifest.records import SERVING, TOKENIZER, VALIDATION
 from pipeline.report import card
 from stages.columns import Ints, numbers, offsets_of, whole
@@ -132,7 +125,7 @@ def _write_split(
     folder: Path,
     projection: Projection | None = None,
     container: str = "arrow",
-) -> tuple[SplitRecord, int]:
+) -> tuple[records.SplitRecord, int]:
     """Write the shards of a split; returns their record and the padding tokens in them.
 
     Args:
@@ -140,7 +133,7 @@ def _write_split(
         container: ``arrow``, ``parquet`` or ``jsonl``.
     """
     count, tables = _shards_of(source, split, facts)
-    shards: list[ShardRecord] = []
+    shards: list[records.ShardRecord] = []
     names: list[str] = []
     examples, padding, schema = 0, 0, None
     for index, (table, sizes) in enumerate(tables):
@@ -151,17 +144,13 @@ def _write_split(
                 sink.write(_copied(piece) if source.manifest.packs else piece)
         tokens, total = _tokens(table)
         size, sha256 = (folder / path).stat().st_size, file_hash.sha256(folder / path)
-        shards.append(
-            ShardRecord(path=path, rows=len(table), tokens=tokens, bytes=size, sha256=sha256)
-        )
+        shards.append(records.ShardRecord(path, len(table), tokens, size, sha256))
         examples, padding = examples + int(sizes.sum()), padding + total - tokens
         arrow = folder / stored.arrow_of(path)
         names, schema = [*names, arrow.name], stored.read_file(arrow).schema
     write_split(folder, split, schema, names, key=shards[0].sha256)
     stored_rows, tokens = sum(s.rows for s in shards), sum(s.tokens for s in shards)
-    return SplitRecord(
-        rows=stored_rows, examples=examples, tokens=tokens, shards=tuple(shards)
-    ), padding
+    return records.SplitRecord(stored_rows, examples, tokens, tuple(shards)), padding
 
 
 def _fit(source: Build, export: Export, layout: str) -> ExportFacts:
@@ -176,8 +165,12 @@ def _fit(source: Build, export: Export, layout: str) -> ExportFacts:
 
 
 def _describe(
-    source: Build, facts: ExportFacts, export: Export, splits: dict[str, SplitRecord], padding: int
-) -> Manifest:
+    source: Build,
+    facts: ExportFacts,
+    export: Export,
+    splits: dict[str, records.SplitRecord],
+    padding: int,
+) -> records.Manifest:
     manifest = source.manifest
     rows_made = sum(split.rows for split in splits.values())
     tokens = sum(split.tokens for split in splits.values())
@@ -199,12 +192,12 @@ def _describe(
         packing=packs,
         padding=pads,
         for_=None,
-        export=ExportRecord(export.name, manifest.build_id),
+        export=records.ExportRecord(export.name, manifest.build_id),
     )
-    return replace(exported, build_id=id_of_manifest(exported))
+    return replace(exported, build_id=records.id_of_manifest(exported))
 
 
-def _write(source: Build, export: Export, facts: ExportFacts, staged: Path) -> Manifest:
+def _write(source: Build, export: Export, facts: ExportFacts, staged: Path) -> records.Manifest:
     """A whole export, in an empty directory."""
     projection = export.projection(facts)
     written = {
@@ -227,7 +220,7 @@ def _write(source: Build, export: Export, facts: ExportFacts, staged: Path) -> M
     launch.write(staged, export, manifest)
     card.write(Build(staged, manifest))
     manifest = sealed(replace(manifest, files=stored.hash_files(staged, {})))
-    write_json(staged / MANIFEST, as_json(manifest))
+    write_json(staged / records.MANIFEST, as_json(manifest))
     export_gate.require(Build(staged, manifest), source)
     return manifest
 
@@ -282,7 +275,7 @@ def _require_replaceable(output: Path, source: Build, export: Export) -> None:
         raise UsageError(f"{output} is an export of {was[1]} for {was[0]} and {was[2]}.", another)
 
 
-def for_trainer(folder: Path, manifest: Manifest, name: str) -> Manifest:
+def for_trainer(folder: Path, manifest: records.Manifest, name: str) -> records.Manifest:
     """The manifest of a build whose shards are written, with a verdict for every trainer.
 
     For the trainer of ``--for`` a launch script is written too. If it does not read our columns,

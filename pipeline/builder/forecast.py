@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,7 +30,7 @@ from pipeline.shards.chain import Gone, Losses, losses_of
 from stages import columns
 from stages.chat_template import loss_weights
 from stages.chat_template.appended import APPENDED
-from stages.columns import Ints
+from stages.columns import Bools, Ints
 from stages.contract import Batch, Glimpse, Record
 from stages.errors import ContainerError
 from stages.findings import AuditResult
@@ -42,7 +41,6 @@ from stages.tokens.folded_labels import unfold
 SAMPLE_BYTES = 3 << 20
 ROW_BYTES = 1 << 18  # larger rows would take seconds to encode; they are counted instead
 _NO_LIMIT = 1 << 30
-Bools = npt.NDArray[np.bool_]
 _IDS = {"folded", "input_ids", "chosen_ids", "rejected_ids"}
 
 
@@ -110,16 +108,14 @@ class Sampled:
     read: Counter[int] = field(default_factory=Counter)
     losses: dict[int, Losses] = field(default_factory=dict)
 
-    def count_appended(
-        self, machine: Recipe, look: Look, records: list[Record], batch: Batch
-    ) -> None:
+    def count_appended(self, machine: Recipe, look: Look, rows: list[Record], batch: Batch) -> None:
         """Count the tokens of the examples of a batch as one example a conversation has them.
 
         Args:
-            machine: without a limit on length; ``records``: of which the batch is made.
+            machine: without a limit on length; ``rows``: of which the batch is made.
         """
         own = replace(machine, config=machine.config.but(history=APPENDED))
-        whole = through(own, look.detection.reading, records).batch
+        whole = through(own, look.detection.reading, rows).batch
         lines = batch.column("line").unique()
         kept = whole.filter(pc.is_in(whole.column("line"), lines))
         known = self.appended is not None and len(kept.column("line").unique()) == len(lines)
@@ -314,9 +310,7 @@ def of_glimpses(config: Config, files: int, seen: Looks) -> Forecast:
     """The same, of inputs that were looked at before."""
     numbers = dict.fromkeys(file.source for _, file, _, _ in seen)
     groups = {number: [one for one in seen if one[1].source == number] for number in numbers}
-    looks = tuple(
-        look for number, mine in groups.items() for look in _looks(mine, config.only(number))
-    )
+    looks = tuple(one for n, mine in groups.items() for one in _looks(mine, config.only(n)))
     files = len(looks) if files <= readings.MOST_FILES else files  # empty ones are no looks
     # A sample is encoded sooner by the reference than the fast encoder is loaded; ids are the same.
     recipe = resolve_recipe(config, [], choose=lambda _: "tokenizers")
@@ -328,9 +322,7 @@ def of_glimpses(config: Config, files: int, seen: Looks) -> Forecast:
         sources=tuple(look.source for look in looks),
     )
     left_out = tuple(sources.left_out(config.data))
-    return Forecast(
-        recipe=recipe, files=files, looks=looks, sampled=_sampled(recipe, looks), left_out=left_out
-    )
+    return Forecast(recipe, files, looks, _sampled(recipe, looks), left_out)
 
 
 def why_stop(estimate: Forecast) -> str:

@@ -90,14 +90,13 @@ class Limit:
 
 def limits(config: Config) -> list[Limit]:
     """The limits of a build: sources without one of their own have that of the build together."""
-    sources = list(enumerate(config.sources))
-    own = [
-        Limit(one.max_reject, (number,), one.name)
-        for number, one in sources
-        if one.max_reject is not None
-    ]
-    others = tuple(number for number, one in sources if one.max_reject is None)
-    return [*own, *([Limit(config.judge.max_reject, others)] if others else [])]
+    found, others = [], []
+    for number, one in enumerate(config.sources):
+        if one.max_reject is None:
+            others.append(number)
+        else:
+            found.append(Limit(one.max_reject, (number,), one.name))
+    return [*found, *([Limit(config.judge.max_reject, tuple(others))] if others else [])]
 
 
 def together(losses: Mapping[int, Losses], sources: Sequence[int]) -> Losses:
@@ -105,13 +104,11 @@ def together(losses: Mapping[int, Losses], sources: Sequence[int]) -> Losses:
     return sum((losses[number] for number in sources if number in losses), Losses())
 
 
-def refuse_too_many(
-    ledger: Ledger, losses: Mapping[int, Losses], left: int, config: Config
-) -> None:
+def refuse_too_many(ledger: Ledger, lost: Mapping[int, Losses], left: int, config: Config) -> None:
     """Stop a build that lost more than ``--max-reject`` allows, or everything.
 
     Args:
-        losses: by the number of their source.
+        lost: by the number of their source.
         left: examples that are kept.
 
     Raises:
@@ -119,9 +116,9 @@ def refuse_too_many(
     """
     for limit in limits(config):
         if not left:
-            every = together(losses, [*losses])
+            every = together(lost, [*lost])
             raise error_of(ledger, every, None, config=config, limit=limit)
-        some = together(losses, limit.sources)
+        some = together(lost, limit.sources)
         over = exceeding(some, limit.share)
         if over is not None:
             own = ledger.of(limit.sources)

@@ -48,9 +48,7 @@ def population(estimate: Forecast) -> Population:
     starts = offsets_of(np.array([made for _, made in sampled.of_looks], np.int64))
     each = max(1.0, sum(expected) / MOST)
     counts = [round(number / each) for number in expected]
-    places = [
-        np.resize(np.arange(starts[n], starts[n + 1]), count) for n, count in enumerate(counts)
-    ]
+    places = [np.resize(np.arange(*starts[n : n + 2]), count) for n, count in enumerate(counts)]
     place = np.concatenate(places).astype(np.int64)
     return Population(
         lengths=sampled.lengths[place],

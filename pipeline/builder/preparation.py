@@ -191,11 +191,9 @@ def in_parallel(
         lost=current().warn,
         partly=follower.partly,
     )
-    for index, result in _answers(job, function, shared, items, run):
-        results[index] = result
-        follower.piece(
-            index, getattr(result, "amount", NOTHING), kept=getattr(result, "kept", False)
-        )
+    for index, found in _answers(job, function, shared, items, run):
+        results[index] = found
+        follower.piece(index, getattr(found, "amount", NOTHING), kept=getattr(found, "kept", False))
     return [results[index] for index in range(len(items))]
 
 

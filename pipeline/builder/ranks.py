@@ -109,10 +109,8 @@ def make_share(prepared: Prepared, rank: Rank, report: Report) -> tuple[MadePart
     )
     text = dataset_files.json_text(json_records.sealed_text(plain(record)))
     _cache(prepared).put(f"{_folder(prepared)}/{rank.name}", text.encode(errors="surrogatepass"))
-    others = {
-        one.rank[0] for one in before if one.made.reports and one.made.backend != made.backend
-    }
-    return made, sorted(others - {rank.number}) if made.backend == REFERENCE else []
+    other = {one.rank[0] for one in before if one.made.reports and one.made.backend != made.backend}
+    return made, sorted(other - {rank.number}) if made.backend == REFERENCE else []
 
 
 def joined(prepared: Prepared, compared: bool = True) -> MadeParts:

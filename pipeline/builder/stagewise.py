@@ -252,14 +252,12 @@ def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options
         UsageError: the file holds no encoded examples, or the task is not stored so.
     """
     _, recipe = _reopened(source, cache_dir)
-    offered = {layouts.load(one).stage: layouts.load(one) for one in recipe.task.layouts}
-    if name not in offered:
-        raise UsageError(
-            f"{recipe.task.name} has no stage {name!r}.", f"Use {' or '.join(offered)}."
-        )
+    known = {layouts.load(one).stage: layouts.load(one) for one in recipe.task.layouts}
+    if name not in known:
+        raise UsageError(f"{recipe.task.name} has no stage {name!r}.", f"Use {' or '.join(known)}.")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UsageError(f"{output} is not an empty directory.", "Give another with -o.")
-    config = recipe.config.but(layout=offered[name].name, **options)
+    config = recipe.config.but(layout=known[name].name, **options)
     recipe = replace(recipe, config=config)
     files = _write_train(recipe, _examples(recipe, name, source), output)
     schema = read_file(output / files[0]).schema
@@ -277,7 +275,7 @@ def _examples(recipe: Recipe, name: str, source: Path) -> pa.Table:
     """
     batches = _batches(source)
     kept = [n for n in recipe.task.kept if n not in ("margin", loss_weights.NAME)]
-    _require(batches, [*kept, "length"], name=name, source=source)
+    _require(batches, [*kept, "length"], name, source)
     table = loss_weights.stored(_encoded(batches))
     kept += [loss_weights.NAME] if loss_weights.NAME in table.schema.names else []
     if "margin" in table.schema.names and table.column("margin").null_count < len(table):
@@ -296,9 +294,7 @@ def _write_train(recipe: Recipe, table: pa.Table, output: Path) -> list[str]:
     lengths = table.column("length").to_numpy().astype(np.int64)
     width = layout.width(options.pad_to, int(lengths.max(initial=0)), options.max_length)
     shape = recipe.shape(width)
-    side = planning.lay_out(
-        "train", np.arange(len(lengths)), lengths=lengths, options=options, width=width
-    )
+    side = planning.lay_out("train", np.arange(len(lengths)), lengths, options, width)
     examples = table.drop_columns(["length"])
     files = []
     for path, order, sizes in side.pieces():
@@ -322,9 +318,7 @@ def _unbound(task: tasks.Task) -> Any:
     """Tools without a model: stages only keep what they are made from until they run."""
     config = Config.of(task.name, data=(), model="", output=Path())
     nothing: Any = None
-    context = Context(
-        kind=task.kind, layout=STREAM, max_length=config.plan.max_length, model=nothing
-    )
+    context = Context(task.kind, STREAM, config.plan.max_length, nothing)
     missing = dict.fromkeys(("model", "encoder", "renderer", "segment_encoder"))
     return SimpleNamespace(config=config, context=context, family="decoder", **missing)
 

@@ -120,9 +120,8 @@ def unchanged(statement: Statement, inputs: Sequence[Input]) -> Statement:
         return statement
     rows = {row for row, _ in found if not there.get(row.rpartition(":")[0], True)}
     # What was found of the build as a whole may be of these rows, too.
-    statement.found = [
-        one for one in found if one[0] not in rows and one[0].rpartition(":")[0] in there
-    ]
+    left = (one for one in found if one[0] not in rows)
+    statement.found = [one for one in left if one[0].rpartition(":")[0] in there]
     statement.unread["an input that has changed since"] += len(rows)
     statement.read -= len(rows)
     return statement

@@ -168,9 +168,7 @@ class Build(Whereabouts):
     def splits(self) -> Mapping[str, StoredSplit]:
         """``train``, and ``test`` where the build has one."""
         return {
-            name: StoredSplit(
-                name, record, tuple(StoredShard(self, shard) for shard in record.shards)
-            )
+            name: StoredSplit(name, record, tuple(StoredShard(self, one) for one in record.shards))
             for name, record in self.manifest.splits.items()
         }
 
@@ -244,13 +242,11 @@ class Build(Whereabouts):
     def _lines(self, kind: type[_R], name: str) -> Iterator[_R]:
         try:
             with self.path(name).open("rb") as lines:
-                for number, line in enumerate(lines, 1):
+                for at, line in enumerate(lines, 1):
                     try:
                         yield load(kind, line)
                     except MalformedError as error:
-                        raise _damaged(
-                            self.shown(f"{name}:{number}"), self.shown(), error
-                        ) from error
+                        raise _damaged(self.shown(f"{name}:{at}"), self.shown(), error) from error
         except OSError as error:
             raise _missing(self.shown(name), self.shown(), error) from error
 
@@ -270,12 +266,10 @@ class Build(Whereabouts):
         Raises:
             DataError: a file is missing or has changed.
         """
-        for difference in self.differences():
-            if difference.code != stored.UNKNOWN:  # a file that somebody added changes no row
-                what = "has changed since" if difference.code == stored.HASH else "is missing from"
-                raise DataError(
-                    f"{self.shown(difference.name)} {what} the build.", "Build it again."
-                )
+        for one in self.differences():
+            if one.code != stored.UNKNOWN:  # a file that somebody added changes no row
+                what = "has changed since" if one.code == stored.HASH else "is missing from"
+                raise DataError(f"{self.shown(one.name)} {what} the build.", "Build it again.")
         return self
 
     @cached_property

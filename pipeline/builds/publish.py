@@ -84,12 +84,8 @@ def _files_of_build(target: Path) -> set[str] | None:
 
 def left_by_tools(target: Path) -> tuple[str, ...]:
     """What other programs left in a build: paths of caches, swap files and the like."""
-    own = _files_of_build(target)
-    return (
-        tuple(dataset_files.apart(dataset_files.files_in(target), own)[0])
-        if own is not None
-        else ()
-    )
+    own, present = _files_of_build(target), dataset_files.files_in(target)
+    return () if own is None else tuple(dataset_files.apart(present, own)[0])
 
 
 def check_target(target: Path) -> Path:

@@ -147,15 +147,13 @@ def columns_of(folder: Path, path: str, projection: Projection | None) -> tuple[
     return tuple(json.loads(read_file(folder / lineage_of(path)).schema.metadata[_ORDER]))
 
 
-def _joined(stored: pa.Table, rest: pa.Table, projection: Projection) -> Iterator[pa.Table]:
+def _joined(stored: pa.Table, rest: pa.Table, theirs: Projection) -> Iterator[pa.Table]:
     """Batches in our columns, from those of the shard and of its lineage file."""
     order = json.loads(rest.schema.metadata[_ORDER])
     for start in range(0, len(rest), BATCH_ROWS):
-        ours = projection.back(stored.slice(start, BATCH_ROWS).combine_chunks())
+        ours = theirs.back(stored.slice(start, BATCH_ROWS).combine_chunks())
         beside = rest.slice(start, BATCH_ROWS)
-        columns = {
-            name: (ours if name in projection.keeps else beside).column(name) for name in order
-        }
+        columns = {name: (ours if name in theirs.keeps else beside).column(name) for name in order}
         yield pa.table(columns)
 
 

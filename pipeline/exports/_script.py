@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from pipeline.exports import Export, ExportFacts, Projection, key
 from pipeline.lines import templates
-from stages.columns import IGNORED, list_parts, make_list, numbers, whole
+from stages.columns import IGNORED, Bools, list_parts, make_list, numbers, whole
 from stages.encoders import parsed
 from stages.errors import UsageError, counted
 
@@ -97,12 +97,12 @@ def like(ids: pa.ListArray, values: npt.NDArray[np.generic]) -> pa.ListArray:
     return make_list(list_parts(ids)[0], pa.array(values))
 
 
-def trained(labels: pa.ListArray) -> npt.NDArray[np.bool_]:
+def trained(labels: pa.ListArray) -> Bools:
     """Which of all the flat labels are trained."""
     return np.asarray(numbers(labels)[1] != IGNORED)
 
 
-def labels_where(ids: pa.ListArray, mask: npt.NDArray[np.bool_]) -> pa.ListArray:
+def labels_where(ids: pa.ListArray, mask: Bools) -> pa.ListArray:
     """Labels equal to the ids where the flat mask is true, -100 elsewhere."""
     values = numbers(ids)[1]
     return like(ids, np.where(mask, values, np.int32(IGNORED)).astype(np.int32))

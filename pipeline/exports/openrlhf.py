@@ -20,9 +20,7 @@ def _refuses(facts: ExportFacts) -> str | None:
     return None
 
 
-EXPORT = export(
-    "openrlhf", files=_files, refuses=_refuses, shares=lambda facts: not facts.stored.pads
-)
+EXPORT = export("openrlhf", files=_files, refuses=_refuses, shares=lambda f: not f.stored.pads)
 
 
 # OpenRLHF without our launcher: rows of text, if its own tokenizing gives our ids exactly.

@@ -38,9 +38,7 @@ def write_json(path: Path, content: object) -> None:
     path.write_text(json_text(content), "utf-8")
 
 
-def write_split(
-    folder: Path, name: str, schema: pa.Schema, shards: Iterable[str], key: str
-) -> None:
+def write_split(place: Path, name: str, schema: pa.Schema, shards: Iterable[str], key: str) -> None:
     """``dataset_info.json`` and ``state.json`` of one split.
 
     Args:
@@ -49,12 +47,12 @@ def write_split(
     """
     columns = {field.name: _feature(field.type) for field in schema}
     info = {"citation": "", "description": "", "features": columns, "homepage": "", "license": ""}
-    write_json(folder / name / "dataset_info.json", info)
+    write_json(place / name / "dataset_info.json", info)
     files = [{"filename": shard} for shard in shards]
     state: dict[str, Any] = {"_data_files": files, "_fingerprint": key[:16]}
     state |= {"_format_columns": None, "_format_kwargs": {}, "_format_type": None}
     state |= {"_output_all_columns": False, "_split": name}
-    write_json(folder / name / "state.json", state)
+    write_json(place / name / "state.json", state)
 
 
 def write_splits(folder: Path, names: list[str]) -> None:

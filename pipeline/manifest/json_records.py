@@ -126,11 +126,9 @@ def _tuple(readers: tuple[Callable[[Any], Any], ...], value: Any) -> tuple[Any, 
     return tuple(_inside(at, read, one) for at, (read, one) in enumerate(pairs))
 
 
-def _mapping(
-    key_of: Callable[[str], Any], read: Callable[[Any], Any], value: Any
-) -> dict[Any, Any]:
+def _mapping(keyed: Callable[[str], Any], read: Callable[[Any], Any], value: Any) -> dict[Any, Any]:
     _is(dict, value)
-    return {key_of(key): _inside(key, read, one) for key, one in value.items()}
+    return {keyed(key): _inside(key, read, one) for key, one in value.items()}
 
 
 def _record(kind: type[_R], value: Any) -> _R:

@@ -12,18 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline.options import build_options as phases
 from pipeline.options import many_values, overlaps
-from pipeline.options.build_options import (
-    PHASE_OF,
-    PHASES,
-    Budget,
-    JudgeOptions,
-    PartOptions,
-    PlanOptions,
-    RunOptions,
-    SourceOptions,
-    require_mixture,
-)
 from pipeline.options.source import Said, Source, in_order, recorded, with_test
 from stages.errors import UsageError
 
@@ -44,10 +34,10 @@ class Config:
     """
 
     sources: tuple[Source, ...]
-    parts: PartOptions
-    plan: PlanOptions
-    judge: JudgeOptions
-    run: RunOptions
+    parts: phases.PartOptions
+    plan: phases.PlanOptions
+    judge: phases.JudgeOptions
+    run: phases.RunOptions
     notes: tuple[str, ...] = field(default=(), compare=False)
     said: Said | None = field(default=None, compare=False)
 
@@ -55,28 +45,24 @@ class Config:
         for one in self.sources:
             self._require_fitting(one.options)
         trained = {one.name: one.budget for one in self.sources if not one.test}
-        require_mixture(trained, self.plan.total)
+        phases.require_mixture(trained, self.plan.total)
         overlaps.require_fitting(self.plan)
 
-    def _require_fitting(self, source: SourceOptions) -> None:
+    def _require_fitting(self, own: phases.SourceOptions) -> None:
         """A source's options go together with those of the other phases."""
         kind = self.parts.kind
-        if source.train_on != "assistant" and not kind.trains_answers:
-            raise UsageError(
-                f"--train-on {source.train_on} is not for {self.task}.", "Leave it out."
-            )
-        if source.reasoning == "mask" and not kind.trains_answers:
+        if own.train_on != "assistant" and not kind.trains_answers:
+            raise UsageError(f"--train-on {own.train_on} is not for {self.task}.", "Leave it out.")
+        if own.reasoning == "mask" and not kind.trains_answers:
             raise UsageError(
                 f"--reasoning mask is not for {self.task}.",
                 "Leave it out, or use --reasoning strip.",
             )
-        if self.parts.history != "rendered" and (
-            source.train_on == "all" or not kind.trains_answers
-        ):
+        if self.parts.history != "rendered" and (own.train_on == "all" or not kind.trains_answers):
             what = "--train-on all" if kind.trains_answers else self.task
             raise UsageError(f"--history {self.parts.history} is not for {what}.", "Leave it out.")
-        _require_figures(source, self.parts)
-        if source.group_by is not None and not self.plan.test_size:
+        _require_figures(own, self.parts)
+        if own.group_by is not None and not self.plan.test_size:
             raise UsageError(
                 "--group-by is for builds with a test split.", "Give --test-size, or leave it out."
             )
@@ -93,8 +79,8 @@ class Config:
         """
         given = {"task": task, "data": data, "model": model, "output": output, **options}
         values = by_phase(given)
-        source = Source(SourceOptions(**values.pop("source")))
-        made = {phase: PHASES[phase](**values[phase]) for phase in values}
+        source = Source(phases.SourceOptions(**values.pop("source")))
+        made = {phase: phases.PHASES[phase](**values[phase]) for phase in values}
         sources = with_test((source,), made["plan"].test, source.options)
         return cls(sources=sources, said=Said((given,)), **made)
 
@@ -122,22 +108,17 @@ class Config:
         """The same with other values of some options, in all sources; raises as ``of`` does."""
         values = by_phase(options)
         of_source = values.pop("source")
-        changed = {
-            phase: replace(getattr(self, phase), **given)
-            for phase, given in values.items()
-            if given
-        }
-        if of_source:
-            changed["sources"] = tuple(
-                replace(one, options=replace(one.options, **of_source)) for one in self.sources
-            )
+        changed: dict[str, Any] = {p: replace(getattr(self, p), **own) for p, own in values.items()}
+        sources = tuple(
+            replace(one, options=replace(one.options, **of_source)) for one in self.sources
+        )
         if self.said is not None:
             changed["said"] = replace(self.said, after={**self.said.after, **options})
-        return replace(self, **changed)
+        return replace(self, sources=sources, **changed)
 
     def only(self, number: int) -> Config:
         """The same for the inputs of one source alone, all of which are used."""
-        return replace(self, sources=(replace(self.sources[number], budget=Budget()),))
+        return replace(self, sources=(replace(self.sources[number], budget=phases.Budget()),))
 
     def leaving(self, left: Iterable[tuple[int, Iterable[str]]]) -> Config:
         """The same; ``--leave-rest`` leaves columns out of the rows of some sources.
@@ -157,7 +138,7 @@ class Config:
         return tuple(path for one in self.sources for path in one.options.data)
 
     @property
-    def source(self) -> SourceOptions:
+    def source(self) -> phases.SourceOptions:
         """How the rows of the one source are read.
 
         Raises:
@@ -222,7 +203,7 @@ class Config:
         return in_order(common) | {"sources": [one.recorded for one in self.sources]}
 
 
-def carried(source: SourceOptions, plan: PlanOptions) -> Carried:
+def carried(source: phases.SourceOptions, plan: phases.PlanOptions) -> Carried:
     """What filters and the choice among equal examples need of a row: names, never limits."""
     from stages.rows.carried import COUNTS, Carried  # few builds do
     from stages.rows.expressions import parse
@@ -237,7 +218,7 @@ def carried(source: SourceOptions, plan: PlanOptions) -> Carried:
     )
 
 
-def _require_figures(source: SourceOptions, parts: PartOptions) -> None:
+def _require_figures(source: phases.SourceOptions, parts: phases.PartOptions) -> None:
     """The examples of the task have the figures that filters read."""
     kind = parts.kind
     foreign = {"margin": not kind.compares, "n_steps": not kind.marks, "n_turns": kind.marks}
@@ -258,11 +239,11 @@ def by_phase(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     Raises:
         TypeError: one is none.
     """
-    values: dict[str, dict[str, Any]] = {phase: {} for phase in PHASES}
+    values: dict[str, dict[str, Any]] = {phase: {} for phase in phases.PHASES}
     for name, value in options.items():
-        if name not in PHASE_OF:
+        if name not in phases.PHASE_OF:
             raise TypeError(f"there is no option {name!r}")
-        values[PHASE_OF[name]][name] = value
+        values[phases.PHASE_OF[name]][name] = value
     return values
 
 
@@ -275,5 +256,7 @@ def from_record(recorded: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in recorded.items()
-        if name in PHASE_OF and PHASE_OF[name] != "run" and name not in overlaps.NOT_READ_BACK
+        if name in phases.PHASE_OF
+        and phases.PHASE_OF[name] != "run"
+        and name not in overlaps.NOT_READ_BACK
     }

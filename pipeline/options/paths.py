@@ -250,9 +250,7 @@ def under(folder: str, path: str) -> str:
 
 def hashed(files: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
     """Names and texts of files, recorded as names and hashes."""
-    return [
-        {"file": name, "sha256": hashlib.sha256(text.encode()).hexdigest()} for name, text in files
-    ]
+    return [{"file": n, "sha256": hashlib.sha256(text.encode()).hexdigest()} for n, text in files]
 
 
 # Where a build goes, and how many versions the builds of a recipe keep there.

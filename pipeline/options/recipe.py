@@ -7,18 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pipeline.options import build_options as phases
 from pipeline.options import paths, recipe_file, recipe_model
-from pipeline.options.build_options import (
-    BUDGET,
-    BY_KEY,
-    EVERY,
-    OPTIONS,
-    PHASE_OF,
-    PHASES,
-    Budget,
-    SourceOptions,
-    default_cache,
-)
 from pipeline.options.command_line import default_output, unread
 from pipeline.options.config import Config
 from pipeline.options.source import Said, Source, with_test
@@ -46,7 +36,7 @@ def builds_of(
     """
     table, mistakes = recipe_file.read(path, changes)
     for name, value in (flags or {}).items():
-        option = OPTIONS[name]
+        option = phases.OPTIONS[name]
         for _, inner in recipe_file.tables(table):
             inner.pop(option.key, None)
         table[option.key] = value
@@ -61,7 +51,7 @@ def _require_data(table: dict[str, Any], mistakes: recipe_file.Mistakes) -> None
     for place, inner in recipe_file.tables(table):
         for key, value in inner.items():
             said = (*place, key) in mistakes.said
-            if key in BY_KEY and not said and BY_KEY[key].value.runs(value):
+            if key in phases.BY_KEY and not said and phases.BY_KEY[key].value.runs(value):
                 remedy = f"Say --{key} on the command line; or add --trust, if you trust the file."
                 mistakes.add((*place, key), f"{key} runs code, and a recipe is data", remedy)
 
@@ -72,7 +62,7 @@ def notified_by(path: Path) -> str | None:
         table, _ = recipe_file.read(path)
     except (UsageError, OSError):
         return None
-    found = OPTIONS["notify"].value.loosened(table.get("notify"))
+    found = phases.OPTIONS["notify"].value.loosened(table.get("notify"))
     return found if isinstance(found, str) and found.strip() else None
 
 
@@ -142,7 +132,7 @@ def _require_apart(made: Sequence[Config | None], mistakes: recipe_file.Mistakes
 
 
 def _places(values: Values, place: Place) -> dict[str, Place]:
-    return {name: (*place, EVERY[name].key) for name in values}
+    return {name: (*place, phases.phases.EVERY[name].key) for name in values}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +149,7 @@ class _Table:
     def of(self, error: PipelineError) -> Place:
         """The place of the option that an error is about."""
         words = [*_FLAG.findall(error.what), error.what.split()[0]]
-        names = (BY_KEY[word].name for word in words if word in BY_KEY)
+        names = (phases.BY_KEY[word].name for word in words if word in phases.BY_KEY)
         return next((self.places[name] for name in names if name in self.places), ())
 
 
@@ -193,14 +183,18 @@ class _Reading:
             return None
         first = stem if self.sources else next(iter(table.values.get("data", ("data",))))
         named = default_output(first, table.values["task"], table.values["model"])
-        with_defaults = {"cache_dir": default_cache(), "output": folder / named, **table.values}
+        with_defaults = {
+            "cache_dir": phases.default_cache(),
+            "output": folder / named,
+            **table.values,
+        }
         notes: tuple[str, ...] = ()
         # The one default of a recipe that a command does not have.
         if versions and "keep" not in table.values:
             with_defaults["keep"], notes = paths.versions_where_unsaid(with_defaults["output"])
         made: dict[str, Any] = {
             phase: self._tried(partial(kind, **_of(phase, with_defaults)), table)  # type: ignore[misc]
-            for phase, kind in PHASES.items()
+            for phase, kind in phases.PHASES.items()
             if phase != "source"
         }
         if not sources or None in sources or None in made.values():
@@ -209,7 +203,7 @@ class _Reading:
         return self._tried(lambda: self._config(table, read, {**made, "notes": notes}), table)
 
     def _config(self, table: _Table, read: tuple[Source, ...], made: Values) -> Config:
-        common = SourceOptions(**{"data": (), **_of("source", table.values)})
+        common = phases.SourceOptions(**{"data": (), **_of("source", table.values)})
         said = Said(tuple(map(_settled, self.said)), tuple(map(_settled, self.sources)))
         return Config(sources=with_test(read, made["plan"].test, common), said=said, **made)
 
@@ -221,7 +215,7 @@ class _Reading:
         return not wrong & self.mistakes.places
 
     def _sources(self) -> list[Source | None]:
-        common = {n: x for n, x in self.table.values.items() if PHASE_OF.get(n) == "source"}
+        common = {n: x for n, x in self.table.values.items() if phases.PHASE_OF.get(n) == "source"}
         table = _Table(common, self.table.places)
         if not self.sources:
             return [self._source(table, {})] if "data" in common else []
@@ -236,9 +230,9 @@ class _Reading:
         table = self._settled(table)
         if "data" not in table.values:
             return None
-        amounts = {name: value for name, value in own.items() if name in BUDGET}
-        budget = self._tried(partial(Budget, **amounts), table)
-        options = self._tried(partial(SourceOptions, **_of("source", table.values)), table)
+        amounts = {name: value for name, value in own.items() if name in phases.BUDGET}
+        budget = self._tried(partial(phases.Budget, **amounts), table)
+        options = self._tried(partial(phases.SourceOptions, **_of("source", table.values)), table)
         if options is None or budget is None:
             return None
         # What the top says of these is the build's, so it is no source's own.
@@ -249,7 +243,7 @@ class _Reading:
         """The table with values as ``Config`` has them, but for those that are none."""
         made = {}
         for name, value in table.values.items():
-            found = self._tried(partial(EVERY[name].value.settled, value), table, name)
+            found = self._tried(partial(phases.phases.EVERY[name].value.settled, value), table, name)
             if found is not None:  # which no value is
                 made[name] = found
         return _Table(made, table.places)
@@ -270,8 +264,8 @@ class _Reading:
 
 
 def _settled(values: Values) -> dict[str, Any]:
-    return {name: EVERY[name].value.settled(value) for name, value in values.items()}
+    return {name: phases.EVERY[name].value.settled(value) for name, value in values.items()}
 
 
 def _of(phase: str, values: Values) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if PHASE_OF.get(name) == phase}
+    return {name: value for name, value in values.items() if phases.PHASE_OF.get(name) == phase}

@@ -75,35 +75,33 @@ def spelled(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:
     return made
 
 
-def _set(table: dict[str, Any], change: str, mistakes: Mistakes) -> None:
+def _set(table: dict[str, Any], given: str, mistakes: Mistakes) -> None:
     """Put the value of one ``--set`` into a recipe's table.
 
     Raises:
         UsageError: it is not KEY=VALUE, or names a table that is not there.
     """
-    path, sign, text = change.partition("=")
+    path, sign, text = given.partition("=")
     keys = [key.strip() for key in path.split(".")]
     if not sign or not all(keys):
-        raise UsageError(
-            f"--set {change!r} is not KEY=VALUE.", "For example --set max-length=2048."
-        )
+        raise UsageError(f"--set {given!r} is not KEY=VALUE.", "For example --set max-length=2048.")
     place: Place = ()
     inner: Any = table
     if keys[0] in _TABLES:
-        place = _place_of(table, keys, change)
+        place = _place_of(table, keys, given)
         inner, keys = table[str(place[0])][place[1]], keys[2:]
     key = keys[0].replace("_", "-")
     place = (*place, key)
     if len(keys) > 1:  # an entry of a table; the rest of the name may have dots
         entries = inner.get(key)
         if entries is None:
-            mistakes.said[place] = f"--set {change}"
+            mistakes.said[place] = f"--set {given}"
         if isinstance(entries, values.Words) and key in build_options.BY_KEY:
             entries = build_options.BY_KEY[key].value.loosened(entries)
         inner[key] = dict(entries) if isinstance(entries, dict) else {}
         inner, key = inner[key], ".".join(keys[1:])
         place = (*place, key)
-    mistakes.said[place] = f"--set {change}"
+    mistakes.said[place] = f"--set {given}"
     inner[key] = values.Words(text)
 
 
@@ -176,13 +174,11 @@ def _anchor(table: dict[str, Any], place: Place, *, folder: str, mistakes: Mista
             _require_found(written, table[key], (*place, key), folder=folder, mistakes=mistakes)
 
 
-def _require_found(
-    written: Any, anchored: Any, place: Place, *, folder: str, mistakes: Mistakes
-) -> None:
+def _require_found(said: Any, here: Any, place: Place, *, folder: str, mistakes: Mistakes) -> None:
     """Say what to write where a path was meant to count from where the program runs."""
-    if not isinstance(written, list):
+    if not isinstance(said, list):
         return
-    for one, path in zip(written, anchored, strict=True):
+    for one, path in zip(said, here, strict=True):
         if not isinstance(one, str) or one == path:
             continue
         if os.path.lexists(one) and not os.path.lexists(path):

@@ -145,13 +145,11 @@ def _unknown(place: Place, key: str, known: Mapping[str, Option]) -> tuple[str, 
     )
 
 
-def _wrong(option: Option, value: Any) -> tuple[str, str]:
+def _wrong(one: Option, value: Any) -> tuple[str, str]:
     """A value that the option does not take."""
-    if isinstance(option.value, OneOf) and isinstance(value, str):
-        known = option.value.listed()
-        if option.name == "task":
+    if isinstance(one.value, OneOf) and isinstance(value, str):
+        known = one.value.listed()
+        if one.name == "task":
             return f"there is no task {value!r}", f"Known: {', '.join(known)}."
-        return f"{option.key} {value!r} is not {option.value.words}", did_you_mean(
-            value, known, most=1
-        )
-    return f"{option.key} must be {option.value.words}, not {value!r}", ""
+        return f"{one.key} {value!r} is not {one.value.words}", did_you_mean(value, known, most=1)
+    return f"{one.key} must be {one.value.words}, not {value!r}", ""

@@ -12,25 +12,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
-from click.shell_completion import (
-    BashComplete,
-    CompletionItem,
-    FishComplete,
-    ShellComplete,
-    ZshComplete,
-    add_completion_class,
-)
+from click import shell_completion as clicks
+from click.shell_completion import CompletionItem
 
 from stages import catalog
 
 NAME = "pipeline"
 VARIABLE = "_PIPELINE_COMPLETE"  # of the environment: what the program is asked
 
-_KINDS: dict[str, type[ShellComplete]] = {
-    "bash": BashComplete,
-    "zsh": ZshComplete,
-    "fish": FishComplete,
-}
+_KINDS = {"bash": clicks.BashComplete, "zsh": clicks.ZshComplete, "fish": clicks.FishComplete}
 
 
 def _script(name: str) -> str:
@@ -51,7 +41,7 @@ def offered() -> None:
         own = {"source_template": _script(name), "format_completion": _word}
         own |= {"_check_version": staticmethod(_any_version)}
         made: Any = type(kind.__name__, (kind,), own)
-        add_completion_class(made)
+        clicks.add_completion_class(made)
 
 
 @dataclass(frozen=True)

@@ -92,16 +92,14 @@ class Source:
     @classmethod
     def of_record(cls, recorded: Mapping[str, Any], data: tuple[str, ...]) -> Source:
         """The source that ``recorded`` gave; ``data``: where its inputs are now."""
-        values: dict[str, Any] = {
+        given: dict[str, Any] = {
             key: tuple(x) if isinstance(x, list) else x for key, x in recorded.items()
         }
         known = {one.name for one in fields(SourceOptions)} - {"data"}
-        options = SourceOptions(data, **{name: values[name] for name in known & values.keys()})
-        budget = Budget(**{one.name: values.get(one.name) for one in fields(Budget)})
-        own: dict[str, Any] = {
-            n: values.get(n) for n in ("name", "max_reject", "license", "origin")
-        }
-        return cls(options, budget=budget, test=bool(values.get("test")), **own)
+        options = SourceOptions(data, **{name: given[name] for name in known & given.keys()})
+        budget = Budget(**{one.name: given.get(one.name) for one in fields(Budget)})
+        own: dict[str, Any] = {n: given.get(n) for n in ("name", "max_reject", "license", "origin")}
+        return cls(options, budget=budget, test=bool(given.get("test")), **own)
 
 
 def with_test(

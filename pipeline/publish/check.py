@@ -81,9 +81,7 @@ def _sources(manifest: Manifest) -> Sources:
     return Sources(tuple(source.path for source in manifest.inputs), tuple(first), named)
 
 
-def _measure_shards(
-    build: Build, metrics: Path, context: Context, result: Checked
-) -> list[Measured]:
+def _measured(build: Build, metrics: Path, context: Context, result: Checked) -> list[Measured]:
     shards = []
     wanted = Wanted(metrics, context, _sources(build.manifest))
     for split in build.splits.values():
@@ -91,17 +89,12 @@ def _measure_shards(
             record = shard.record
             if not (build.folder / record.path).is_file():
                 continue  # check_files reports the missing file
-            shard_metrics = measure(
-                shard.path, shard=record.path, split=split.name, wanted=wanted, plan=None
-            )
-            shard_metrics.counts["n_rows_planned"] = record.rows
-            if shard_metrics.rows and shard_metrics.counts["n_tokens"] != record.tokens:
-                text = (
-                    f"it has {errors.counted(shard_metrics.counts['n_tokens'], 'token')}, not "
-                    f"{record.tokens}"
-                )
+            found = measure(shard.path, record.path, split.name, wanted=wanted, plan=None)
+            found.counts["n_rows_planned"] = record.rows
+            if found.rows and (n := found.counts["n_tokens"]) != record.tokens:
+                text = f"it has {errors.counted(n, 'token')}, not {record.tokens}"
                 result.add(record.path, "tokens", text)
-            shards.append(shard_metrics)
+            shards.append(found)
     return shards
 
 
@@ -141,7 +134,7 @@ def _judge(build: Build, metrics: Path, model: TargetModel, result: Checked) -> 
     """Judge the shards again, as the gate of the build did."""
     context = export_gate.context_of(build.manifest, model)
     try:
-        shards = _measure_shards(build, metrics, context, result)
+        shards = _measured(build, metrics, context, result)
         declared = _declared_counts(build)
         hashes = {shard.path: shard.sha256 for shard in build.manifest.shards}
         if not shards:

@@ -72,11 +72,9 @@ def check_files(build: Build, result: Checked) -> None:
 
 def check_figures(manifest: Manifest, result: Checked) -> None:
     """The manifest is consistent: its totals, the hashes of its shards, its build id."""
-    for what, recorded, counted in sums(manifest):
-        if recorded != counted:
-            result.add(
-                MANIFEST, "figures", f"{what}: the manifest says {recorded}, the sum is {counted}"
-            )
+    for what, said, real in sums(manifest):
+        if said != real:
+            result.add(MANIFEST, "figures", f"{what}: the manifest says {said}, the sum is {real}")
     for shard in manifest.shards:
         if manifest.files.get(shard.path) != shard.sha256:
             result.add(MANIFEST, "figures", f"{shard.path} has two hashes")

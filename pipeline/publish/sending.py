@@ -83,11 +83,10 @@ def bring(place: Target, publication: Publication, report: Report) -> Sent:
     own = _own(place, there)
     wanted = {piece.name for piece in publication.all}
     missing = []
-    for done, piece in enumerate(publication.all if there else (), 1):
-        if not place.holds(piece):
-            missing.append(piece)
-        report("compare", done, len(wanted))
-    missing = missing if there else [*publication.all]
+    for done, piece in enumerate(publication.all, 1):
+        missing += [] if there and place.holds(piece) else [piece]
+        if there:
+            report("compare", done, len(wanted))
     stale = sorted(there - wanted - {*place.stay})
     pieces = [piece for piece in publication.pieces if piece in missing]
     pieces += [publication.last] if missing or stale else []
@@ -151,11 +150,8 @@ class StoreTarget:
         """Whether a file is there as it was when it was read back, as far as its size and its tag
         say so."""
         there = self.there.get(piece.name)
-        return (
-            there is not None
-            and there.size == piece.size
-            and self.known.get(piece.name) == [there.tag, piece.sha256]
-        )
+        known = None if there is None else [there.tag, piece.sha256]
+        return there is not None and (there.size, known) == (piece.size, self.known.get(piece.name))
 
     def holds(self, piece: Piece) -> bool:
         """It is read back and hashed, or is known."""

@@ -300,12 +300,9 @@ class Bars:
 
 def bars(entries: Sequence[Entry], *, shares: bool) -> Bars:
     """A bar for each entry, in their order, and one for all those that are too many."""
-    shown = list(entries[:BARS])
-    rest = entries[BARS:]
+    shown, rest = list(entries[:BARS]), entries[BARS:]
     if rest:
         shown.append(Entry(f"{len(rest):,} others", sum(one.value for one in rest)))
-    if shares:
-        scale = up_to(max(max(one.value, one.wanted or 0) for one in shown))
-    else:
-        scale = of_counts([round(one.value) for one in shown])
+    highest = max(max(one.value, one.wanted or 0) for one in shown)
+    scale = up_to(highest) if shares else of_counts([round(one.value) for one in shown])
     return Bars(tuple(shown), scale, shares)

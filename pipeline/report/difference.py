@@ -64,19 +64,13 @@ def _groups(examples: numbers.Numbers, of: str) -> dict[str, dict[str, float]]:
     """Examples, tokens and trained tokens by split or by source, with their shares of the last."""
     names = examples.sides if of == "side" else examples.sources
     index = getattr(examples, of)
-    counts = np.bincount(index, minlength=len(names))
-    tokens = np.bincount(index, examples.length, minlength=len(names))
-    trained = np.bincount(index, examples.trained, minlength=len(names))
-    total = max(float(trained.sum()), 1.0)
-    return {
-        name: {
-            "examples": int(counts[at]),
-            "tokens": int(tokens[at]),
-            "trained": int(trained[at]),
-            "share": round(float(trained[at]) / total, 6),
-        }
-        for at, name in enumerate(names)
-    }
+    each = [np.bincount(index, n, len(names)) for n in (None, examples.length, examples.trained)]
+    total = max(float(each[2].sum()), 1.0)
+    rows: dict[str, dict[str, float]] = {}
+    for name, count, tokens, trained in zip(names, *(one.tolist() for one in each), strict=True):
+        rows[name] = {"examples": int(count), "tokens": int(tokens), "trained": int(trained)}
+        rows[name]["share"] = round(trained / total, 6)
+    return rows
 
 
 def _changed_sides(
@@ -120,12 +114,9 @@ def examples_at(build: Build, places: Ints) -> list[dict[str, Any]]:
 def _text(strip: Any) -> str:
     """A sequence as text; where the middle was left out, it says how much."""
     last, gone = strip.left_out
-    parts = [
-        piece.text + (f" [... {gone} tokens ...] " if gone and at == last else "")
-        for at, piece in enumerate(strip.pieces)
-        if piece.kind != "padding"
-    ]
-    return "".join(parts)
+    told = {last: f" [... {gone} tokens ...] "} if gone else {}
+    pieces = enumerate(strip.pieces)
+    return "".join(one.text + told.get(at, "") for at, one in pieces if one.kind != "padding")
 
 
 def _shown(

@@ -142,8 +142,7 @@ class Drawer:
             yield replace(piece, spelled=True) if spelled else piece
 
     def _drawn(self, ids: list[int], kinds: list[str]) -> Iterator[TextPiece]:
-        texts = self._texts(ids)
-        at = 0
+        texts, at = self._texts(ids), 0
         while at < len(ids):
             text, stop = texts[at], at + 1
             if "\ufffd" in text:
@@ -159,11 +158,8 @@ class Drawer:
             for at, (index, label) in enumerate(zip(ids, labels, strict=True)):
                 if index == self._step:
                     token_kinds[at] = self._marks.get(label, OPEN)
-        if mask is not None:
-            token_kinds = [
-                kind if real else PADDING for kind, real in zip(token_kinds, mask, strict=True)
-            ]
-        return token_kinds
+        real = mask or [1] * len(ids)
+        return [kind if n else PADDING for kind, n in zip(token_kinds, real, strict=True)]
 
     def strip(self, name: str, ids: list[int], kinds: list[str], most: int | None = None) -> Strip:
         """A sequence, decoded; padding at an end is one piece.
@@ -184,9 +180,7 @@ class Drawer:
             left_out = (len(pieces) - 1, gone) if gone and cut is cuts[0] else left_out
         pieces += self._padding(ids[stop:])
         trained = sum(kind in (TRAINED, GOOD, BAD) for kind in kinds)
-        return Strip(
-            name, tokens=len(real), trained=trained, pieces=tuple(pieces), left_out=left_out
-        )
+        return Strip(name, len(real), trained, tuple(pieces), left_out)
 
     def strips(
         self, row: dict[str, Any], most: int | None = None, tokens: int | None = None
@@ -230,8 +224,7 @@ def row_ids(table: pa.Table) -> tuple[Ints, pa.Array]:
     """The row ids of the examples of a stored table, and where those of each row begin in them: a
     pack has a list of them, any other row one."""
     if "row_ids" in table.schema.names:
-        offsets, names = list_parts(whole(table.column("row_ids")))
-        return offsets, names
+        return list_parts(whole(table.column("row_ids")))
     return np.arange(len(table) + 1), whole(table.column("row_id"))
 
 
@@ -336,8 +329,7 @@ class Shards:
                 before += shard.record.rows
         return None
 
-    def strips(
-        self, row: dict[str, Any], most: int | None = None, tokens: int | None = None
-    ) -> list[Strip]:
-        """The sequences of a stored row; as ``Drawer.strips``."""
-        return self.drawer.strips(row, most, tokens)
+    @property
+    def strips(self) -> Callable[..., list[Strip]]:
+        """The sequences of a stored row: ``Drawer.strips``."""
+        return self.drawer.strips

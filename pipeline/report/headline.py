@@ -60,8 +60,7 @@ def warned(audits: Audits) -> list[AuditResult]:
 def _of_expectations(validation: Validation) -> Answer:
     judged, broken = validation.judged, sum(not one.passed for one in validation.expectations)
     if not broken:
-        text = f"All {counted(judged, 'expectation')} hold on the written shards."
-        return Answer(GOOD, text)
+        return Answer(GOOD, f"All {counted(judged, 'expectation')} hold on the written shards.")
     does = "does" if broken == 1 else "do"
     text = f"{number(broken)} of {counted(judged, 'expectation')} {does} not hold."
     return Answer(WARN if validation.passed else BAD, text)
@@ -75,10 +74,8 @@ def _of_rows(manifest: Manifest) -> Answer:
     rows = manifest.rows
     if not rows.rejected:
         return Answer(GOOD, f"None of {counted(rows.in_, 'row')} was refused.")
-    lost = rows.rejected / rows.in_
-    of = f"{number(rows.rejected)} of {counted(rows.in_, 'row')}"
-    text = f"{of} {were(rows.rejected)} refused ({share(lost)})."
-    return Answer(_severity(lost), text)
+    lost, of = rows.rejected / rows.in_, f"{number(rows.rejected)} of {counted(rows.in_, 'row')}"
+    return Answer(_severity(lost), f"{of} {were(rows.rejected)} refused ({share(lost)}).")
 
 
 def _beside(manifest: Manifest) -> list[Answer]:
@@ -106,14 +103,11 @@ def headline(manifest: Manifest, validation: Validation, audits: Audits) -> Head
     if notes:
         answers.append(Answer(WARN, f"{counted(notes, 'audit finding')} to look at."))
     lost = max((answer.status for answer in answers[1:]), key=_WORST.index)
-    if not validation.passed:
-        text = "Not fit to train on"
-    elif lost == BAD:
-        text = "Fit to train on, but much was lost"
-    elif WARN in (lost, answers[0].status):
-        text = "Fit to train on, with warnings"
-    else:
-        text = "Fit to train on"
+    text = "Fit to train on" if validation.passed else "Not fit to train on"
+    if validation.passed and lost == BAD:
+        text += ", but much was lost"
+    elif validation.passed and WARN in (lost, answers[0].status):
+        text += ", with warnings"
     return Headline(text, tuple(answers))
 
 
@@ -242,14 +236,13 @@ def _read(name: str) -> str:
 @functools.cache
 def policy() -> str:
     """The content of ``Content-Security-Policy``."""
-    hashes = {
-        name: base64.b64encode(hashlib.sha256(_read(name).encode()).digest()).decode()
+    style, script = (
+        base64.b64encode(hashlib.sha256(_read(name).encode()).digest()).decode()
         for name in ("page.css", "page.js")
-    }
+    )
     return (
-        f"default-src 'none'; style-src 'sha256-{hashes['page.css']}'; "
-        f"script-src 'sha256-{hashes['page.js']}'; img-src data:; base-uri 'none'; "
-        "form-action 'none'"
+        f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
 
 

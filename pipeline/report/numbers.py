@@ -19,7 +19,7 @@ from xxhash import xxh3_64_intdigest
 from pipeline.builds.build import Build
 from pipeline.builds.packs import Packs, examples
 from pipeline.shards.doubles import DIGEST, Digests, digests_of
-from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, offsets_of, whole
+from stages.columns import IGNORED, Ids, Ints, count_per_row, list_parts, numbers, offsets_of, whole
 from stages.tokens.segment_encoder import Side, digests
 
 AT_ONCE = 4096  # stored rows, or examples of packs
@@ -44,10 +44,10 @@ class Numbers:
     sources: tuple[str, ...]
     who: npt.NDArray[np.uint64]
     what: Digests
-    length: npt.NDArray[np.int32]
-    trained: npt.NDArray[np.int32]
+    length: Ids
+    trained: Ids
     side: npt.NDArray[np.uint8]
-    source: npt.NDArray[np.int32]
+    source: Ids
 
     def __len__(self) -> int:
         return len(self.who)
@@ -120,7 +120,7 @@ class _Index:
         self._called = {one.path: one.source or one.path for one in build.manifest.inputs}
         self.names: dict[str, int] = {}
 
-    def of(self, column: pa.Array) -> npt.NDArray[np.int32]:
+    def of(self, column: pa.Array) -> Ids:
         encoded = column.dictionary_encode()
         called = [self._called.get(path, path) for path in encoded.dictionary.to_pylist()]
         known = [self.names.setdefault(name, len(self.names)) for name in called]

@@ -78,9 +78,7 @@ def _ledger(build: Build, shown: dict[str, list[records.Reject]]) -> list[dict[s
     """For each code, the refused rows and examples, and the first few rows; the most rows first."""
     manifest = build.manifest
     rows, examples = manifest.rows.rejected_by_code, manifest.examples.rejected_by_code
-    codes = sorted(
-        {**rows, **examples}, key=lambda code: (-rows.get(code, 0), -examples.get(code, 0), code)
-    )
+    codes = sorted({**rows, **examples}, key=lambda c: (-rows.get(c, 0), -examples.get(c, 0), c))
     return [
         {
             "code": code,
@@ -232,9 +230,8 @@ def render_refused(result: Result, staged: Path | None) -> str:
     Args:
         staged: what was made of the build; None if nothing was.
     """
-    validation = _validation(staged)
+    validation, by_code = _validation(staged), result.figures.get("by_code", {})
     broken = [one for one in validation.expectations if not one.passed] if validation else []
-    by_code = result.figures.get("by_code", {})
     return headline.render(
         "refused.jinja",
         result=result,
@@ -311,8 +308,7 @@ def samples(shards: drawing.Shards) -> list[Sample]:
     found: list[Sample] = []
     left = CHARACTERS
     for sample in _drawn(shards):
-        pieces = sample.strip.pieces
-        left -= sum(_MARKUP + len(html.escape(piece.text)) for piece in pieces)
+        left -= sum(_MARKUP + len(html.escape(piece.text)) for piece in sample.strip.pieces)
         if left < 0 and found:
             break
         found.append(sample)

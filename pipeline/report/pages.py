@@ -17,6 +17,7 @@ from pipeline import tasks
 from pipeline.builds.build import Build
 from pipeline.report import drawing, painter, search
 from pipeline.shards.values import TEXT
+from stages.columns import Bools
 from stages.errors import UsageError, counted, did_you_mean
 from stages.rows.expressions import Asked, key_of, parse
 
@@ -50,7 +51,7 @@ class Condition:
             )
         return field
 
-    def __call__(self, held: Sequence[search.Held]) -> search.Bools:
+    def __call__(self, held: Sequence[search.Held]) -> Bools:
         """Whether it is true for each example of some record batches.
 
         Raises:
@@ -70,8 +71,7 @@ class Condition:
 
 
 def _array(values: Any, kind: pa.DataType) -> pa.Array:
-    array = values if isinstance(values, pa.Array) else pa.array(values)
-    return array.cast(kind)
+    return (values if isinstance(values, pa.Array) else pa.array(values)).cast(kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +106,10 @@ class Pages:
 
     def fields(self) -> None:
         """What a condition can read."""
-        found = search.of_build(self._build).values()
-        widest = max(len(field.name) for field in found)
-        for field in found:
-            self._canvas.say(f"{field.name:<{widest}}  {field.type:<6}  {field.says}")
+        found = search.of_build(self._build)
+        for one in found.values():
+            name = one.name.ljust(max(map(len, found)))
+            self._canvas.say(f"{name}  {one.type:<6}  {one.says}")
 
     def count(self, where: str) -> None:
         """How many examples fit."""
@@ -174,9 +174,8 @@ class Pages:
             self._around(asked, ids, first=begin is None, backwards=backwards)
         else:
             also = "" if begin is None else f"{'before' if backwards else 'after'} {begin} "
-            self._canvas.say(
-                f"No example {also}has {where}." if where else f"No example {also}is stored."
-            )
+            none = f"has {where}" if where else "is stored"
+            self._canvas.say(f"No example {also}{none}.")
         self._canvas.say(f"Looked at {search.looked:,} of {search.examples:,} examples.")
 
     def _around(

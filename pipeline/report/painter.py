@@ -174,8 +174,7 @@ class Canvas:
             name = drawing.visible(strip.name).replace("\n", "\\n")
             wide = min(_HEADING, self.width or _HEADING)
             self.say(f"── {name} · {counts} ".ljust(wide, "─"), fg="blue")
-            drawn = self._colored(strip) if self._color else self._worded(strip)
-            for line in drawn:
+            for line in self._colored(strip) if self._color else self._worded(strip):
                 click.echo(line, color=self._color)
         click.echo()
 

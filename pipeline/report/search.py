@@ -11,7 +11,6 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,11 +18,8 @@ from pipeline.builds import packs
 from pipeline.builds.build import Build, StoredShard
 from pipeline.report.drawing import Shards, row_ids
 from pipeline.shards.values import NUMBER, TEXT
-from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, whole
+from stages.columns import IGNORED, Bools, Ints, count_per_row, list_parts, numbers, whole
 from stages.tokens import layouts
-
-Bools = npt.NDArray[np.bool_]
-
 
 _BATCH, _TOGETHER = 256, 8192  # rows that are unpacked, and that are compared, at a time
 _Key: TypeAlias = tuple[int, int, int]

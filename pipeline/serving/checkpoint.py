@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pipeline.serving.declared import ANSWERED, ASKED, Examined, StopDeclaration, StopPrompt
+from pipeline.serving.declared import ANSWERED, ASKED, Declared, Examined, StopPrompt
 from stages.chat_template.template import Template
 from stages.errors import DataError, ModelError, RowError, UsageError
 from stages.files import file_hash
 from stages.tokenizers import claims, directory
 
 
-def _overlay(folder: Path, build: StopDeclaration) -> str:
+def _overlay(folder: Path, build: Declared) -> str:
     command = f"pipeline overlay {folder} --build {build.folder} -o NEW"
     return f"Write the build's own files next to the weights: {command}."
 
@@ -31,9 +31,7 @@ def first_difference(one: str, other: str) -> str:
     return f"{one[start : at + 24]!r} in the build, {other[start : at + 24]!r} there"
 
 
-def compare(
-    folder: Path, build: StopDeclaration, asked: list[StopPrompt], examined: Examined
-) -> None:
+def compare(folder: Path, build: Declared, asked: list[StopPrompt], examined: Examined) -> None:
     """Compare the directory's files with the build's.
 
     Raises:
@@ -53,9 +51,7 @@ def compare(
     _pads(folder, build, examined)
 
 
-def _tokenizer(
-    folder: Path, build: StopDeclaration, asked: list[StopPrompt], examined: Examined
-) -> None:
+def _tokenizer(folder: Path, build: Declared, asked: list[StopPrompt], examined: Examined) -> None:
     path = folder / "tokenizer.json"
     try:
         tokenizer = Tokenizer.from_str(claims.tokenizer_json(folder).decode())
@@ -74,15 +70,13 @@ def _tokenizer(
         mine = build.tokenizer.encode(prompt.text, add_special_tokens=False).ids
         ids = tokenizer.encode(prompt.text, add_special_tokens=False).ids
         if ids != mine:
-            what = (
-                f"the prompt of {prompt.row} gives {len(ids)} ids, but the build's "
-                f"tokenizer gives {len(mine)}, or other ids"
-            )
+            what = f"the prompt of {prompt.row} gives {len(ids)} ids, but the build's tokenizer "
+            what += f"gives {len(mine)}, or other ids"
             examined.add("other_tokenizer", str(path), what, _overlay(folder, build))
             return
 
 
-def _template(folder: Path, build: StopDeclaration, examined: Examined) -> None:
+def _template(folder: Path, build: Declared, examined: Examined) -> None:
     config = directory.read(folder, "tokenizer_config.json")
     named = {key: claims.token_text(config.get(key)) for key in ("bos_token", "eos_token")}
     tokens = {key: text for key, text in named.items() if isinstance(text, str)}
@@ -104,7 +98,7 @@ def _template(folder: Path, build: StopDeclaration, examined: Examined) -> None:
 
 
 def judge_template(
-    build: StopDeclaration, where: str, whole: str, prompt: str | None, examined: Examined
+    build: Declared, where: str, whole: str, prompt: str | None, examined: Examined
 ) -> None:
     """Compare how a question and its answer are rendered there with how the build renders them.
 
@@ -129,7 +123,7 @@ def judge_template(
         examined.add("other_template", where, what, use)
 
 
-def _stops(folder: Path, build: StopDeclaration, examined: Examined) -> None:
+def _stops(folder: Path, build: Declared, examined: Examined) -> None:
     claimed = claims.read(folder)
     # At most one entry: the file that generation takes its eos ids from.
     where, ids = next(iter(claimed.eos_ids.items()), ("generation_config.json", ()))
@@ -145,7 +139,7 @@ def _stops(folder: Path, build: StopDeclaration, examined: Examined) -> None:
         examined.add("other_eos_token", path, what, _overlay(folder, build))
 
 
-def _pads(folder: Path, build: StopDeclaration, examined: Examined) -> None:
+def _pads(folder: Path, build: Declared, examined: Examined) -> None:
     claimed = claims.read(folder)
     profile = build.model.profile
     places: list[tuple[str, Any]] = [("tokenizer_config.json", claimed.pad_token)]
@@ -173,11 +167,8 @@ def _pads(folder: Path, build: StopDeclaration, examined: Examined) -> None:
 
 
 INDEX = "model.safetensors.index.json"
-_STORED: dict[str, np.dtype[Any]] = {
-    "F32": np.dtype("<f4"),
-    "F16": np.dtype("<f2"),
-    "BF16": np.dtype("<u2"),
-}
+_STORED: dict[str, np.dtype[Any]]
+_STORED = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
 _LENGTH = struct.Struct("<Q")
 
 
@@ -243,8 +234,7 @@ def narrow(values: npt.NDArray[np.float32], dtype: str) -> npt.NDArray[Any]:
     # bf16 is the upper half of float32. Adding 0x7fff, and 1 if the last kept bit is set, carries
     # into the upper half exactly where rounding to nearest, ties to even, must round up.
     bits = values.view(np.uint32)
-    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    return rounded.astype("<u2")
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")
 
 
 def set_means(path: Path, name: str, rows: Mapping[int, Sequence[int]]) -> None:
@@ -270,14 +260,9 @@ def set_means(path: Path, name: str, rows: Mapping[int, Sequence[int]]) -> None:
             f"{name} has {shape[0]} rows, and row {top} is needed.",
             "Give the model that the build was made for.",
         )
-    kind = _STORED[dtype]
-    table = np.memmap(
-        path, dtype=kind, mode="r+", offset=start + entry["data_offsets"][0], shape=tuple(shape)
-    )
-    means = {}
-    for row, used in rows.items():  # all means first: a row may be among those averaged
-        mean = widen(np.array(table[list(used)]), dtype).mean(axis=0, dtype=np.float32)
-        means[row] = narrow(mean, dtype)
-    for row, values in means.items():
-        table[row] = values
+    start += entry["data_offsets"][0]
+    table = np.memmap(path, _STORED[dtype], "r+", offset=start, shape=tuple(shape))
+    used = [widen(table[list(some)], dtype) for some in rows.values()]
+    # All means first: a row may be among those averaged.
+    table[[*rows]] = [narrow(one.mean(axis=0, dtype=np.float32), dtype) for one in used]
     table.flush()

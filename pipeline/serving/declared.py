@@ -1,5 +1,7 @@
 """The stop tokens and the template that a build declares, and prompts from its examples."""
 
+import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,16 +24,14 @@ from stages.tokens.inference import matches
 from stages.tokens.inference import prompts as generation_prompts
 
 _LOOKED_AT = 4000  # examples
-_TOOL = {
-    "type": "function",
-    "function": {"name": "f", "description": "d", "parameters": {"type": "object"}},
-}
+_FUNCTION = {"name": "f", "description": "d", "parameters": {"type": "object"}}
+_TOOL = {"type": "function", "function": _FUNCTION}
 ASKED: list[dict[str, Any]] = [{"role": "user", "content": "How many are 2 and 3?"}]
 ANSWERED = [*ASKED, {"role": "assistant", "content": "They are 5."}]
 
 
 @dataclass(frozen=True)
-class StopDeclaration:
+class Declared:
     """A build, with its model and everything that it declares about stopping."""
 
     source: Build
@@ -83,7 +83,7 @@ class StopDeclaration:
         return min(max(32, 2 * measured.max), 4096) if measured else 512
 
 
-def read(folder: Path) -> StopDeclaration:
+def read(folder: Path) -> Declared:
     """What a build declares.
 
     Raises:
@@ -98,10 +98,10 @@ def read(folder: Path) -> StopDeclaration:
         )
     model = stored_model(build)
     date = build.manifest.model.date_string
-    return StopDeclaration(build, replace(model, profile=replace(model.profile, date_string=date)))
+    return Declared(build, replace(model, profile=replace(model.profile, date_string=date)))
 
 
-def _examples(build: StopDeclaration) -> Iterator[tuple[str, list[int], list[int]]]:
+def _examples(build: Declared) -> Iterator[tuple[str, list[int], list[int]]]:
     """Row id, ids and labels of examples, of the test side where there is one."""
     splits = build.source.splits
     for table in splits["test" if "test" in splits else "train"].tables():
@@ -112,7 +112,7 @@ def _examples(build: StopDeclaration) -> Iterator[tuple[str, list[int], list[int
             yield from zip(*columns, strict=True)
 
 
-def _cut(build: StopDeclaration, ids: list[int], labels: list[int]) -> int:
+def _cut(build: Declared, ids: list[int], labels: list[int]) -> int:
     """Where the last trained answer starts; the ids before it are a prompt. 0 if there is none."""
     trained = [i for i, label in enumerate(labels) if label != IGNORED]
     if not _trains_all(build.source.manifest.options):
@@ -131,7 +131,7 @@ def _trains_all(options: Mapping[str, Any]) -> bool:
     return any(one.get("train_on") == "all" for one in sources)
 
 
-def _literal(build: StopDeclaration, with_it: dict[str, Any], without: dict[str, Any]) -> str:
+def _literal(build: Declared, with_it: dict[str, Any], without: dict[str, Any]) -> str:
     """The longest line that the template prints only with some arguments; it shows their use."""
     try:
         one = build.template.render(ASKED, add_generation_prompt=True, **with_it)
@@ -142,7 +142,7 @@ def _literal(build: StopDeclaration, with_it: dict[str, Any], without: dict[str,
     return max(lines, key=len, default="")
 
 
-def _kind(build: StopDeclaration, text: str, header: str, tools: str) -> str:
+def _kind(build: Declared, text: str, header: str, tools: str) -> str:
     if tools and tools in text:
         return TOOLS
     end = build.model.profile.end_of_turn
@@ -150,7 +150,7 @@ def _kind(build: StopDeclaration, text: str, header: str, tools: str) -> str:
     return MULTI if turns else SINGLE
 
 
-def prompts(build: StopDeclaration, count: int) -> "list[StopPrompt]":
+def prompts(build: Declared, count: int) -> "list[StopPrompt]":
     """Prompts of each kind, up to so many; those of a batch have different lengths.
 
     Raises:
@@ -277,22 +277,10 @@ class Examined:
     def counts(self) -> list[dict[str, Any]]:
         """By kind of prompt and way of decoding: answers, those that ended, and where."""
         rows = []
-        for kind in KINDS:
-            for way in (GREEDY, SAMPLED):
-                mine = [a for a in self.answers if (a.kind, a.way) == (kind, way)]
-                if not mine:
-                    continue
-                places = sorted({answer.at for answer in mine if answer.at})
-                ends = {at: sum(answer.at == at for answer in mine) for at in places}
-                ended = sum(answer.ended for answer in mine)
-                rows.append(
-                    {
-                        "prompts": kind,
-                        "decoding": way,
-                        "answers": len(mine),
-                        "ended": ended,
-                        "ran_on": len(mine) - ended,
-                        "at": ends,
-                    }
-                )
+        for kind, way in itertools.product(KINDS, (GREEDY, SAMPLED)):
+            mine = [a for a in self.answers if (a.kind, a.way) == (kind, way)]
+            at = dict(sorted(Counter(one.at for one in mine if one.at).items()))
+            ended, every = sum(one.ended for one in mine), len(mine)
+            row = {"prompts": kind, "decoding": way, "answers": every, "ended": ended}
+            rows += [{**row, "ran_on": every - ended, "at": at}] if mine else []
         return rows

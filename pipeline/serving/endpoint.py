@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.serving.checkpoint import judge_template
-from pipeline.serving.declared import ANSWERED, ASKED, Examined, StopDeclaration, StopPrompt
+from pipeline.serving.declared import ANSWERED, ASKED, Declared, Examined, StopPrompt
 from stages.errors import SurroundingsError
 
 _SHOWN = {"skip_special_tokens": False}  # of vLLM and SGLang; others refuse or ignore it
@@ -90,14 +90,11 @@ class Server:
 
     def tokens(self, text: str) -> list[int] | None:
         """Ids that the server's tokenizer gives a text; None if it does not show them."""
-        for body in (  # as vLLM takes it, then as llama.cpp does
+        bodies: tuple[dict[str, Any], ...] = (  # as vLLM takes it, then as llama.cpp does
             {"model": self.model, "prompt": text, "add_special_tokens": False},
             {"content": text, "add_special": False, "parse_special": True},
-        ):
-            ids = self._tokenized(body)
-            if ids is not None:
-                return ids
-        return None
+        )
+        return next(filter(None, map(self._tokenized, bodies)), None)
 
     def _tokenized(self, body: dict[str, Any]) -> list[int] | None:
         """Ids of what a server is asked to encode; None where it does not show them."""
@@ -135,21 +132,15 @@ class Server:
             except SurroundingsError as error:
                 if error.errno not in (400, 422) or (self.as_text and not self.extras):
                     raise
-                self.as_text, self.extras = self._next()
+                # After ids with extras: ids without, text with, text without.
+                self.as_text = self.as_text or not self.extras
+                self.extras = {} if self.extras else dict(_SHOWN)
                 continue
             choices = sorted(reply.get("choices", []), key=lambda one: one.get("index", 0))
             return [{**one, "usage": reply.get("usage") or {}} for one in choices]
 
-    def _next(self) -> tuple[bool, dict[str, Any]]:
-        """The next form to try, after ids with extras: ids without, text with, text without."""
-        if self.extras:
-            return self.as_text, {}
-        return True, dict(_SHOWN)
 
-
-def compare(
-    server: Server, build: StopDeclaration, asked: list[StopPrompt], examined: Examined
-) -> None:
+def compare(server: Server, build: Declared, asked: list[StopPrompt], examined: Examined) -> None:
     """Compare the server's tokenizer and template with the build's, as far as it shows them."""
     _tokenizer(server, build, asked, examined)
     use = "Compare its template yourself: the build's is in tokenizer/tokenizer_config.json."
@@ -173,7 +164,7 @@ def compare(
 
 
 def _tokenizer(
-    server: Server, build: StopDeclaration, asked: list[StopPrompt], examined: Examined
+    server: Server, build: Declared, asked: list[StopPrompt], examined: Examined
 ) -> None:
     serve = (
         f"Start the server with the build's tokenizer (vLLM: --tokenizer {build.folder}/tokenizer)"

@@ -6,17 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import tasks
-from pipeline.serving import checkpoint, endpoint, serving
-from pipeline.serving.declared import (
-    BATCH,
-    GREEDY,
-    Examined,
-    StopAnswer,
-    StopDeclaration,
-    StopPrompt,
-    prompts,
-    read,
-)
+from pipeline.serving import checkpoint, declared, endpoint, serving
+from pipeline.serving.declared import BATCH, GREEDY, Declared, Examined, StopAnswer, StopPrompt
 from stages import profile
 from stages.errors import UsageError, counted
 from stages.tokenizers import claims, probes
@@ -57,8 +48,8 @@ def examine(wanted: StopRun) -> Examined:
         UsageError: the build, the model directory or what it needs is missing.
         SurroundingsError: the server does not answer.
     """
-    build = read(wanted.build)
-    asked = prompts(build, wanted.prompts)
+    build = declared.read(wanted.build)
+    asked = declared.prompts(build, wanted.prompts)
     examined = Examined(wanted.target)
     if is_url(wanted.target):
         server = endpoint.Server(wanted.target, wanted.served, wanted.key)
@@ -84,7 +75,7 @@ def _run(asked: list[StopPrompt], ask: Ask, wanted: StopRun, examined: Examined)
             examined.answers += ask(group, temperature)
 
 
-def _from_checkpoint(folder: Path, build: StopDeclaration, wanted: StopRun) -> Ask:
+def _from_checkpoint(folder: Path, build: Declared, wanted: StopRun) -> Ask:
     """Answers of a model directory.
 
     Raises:
@@ -100,13 +91,11 @@ def _from_checkpoint(folder: Path, build: StopDeclaration, wanted: StopRun) -> A
     if not generate.has_weights(folder):
         raise UsageError(f"{folder} has no weights.", "Give a trained model's directory.")
     model = generate.Checkpoint(folder, build.model.pad_id)
-    declared = set(build.stop_ids)
+    ends = set(build.stop_ids)
 
     def ask(group: Sequence[StopPrompt], temperature: float) -> list[StopAnswer]:
         most = wanted.most or build.room
-        ids = model.answer(
-            [p.ids for p in group], most=most, temperature=temperature, seed=wanted.seed
-        )
+        ids = model.answer([p.ids for p in group], most, temperature, wanted.seed)
         return [answer(*pair, temperature) for pair in zip(group, ids, strict=True)]
 
     def answer(prompt: StopPrompt, ids: list[int], temperature: float) -> StopAnswer:
@@ -114,8 +103,8 @@ def _from_checkpoint(folder: Path, build: StopDeclaration, wanted: StopRun) -> A
         stopped = last in model.stops
         at = f"{build.tokenizer.id_to_token(last)!r} ({last})" if stopped else ""
         text = build.tokenizer.decode(ids, skip_special_tokens=False)
-        ended = stopped and last in declared
-        passed = not ended and bool(declared.intersection(ids))
+        ended = stopped and last in ends
+        passed = not ended and bool(ends.intersection(ids))
         found = {"ended": ended, "at": at, "tokens": len(ids), "text": text, "passed_over": passed}
         return StopAnswer.to(prompt, temperature, **found)
 
@@ -123,7 +112,7 @@ def _from_checkpoint(folder: Path, build: StopDeclaration, wanted: StopRun) -> A
 
 
 def _read_choice(
-    build: StopDeclaration, prompt: StopPrompt, choice: dict[str, Any], temperature: float
+    build: Declared, prompt: StopPrompt, choice: dict[str, Any], temperature: float
 ) -> StopAnswer:
     stopped = choice.get("finish_reason") == "stop"
     text = str(choice.get("text") or "")
@@ -136,9 +125,7 @@ def _read_choice(
     return StopAnswer.to(prompt, temperature, **found)
 
 
-def _from_server(
-    server: endpoint.Server, build: StopDeclaration, wanted: StopRun, **more: Any
-) -> Ask:
+def _from_server(server: endpoint.Server, build: Declared, wanted: StopRun, **more: Any) -> Ask:
     def ask(group: Sequence[StopPrompt], temperature: float) -> list[StopAnswer]:
         settings = {
             "max_tokens": wanted.most or build.room,
@@ -159,7 +146,7 @@ def _from_server(
     return ask
 
 
-def _not_learnt(where: str, build: StopDeclaration, examined: Examined) -> None:
+def _not_learnt(where: str, build: Declared, examined: Examined) -> None:
     faults = {finding.code for finding in examined.findings if finding.fault}
     # Each of these explains why the model did not learn it.
     if faults & {"pad_is_end_of_turn", "template_without_end_of_turn", "other_tokenizer"}:
@@ -172,7 +159,7 @@ def _not_learnt(where: str, build: StopDeclaration, examined: Examined) -> None:
     examined.add("end_of_turn_not_learnt", where, what, remedy)
 
 
-def _explain_checkpoint(folder: Path, build: StopDeclaration, examined: Examined) -> None:
+def _explain_checkpoint(folder: Path, build: Declared, examined: Examined) -> None:
     ran = [answer for answer in examined.answers if not answer.ended]
     codes = {finding.code for finding in examined.findings}
     if any(answer.passed_over for answer in ran) and "eos_not_in_generation_config" not in codes:
@@ -185,7 +172,7 @@ def _explain_checkpoint(folder: Path, build: StopDeclaration, examined: Examined
     _padding(build, examined)
 
 
-def _padding(build: StopDeclaration, examined: Examined) -> None:
+def _padding(build: Declared, examined: Examined) -> None:
     """Find prompts whose answers run on in a padded batch, but end when the prompt is alone."""
     alone = {a.row: a.ended for a in examined.answers if a.way == GREEDY and a.kind != BATCH}
     batch = [a for a in examined.answers if a.way == GREEDY and a.kind == BATCH]
@@ -198,7 +185,7 @@ def _padding(build: StopDeclaration, examined: Examined) -> None:
 
 def _explain_server(
     server: endpoint.Server,
-    build: StopDeclaration,
+    build: Declared,
     wanted: StopRun,
     asked: list[StopPrompt],
     examined: Examined,

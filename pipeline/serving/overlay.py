@@ -110,10 +110,8 @@ def _rows_of_texts(data: bytes, added: Mapping[str, int]) -> dict[int, tuple[int
     document = json.loads(data)
     kept = [token for token in document["added_tokens"] if token["content"] not in added]
     before = parsed(json.dumps({**document, "added_tokens": kept}).encode())
-    return {
-        index: tuple(before.encode(text, add_special_tokens=False).ids)
-        for text, index in added.items()
-    }
+    ids = {text: before.encode(text, add_special_tokens=False).ids for text in added}
+    return {index: tuple(ids[text]) for text, index in added.items()}
 
 
 def _give_rows(original: Path, folder: Path, rows: dict[int, tuple[int, ...]]) -> list[str]:

@@ -8,18 +8,15 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.executors import Sums
 from pipeline.manifest.counts import AnswerTokens, Inference
-from stages.columns import IGNORED, Ints, numbers, whole
+from stages.columns import IGNORED, Bools, Ids, Ints, numbers, whole
 from stages.profile import TargetModel
 from stages.tokens.inference import Prompt, allowed, matches, prompts
 
 OTHER = "other"  # after none of the known prompts
-Flat = npt.NDArray[np.int32]
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +50,7 @@ def limits(answers: Answers) -> AnswerTokens | None:
     return AnswerTokens(p999, max(answers.lengths), turns)
 
 
-def _turns(trained: Flags, ends: Flags) -> tuple[Ints, Ints]:
+def _turns(trained: Bools, ends: Bools) -> tuple[Ints, Ints]:
     """First and last positions of the trained turns: runs of trained tokens, cut after each end of
     turn. Blocks hold many examples in a row, and two trained turns may touch."""
     last = ends.copy()
@@ -92,7 +89,7 @@ class Counting:
         elif "chosen_ids" in names and self._hybrid:
             self._add_pairs(block)
 
-    def _add(self, ids: Flat, trained: Flags) -> None:
+    def _add(self, ids: Ids, trained: Bools) -> None:
         first, last = _turns(trained, self._model.ends_turn(ids))
         search = self._masked or self._everything
         starts = first
@@ -109,11 +106,10 @@ class Counting:
         lengths, turns = np.unique((last - starts + 1)[known], return_counts=True)
         self.answers.lengths.update(dict(zip(lengths.tolist(), turns.tolist(), strict=True)))
         if not self._everything:
-            self.answers = replace(
-                self.answers, unmeasured=self.answers.unmeasured + int((~known).sum())
-            )
+            unmeasured = self.answers.unmeasured + int((~known).sum())
+            self.answers = replace(self.answers, unmeasured=unmeasured)
 
-    def _opened(self, ids: Flat, first: Ints, last: Ints) -> tuple[Ints, list[str]]:
+    def _opened(self, ids: Ids, first: Ints, last: Ints) -> tuple[Ints, list[str]]:
         """For each trained turn, the position after its prompt, or -1, and the prompt's name."""
         begins, names = np.full(len(first), -1, np.int64), [OTHER] * len(first)
         heads = np.full(len(first), -1, np.int64)

@@ -23,7 +23,7 @@ from pipeline.options.source import Source
 from pipeline.shards import train_test
 from pipeline.shards.examples import Asked, Choice, PlannedExamples
 from pipeline.shards.train_test import TEST, TRAIN
-from stages.columns import Ints
+from stages.columns import Bools, Ints
 
 _SALT = 0x6275646765740000  # or the choice would follow the sides, which the same hash decides
 TRAINED = "trained_tokens"
@@ -79,9 +79,8 @@ class _Pool:
             return Taken(0, 0)
         passes = int(amount // total)
         left = int(amount - passes * total)
-        return Taken(
-            passes, int(np.searchsorted(self._sums(unit), left, side="right")) if left else 0
-        )
+        more = int(np.searchsorted(self._sums(unit), left, side="right")) if left else 0
+        return Taken(passes, more)
 
     def given(self, taken: Taken, unit: str) -> int:
         """How much that is."""
@@ -166,8 +165,8 @@ class Portions:
 
 def portions(
     examples: PlannedExamples,
-    train: npt.NDArray[np.bool_],
-    test: npt.NDArray[np.bool_],
+    train: Bools,
+    test: Bools,
     budgets: Sequence[Budget],
     *,
     seed: int,
@@ -183,10 +182,7 @@ def portions(
         budgets: of each source; ``total``: trained tokens that shares and weights divide.
     """
     of = examples.source
-    pools = [
-        _Pool(examples, np.flatnonzero(train & (of == number)), seed)
-        for number in range(len(budgets))
-    ]
+    pools = [_Pool(examples, np.flatnonzero(train & (of == n)), seed) for n in range(len(budgets))]
     limits = [pool.limit(budget) for pool, budget in zip(pools, budgets, strict=True)]
     wanted = _mixture(pools, budgets, limits, total)
     times = np.zeros(len(examples), np.uint16)
@@ -206,9 +202,7 @@ def portions(
     return Portions(times, tuple(asked))
 
 
-def _thinned(
-    pool: _Pool, taken: Taken, keys: npt.NDArray[np.uint64]
-) -> npt.NDArray[np.bool_] | bool:
+def _thinned(pool: _Pool, taken: Taken, keys: npt.NDArray[np.uint64]) -> Bools | bool:
     """Which test examples are used: those whose hash is not after the last that is trained on."""
     if taken.passes or not len(pool.which):
         return True
@@ -223,7 +217,7 @@ def _short(pool: _Pool, limit: Taken, unit: str, amount: float) -> bool:
 # What each source of a build was asked for, and what it gave.
 
 
-Times: TypeAlias = npt.NDArray[np.bool_] | npt.NDArray[np.integer[Any]]
+Times: TypeAlias = Bools | npt.NDArray[np.integer[Any]]
 
 ALL = "data"  # what the one source of a command is called
 _WHOLE = Asked("epochs", 1.0, given=1.0, short=False)
@@ -288,9 +282,8 @@ def records(
     )
     trained = sum(portion.trained for portion in train)
     asked = asked or (_WHOLE,) * len(sources)
-    wanted = sum(
-        one.amount if one.rated else mine.trained for one, mine in zip(asked, train, strict=True)
-    )
+    every = zip(asked, train, strict=True)
+    wanted = sum(one.amount if one.rated else mine.trained for one, mine in every)
     return tuple(
         SourceRecord(
             name=source.name or ALL,

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
@@ -19,13 +18,13 @@ from pipeline.shards.budgets import Portions, has_budgets, portions
 from pipeline.shards.examples import Choice, Fate, Fates, PlannedExamples, read_examples
 from pipeline.shards.part import PartReport
 from pipeline.shards.values import scores
-from stages.columns import Ints
+from stages.columns import Bools, Ints
 from stages.errors import DataError, UsageError, counted
 from stages.rows.groups import NO_QUESTION
 from stages.rows.selection import AND_QUESTION
 
 
-def _drop(fate: Fates, which: npt.NDArray[np.bool_], reason: Fate) -> None:
+def _drop(fate: Fates, which: Bools, reason: Fate) -> None:
     """Leave examples out, those that are left out already keep their reason."""
     fate[which & (fate == Fate.USED)] = reason
 
@@ -55,7 +54,7 @@ def _leave_out_evaluations(options: PlanOptions, examples: PlannedExamples, fate
 
 
 def _near(
-    options: PlanOptions, examples: PlannedExamples, fate: Fates, test: npt.NDArray[np.bool_] | None
+    options: PlanOptions, examples: PlannedExamples, fate: Fates, test: Bools | None
 ) -> doubles.NearDoubles | None:
     """The examples that are like another of those that are left; they are left out.
 
@@ -86,9 +85,7 @@ def _joined(config: Config, examples: PlannedExamples) -> PlannedExamples:
     return replace(examples, group=doubles.joined(examples.group, firsts, NO_QUESTION))
 
 
-def _in_test(
-    options: PlanOptions, examples: PlannedExamples, used: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.bool_]:
+def _in_test(options: PlanOptions, examples: PlannedExamples, used: Bools) -> Bools:
     """Which examples are in test.
 
     Raises:
@@ -108,9 +105,7 @@ def nothing_to_train_on(options: PlanOptions) -> UsageError:
     )
 
 
-def _of_test_files(
-    config: Config, examples: PlannedExamples, fate: Fates
-) -> npt.NDArray[np.bool_] | None:
+def _of_test_files(config: Config, examples: PlannedExamples, fate: Fates) -> Bools | None:
     """Which examples are of the named test files; None where there are none. Other examples that
     ask the same are left out.
 
@@ -120,7 +115,7 @@ def _of_test_files(
     numbers = [number for number, source in enumerate(config.sources) if source.test]
     if not numbers or examples.group is None:
         return None
-    test: npt.NDArray[np.bool_] = np.isin(examples.source, numbers)
+    test: Bools = np.isin(examples.source, numbers)
     asked = examples.group[test]
     _drop(fate, ~test & np.isin(examples.group, asked[asked != NO_QUESTION]), Fate.CONTAMINATED)
     if not (~test & (fate == Fate.USED)).any():
@@ -133,10 +128,7 @@ def _of_test_files(
 
 
 def _portions(
-    config: Config,
-    examples: PlannedExamples,
-    used: npt.NDArray[np.bool_],
-    test: npt.NDArray[np.bool_],
+    config: Config, examples: PlannedExamples, used: Bools, test: Bools
 ) -> Portions | None:
     """What the sources give, where one of them or the build has a budget."""
     if not has_budgets(config):
@@ -186,9 +178,7 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
     if given is None:
         return Choice(fate, test=test, group=examples.group, near=alike)
     _drop(fate, given.times == 0, Fate.OVER_BUDGET)
-    return Choice(
-        fate, test=test, group=examples.group, times=given.times, asked=given.asked, near=alike
-    )
+    return Choice(fate, test, examples.group, given.times, given.asked, alike)
 
 
 @dataclass(frozen=True, slots=True)

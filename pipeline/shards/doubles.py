@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from stages.columns import Ints, offsets_of
+from stages.columns import Bools, Ints, offsets_of
 from stages.normalize.overlap_words import SEED, Hashes, mixed
 from stages.normalize.signatures import NUMBERS, Signatures, empty
 
@@ -58,7 +58,7 @@ def _groups(digests: Digests, score: Scores | None = None) -> tuple[Ints, Ints]:
     return members, members[begins][np.cumsum(begins) - 1]
 
 
-def repeats(digests: Digests) -> npt.NDArray[np.bool_]:
+def repeats(digests: Digests) -> Bools:
     """Which examples equal an earlier one."""
     members, firsts = _groups(digests)
     mask = np.zeros(len(digests), bool)
@@ -138,11 +138,7 @@ class _Rows:
 
     def each(self, made: Callable[[Signatures], Hashes]) -> Hashes:
         """What is made of every row, block by block."""
-        blocks = (
-            part[first : first + _BLOCK]
-            for part in self._parts
-            for first in range(0, len(part), _BLOCK)
-        )
+        blocks = (p[at : at + _BLOCK] for p in self._parts for at in range(0, len(p), _BLOCK))
         return np.concatenate([np.zeros(0, np.uint64), *map(made, blocks)])
 
     def take(self, rows: Ints) -> Signatures:
@@ -238,10 +234,10 @@ def clusters(parts: Sequence[Signatures], limit: float) -> Ints:
 
 def alike(
     parts: Sequence[Signatures],
-    used: npt.NDArray[np.bool_],
+    used: Bools,
     limit: float,
     score: npt.NDArray[np.float64] | None = None,
-    before: npt.NDArray[np.bool_] | None = None,
+    before: Bools | None = None,
 ) -> NearDoubles:
     """Of the examples that are used, those that are in a cluster with another that stays.
 

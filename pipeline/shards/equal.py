@@ -22,7 +22,7 @@ from pipeline.options.many_values import Keep
 from pipeline.shards import collect, doubles, facts, plan, storage, train_test
 from pipeline.shards.examples import Choice, Fate, PlannedExamples
 from pipeline.shards.train_test import Counted
-from stages.columns import Ints, offsets_of
+from stages.columns import Bools, Ints, offsets_of
 from stages.errors import PipelineError
 from stages.rows.groups import NO_QUESTION
 
@@ -33,7 +33,6 @@ _FATE, _TEST, _SOURCE = 7, 8, 4  # of ``of``: the fate, the side, and where the 
 _NO_EXAMPLE = (Fate.FILTERED, Fate.CONTAMINATED)  # of these nothing is a double
 _REPORT = "Nothing was published; please report it with the recipe."
 Item = tuple[plan.Window, Choice | None]  # with what was chosen of it in one memory
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

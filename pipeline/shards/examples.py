@@ -18,7 +18,7 @@ from pipeline.shards import doubles, train_test
 from pipeline.shards.chain import PARTIAL
 from pipeline.shards.storage import here
 from stages import columns
-from stages.columns import Ints, offsets_of
+from stages.columns import Bools, Ints, offsets_of
 from stages.errors import PipelineError
 from stages.normalize import overlap_search, signatures
 from stages.normalize.signatures import Signatures
@@ -78,7 +78,7 @@ class PlannedExamples:
     trained: Counts
     digest: doubles.Digests
     source: npt.NDArray[np.int16]
-    partial: npt.NDArray[np.bool_] | None = None
+    partial: Bools | None = None
     margin: npt.NDArray[np.float32] | None = None
     group: train_test.Groups | None = None
     asked: train_test.Groups | None = None
@@ -91,13 +91,13 @@ class PlannedExamples:
     def __len__(self) -> int:
         return len(self.row)
 
-    def in_test(self, options: PlanOptions) -> npt.NDArray[np.bool_]:
+    def in_test(self, options: PlanOptions) -> Bools:
         """Which of them a split by shares has in test: none without one."""
         if self.group is None:
             return np.zeros(len(self), bool)
         return train_test.in_test(self.group, options.test_size, options.seed)
 
-    def rows(self, which: npt.NDArray[np.bool_] | slice = _EVERY) -> int:
+    def rows(self, which: Bools | slice = _EVERY) -> int:
         """How many input rows some of the examples come from."""
         # Examples of one row stand side by side, so a row begins wherever the number changes.
         row = self.row[which]
@@ -205,9 +205,8 @@ def read_examples(
     examples = read_numbers(parts, config)
     searched = () if overlaps.search_of(config.plan) is None else (overlap_search.NAME,)
     likeness = overlaps.likeness_of(config.plan)
-    alike: dict[str, list[Signatures]] = {
-        name: [] for name, _ in (likeness.columns if likeness else ())
-    }
+    compared = likeness.columns if likeness else ()
+    alike: dict[str, list[Signatures]] = {name: [] for name, _ in compared}
     overlap: list[Shares] = []
     for path in paths if searched or alike else ():
         table = columns_of(path, (*searched, *alike))
@@ -290,7 +289,7 @@ class Choice:
     """
 
     fate: Fates
-    test: npt.NDArray[np.bool_]
+    test: Bools
     group: train_test.Groups | None = None
     times: npt.NDArray[np.uint16] | None = None
     asked: tuple[Asked, ...] = ()
@@ -306,12 +305,12 @@ class Choice:
         )
 
     @property
-    def used(self) -> npt.NDArray[np.bool_]:
+    def used(self) -> Bools:
         """Which examples are used, on either side."""
         return np.equal(self.fate, Fate.USED)
 
     @property
-    def held(self) -> npt.NDArray[np.bool_]:
+    def held(self) -> Bools:
         """Which examples are used, or would be by another budget."""
         return self.used | np.equal(self.fate, Fate.OVER_BUDGET)
 

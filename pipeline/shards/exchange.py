@@ -24,7 +24,7 @@ from pipeline.shards.examples import Choice, Numbers
 from pipeline.shards.plan import Member, Window, in_order, keys_of
 from pipeline.shards.storage import bucket_of
 from pipeline.shards.train_test import TEST, TRAIN, mixed
-from stages.columns import Ints, offsets_of
+from stages.columns import Bools, Ints, offsets_of
 from stages.files.file_hash import replacing
 
 _KEY, _TEST = "key", "test"  # where it stands among all, before it is hashed; its side
@@ -46,7 +46,7 @@ class Dealt:
 
 def _places(
     laying: window_plan.Laying, window: Window, choice: Choice
-) -> tuple[Ints, Ints, npt.NDArray[np.bool_], Ints]:
+) -> tuple[Ints, Ints, Bools, Ints]:
     """Of all that is stored of a window, bucket by bucket: the example in the window, its key, its
     side and its bucket."""
     search = laying.search
@@ -107,13 +107,7 @@ def deal(laying: window_plan.Laying, item: equal.Item) -> Dealt:
 
 
 def _table(
-    stored: Sequence[str],
-    collect: Collector,
-    order: Ints,
-    *,
-    origins: Ints,
-    key: Ints,
-    test: npt.NDArray[np.bool_],
+    stored: Sequence[str], collect: Collector, order: Ints, *, origins: Ints, key: Ints, test: Bools
 ) -> pa.Table:
     """Some examples with all that shards are made of, and where they come from.
 
@@ -157,25 +151,20 @@ def buckets(dealt: Sequence[Dealt], digest: str) -> list[Window]:
             source = PartSource(one.path, "", 0, batch=batch)
             sha256 = f"{digest} {Path(one.path).name} {batch}"
             members[bucket].append(Member(Numbers(one.path, 0, examples), source, sha256))
-    return [
-        Window(number, first=0, line=0, members=tuple(own)) for number, own in enumerate(members)
-    ]
+    return [Window(n, first=0, line=0, members=tuple(own)) for n, own in enumerate(members)]
 
 
 def lay(laying: window_plan.Laying, bucket: Window) -> window_plan.Laid:
     """Plan a bucket, and write its file."""
     options = laying.search.config.plan
     collect = Collector(bucket.sources, bucket.starts)
-    every = range(len(bucket.members))
-    length, key, test = (
-        np.concatenate(
-            [
-                np.zeros(0, np.int64),
-                *(collect.column(at, name).to_numpy(zero_copy_only=False) for at in every),
-            ]
-        )
-        for name in ("length", _KEY, _TEST)
-    )
+
+    def every(name: str) -> npt.NDArray[Any]:
+        members = (collect.column(at, name) for at in range(len(bucket.members)))
+        each = [column.to_numpy(zero_copy_only=False) for column in members]
+        return np.concatenate([np.zeros(0, np.int64), *each])
+
+    length, key, test = map(every, ("length", _KEY, _TEST))
     split = {TRAIN: np.flatnonzero(test == 0), TEST: np.flatnonzero(test)}
     keys = {name: (own, key[own]) for name, own in split.items()}
     laid = in_order(options, keys, length, starts=bucket.starts, width=laying.width)

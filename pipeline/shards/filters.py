@@ -18,7 +18,7 @@ from pipeline.inputs.opening import called_like_a_figure, unknown
 from pipeline.options.config import Config
 from pipeline.shards.plan import Member
 from pipeline.shards.values import NOTHING, NUMBER, Rows, Seen, at_path, over
-from stages.columns import whole
+from stages.columns import Bools, whole
 from stages.errors import DataError
 from stages.rows.expressions import FIGURES, Expression, key_of, parse
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 Numbers = npt.NDArray[np.uint16]
-Bools = npt.NDArray[np.bool_]
 # The column of a part that a figure is made from, where it has another name.
 _FROM = {"n_tokens": "length", "n_trained": "trained", "n_steps": "step_labels"}
 

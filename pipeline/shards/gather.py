@@ -209,9 +209,7 @@ def _written(shared: Gather, shard: ShardWork, collect: Collector, counting: Cou
 def named_inputs(inputs: Sources) -> list[PartSource]:
     """What examples are named after where they no longer lie in their parts."""
     named = inputs.named or ("",) * len(inputs.names)
-    return [
-        PartSource("", name, 0, source) for name, source in zip(inputs.names, named, strict=True)
-    ]
+    return [PartSource("", name, 0, of) for name, of in zip(inputs.names, named, strict=True)]
 
 
 _opened: list[tuple[Gather, Collector]] = []  # of the build that this process works for

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from expectations import stored_rows, tallies, undo_layout
@@ -26,7 +25,7 @@ from expectations.contract import APART, EXAMPLE, ROW, Context, Values
 from expectations.tallies import Checks, Tally
 from pipeline.shards import mapped, storage
 from pipeline.shards.train_test import mixed
-from stages.columns import Ints
+from stages.columns import Bools, Ints
 from stages.errors import GateError, PipelineError
 from stages.files import file_hash
 from stages.tokens import layouts
@@ -254,13 +253,13 @@ class _Kept:
         }
 
 
-def _behind(place: Ints) -> npt.NDArray[np.bool_]:
+def _behind(place: Ints) -> Bools:
     """Which examples but the first stand behind one that comes before them in the inputs.
 
     Args:
         place: source, line and sequence of each, in the order in which they are stored.
     """
-    found: npt.NDArray[np.bool_] = np.zeros(place[0, 1:].shape, bool)
+    found: Bools = np.zeros(place[0, 1:].shape, bool)
     for before, behind in zip(place[::-1, :-1], place[::-1, 1:], strict=True):
         found = (before < behind) | ((before == behind) & found)
     return found

@@ -223,14 +223,12 @@ def _count(recipe: Recipe, report: PartReport, batch: contract.Batch) -> None:
         report.tally("turn_split", loss_weights.count(batch))
 
 
-def _write(
-    work: Work, report: PartReport, table: pa.Table, rejects: Sequence[Refusal]
-) -> PartReport:
+def _write(work: Work, report: PartReport, table: pa.Table, gone: Sequence[Refusal]) -> PartReport:
     """Write the part's files; its report with their hashes."""
     planned = [name for name in _PLANNED if name in table.schema.names]
     told = asdict(report)
     del told["kept"]  # which is said of a part that is found
-    hashes = storage.write(work.files, table, planned, [one.text for one in rejects], told)
+    hashes = storage.write(work.files, table, planned, [one.text for one in gone], told)
     return replace(report, **hashes)
 
 
@@ -300,7 +298,7 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
     chain.require_counts(work, report, examples=table, refused=rejects)
     report.weighted = loss_weights.NAME in table.schema.names and loss_weights.any_in(table)
     report.examples = len(table)
-    return _write(work, report, table=table, rejects=rejects)
+    return _write(work, report, table, rejects)
 
 
 def examples_of(

@@ -57,9 +57,7 @@ def _packing(options: PlanOptions) -> ragged.Ragged:
     return layouts.load(layouts.PACKED if options.index_only else options.layout)
 
 
-def _within_parts(
-    chosen: Ints, lengths: Ints, options: PlanOptions, starts: Ints
-) -> tuple[Ints, Ints]:
+def _by_parts(chosen: Ints, lengths: Ints, options: PlanOptions, starts: Ints) -> tuple[Ints, Ints]:
     """Rows of one part each: what ``layout.plan`` gives, made part by part.
 
     The rows stand in the order of their first examples, as those of a whole build do.
@@ -102,7 +100,7 @@ def lay_out(
     apart = 1
     if starts is not None and options.pack_within == "part":
         apart = int(np.count_nonzero(np.bincount(part_of(starts, chosen))))
-        places, sizes = _within_parts(chosen, own, options, starts)
+        places, sizes = _by_parts(chosen, own, options, starts)
     else:
         places, sizes = _packing(options).plan(own, options.max_length)
     shards = _cut(own[places], sizes, width)

@@ -145,9 +145,7 @@ def shards_of(laid: list[Laid]) -> list[ShardRef]:
     """The shards of all windows by their names: of each side, those of the first window first."""
     found = []
     for split in (train_test.TRAIN, train_test.TEST):
-        every = [
-            (one.plan, number) for one in laid for number in range(len(one.shards.get(split, ())))
-        ]
+        every = [(one.plan, n) for one in laid for n in range(len(one.shards.get(split, ())))]
         for number, (plan, place) in enumerate(every):
             path = f"{split}/data-{number:05d}-of-{len(every):05d}.arrow"
             found.append(ShardRef(path, split, plan, split, place))

@@ -90,9 +90,8 @@ class Rows:
 
     def _open(self) -> list[pa.Table]:
         if self._tables is None:
-            self._tables = [
-                pa.ipc.open_stream(pa.memory_map(str(path))).read_all() for path in self._paths
-            ]
+            files = (pa.memory_map(str(path)) for path in self._paths)
+            self._tables = [pa.ipc.open_stream(file).read_all() for file in files]
         return self._tables
 
     def _documents(self) -> list[tuple[int, int]]:

@@ -215,9 +215,7 @@ class Compiler:
         Catches what the placeholders cannot watch: text captured in a block and changed there.
         """
         for probe in _PROBES:
-            contents = [
-                f"{probe}{i}{probe}" if turn.content else "" for i, turn in enumerate(turns)
-            ]
+            contents = [f"{probe}{i}{probe}" if t.content else "" for i, t in enumerate(turns)]
             if not program.fits(contents):
                 continue
             texts = [

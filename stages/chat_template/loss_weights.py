@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from stages import columns, contract
 from stages.chat_template.segments import CONTROL, TRAINED
+from stages.columns import Ids
 from stages.errors import RowError, counted
 
 NAME = "loss_weights"
@@ -117,7 +118,7 @@ def of_tokens(
     segments: columns.Ints,
     lengths: columns.Ints,
     offsets: columns.Ints,
-    labels: npt.NDArray[np.int32],
+    labels: Ids,
 ) -> tuple[pa.ListArray, Floats | None]:
     """Weights of tokens: as a column, and flat for all rows (None where all are plain).
 

@@ -8,7 +8,6 @@ of the template does not fit are rendered one by one.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,10 +17,9 @@ from stages.chat_template.compile import Program, Unit
 from stages.chat_template.render import COMPILED, Renderer, exchange
 from stages.chat_template.segments import CONTROL, STEP, TRAINED, Segment
 from stages.chat_template.shapes import SegmentsColumn, asked, trimmed
-from stages.columns import Ints, count_per_row, list_parts, make_list, offsets_of
+from stages.columns import Bools, Ints, count_per_row, list_parts, make_list, offsets_of
 from stages.errors import RowError
 
-Bools = npt.NDArray[np.bool_]
 _PROBLEM, _ANSWER = range(2)  # turns
 
 
@@ -86,13 +84,11 @@ class RenderSteps:
             program = program and program.shifted(-1)
         return _chat_of(program)
 
-    def _chat(
-        self, problem: str, steps: list[str], own: str | None
-    ) -> tuple[list[str], bytes, str]:
+    def _chat(self, asked: str, steps: list[str], own: str | None) -> tuple[list[str], bytes, str]:
         between = self.renderer.step_separator
         # The steps are rendered as one answer, and that segment is then cut into the steps.
         answer = between.join(steps)
-        texts, kinds, path = self.renderer(exchange(problem, answer, own or self.system))
+        texts, kinds, path = self.renderer(exchange(asked, answer, own or self.system))
         segments: list[Segment] = []
         placed = False
         for text, kind in zip(texts, kinds, strict=True):

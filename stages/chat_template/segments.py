@@ -146,11 +146,7 @@ _OPEN, _CLOSE = "\ue000", "\ue001"
 # ``r;`` for one side, each with the characters to strip as hex (``r20;``: spaces at the end).
 SLOT = re.compile(f"{_OPEN}(\\d+)((?:[slr][0-9a-f]*;)*){_CLOSE}")
 
-_STRIPS: dict[str, Callable[[str, str | None], str]] = {
-    "s": str.strip,
-    "l": str.lstrip,
-    "r": str.rstrip,
-}
+_STRIPS = {"s": str.strip, "l": str.lstrip, "r": str.rstrip}
 _ASKS: dict[str, Callable[[str, str], bool]] = {
     "holds": lambda text, part: part in text,
     "begins": str.startswith,

@@ -18,24 +18,19 @@ import pyarrow.compute as pc
 from stages import columns
 from stages.chat_template.compile import Program, Unit
 from stages.chat_template.segments import Guard
-from stages.columns import Ints, list_parts, make_list, offsets_of
+from stages.columns import Bools, Ints, list_parts, make_list, offsets_of
 from stages.contract import BARE, Batch
 from stages.errors import RowError
 
 _ROLES = 32  # roles that have a number; rows with others are rendered one by one
 # What Python's str.strip takes off, which templates use; Arrow's own idea of blanks differs.
 _BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
-_TRIMS: Mapping[str, Callable[..., pa.Array]] = {
-    "s": pc.utf8_trim,
-    "l": pc.utf8_ltrim,
-    "r": pc.utf8_rtrim,
-}
+_TRIMS = {"s": pc.utf8_trim, "l": pc.utf8_ltrim, "r": pc.utf8_rtrim}
 _ASKS: Mapping[str, Callable[..., pa.Array]] = {
     "holds": pc.match_substring,
     "begins": pc.starts_with,
     "ends": pc.ends_with,
 }
-Bools = npt.NDArray[np.bool_]
 
 
 def trimmed(texts: pa.Array, how: str) -> pa.Array:

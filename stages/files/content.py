@@ -175,9 +175,7 @@ class PieceText(io.RawIOBase):
         return 0
 
 
-def rows_unsplit(
-    split: Split, read: Callable[[IO[bytes], str], Iterator[Lines]]
-) -> Iterator[Lines]:
+def unsplit(split: Split, read: Callable[[IO[bytes], str], Iterator[Lines]]) -> Iterator[Lines]:
     """What ``read`` finds in the open file, which it calls by a name for messages.
 
     Of a damaged file that is to be salvaged, the rows before the damage, and then what it is.
@@ -296,8 +294,7 @@ def is_there(split: Split) -> bool:
         return True
     first, *more = [(piece.start, piece.stop) for piece in version.pieces]
     try:
-        now = version.range(*first, *more).hashed()
-        return split.sha256 in ("", now.sha256)
+        return split.sha256 in ("", version.range(*first, *more).hashed().sha256)
     except SurroundingsError:
         return False
 

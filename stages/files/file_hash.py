@@ -116,13 +116,7 @@ def of(path: str | Path | IO[bytes]) -> FileState:
         OSError: there is none.
     """
     said = os.stat(path) if isinstance(path, str | Path) else os.fstat(path.fileno())
-    return FileState(
-        device=said.st_dev,
-        inode=said.st_ino,
-        size=said.st_size,
-        modified=said.st_mtime_ns,
-        changed=said.st_ctime_ns,
-    )
+    return FileState(said.st_dev, said.st_ino, said.st_size, said.st_mtime_ns, said.st_ctime_ns)
 
 
 # Hashes of files that have not changed since they were hashed, as their size and times say.
@@ -161,12 +155,9 @@ class KnownHashes:
     def of(self, path: str | Path) -> str | None:
         """The hash of a file that has not changed since; None where it is not known."""
         kept = self._kept.get(_key(path))
-        if kept is None:
-            return None
-        try:
-            return kept[1] if identity(path) == kept[0] else None
-        except OSError:
-            return None
+        with suppress(OSError):
+            return kept[1] if kept and identity(path) == kept[0] else None
+        return None
 
     def sha256(self, path: str | Path) -> str:
         """The hash of a file, which is read where it is not known.
@@ -189,8 +180,7 @@ class KnownHashes:
             before: the file's identity before it was read; ``began``: when that was, in
                 nanoseconds since the epoch.
         """
-        settled = max(before[-2:]) + COARSE <= began
-        if settled and identity(path) == before:
+        if max(before[-2:]) + COARSE <= began and identity(path) == before:
             self._new[_key(path)] = (before, sha256)
 
     def keep(self, path: str | Path, sha256: str, seen: FileState, linked: bool = False) -> None:

@@ -6,17 +6,13 @@ import json
 import re
 from collections.abc import Sequence
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
-from stages import contract, late
+from stages import contract
 from stages.errors import RowError
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = late.module("numpy")
+from stages.late import np
 
 
 def record(line: int, offset: int, raw: bytes, longest: int) -> contract.Record:

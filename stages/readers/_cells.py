@@ -12,19 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from stages import errors, files, late
+from stages import errors, files
+from stages.late import np, pa, pc
 from stages.readers import _values
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     from stages.columns import Ints
-else:
-    np = late.module("numpy")
-    pa = late.module("pyarrow")
-    pc = late.module("pyarrow.compute")
 
 WINDOW = 4 << 20  # bytes that are read at a time; more where one row has more
 LONGEST = 64 << 20  # bytes of a row

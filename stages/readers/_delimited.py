@@ -61,10 +61,8 @@ class Delimited(content.Whole):
 
     def told(self, settings: str) -> "Delimited":
         """The same with what stands behind the slash of a reader's name."""
-        said = json.loads(settings)
-        return self.having(
-            said.get("delimiter"), said.get("quoting", RFC4180), said.get("cells", {})
-        )
+        said = {"delimiter": None, "quoting": RFC4180, "cells": {}, **json.loads(settings)}
+        return self.having(**said)
 
     def having(self, delimiter: str | None, quoting: str, cells: Mapping[str, str]) -> "Delimited":
         """The same with options of a source; None is what the suffix says."""
@@ -73,7 +71,7 @@ class Delimited(content.Whole):
         return replace(self, delimiter=used, quoting=quoting, cells=cells, stated=stated)
 
     def read(self, split: Split) -> Iterator[Lines]:
-        return content.rows_unsplit(split, self._records)
+        return content.unsplit(split, self._records)
 
     def glimpse(self, source: content.Source, rows: int, salvage: bool = False) -> Glimpse:
         path = content.path_of(source)
@@ -210,23 +208,6 @@ def _json(name: str, text: str) -> Any:
     return row[""]
 
 
-# Comma-separated values with a header, plain, gzip or zstandard; every cell is text.
-
-
-CSV = Delimited(
-    "csv",
-    (".csv", ".csv.gz", ".csv.zst"),
-    ",",
-    about="Comma-separated values with a header, plain, gzip or zstandard; every cell is text.",
-)
-
-
-# Tab-separated values with a header, plain, gzip or zstandard; every cell is text.
-
-
-TSV = Delimited(
-    "tsv",
-    (".tsv", ".tsv.gz", ".tsv.zst"),
-    "\t",
-    about="Tab-separated values with a header, plain, gzip or zstandard; every cell is text.",
-)
+_ABOUT = "separated values with a header, plain, gzip or zstandard; every cell is text."
+CSV = Delimited("csv", (".csv", ".csv.gz", ".csv.zst"), ",", about=f"Comma-{_ABOUT}")
+TSV = Delimited("tsv", (".tsv", ".tsv.gz", ".tsv.zst"), "\t", about=f"Tab-{_ABOUT}")

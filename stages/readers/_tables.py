@@ -9,20 +9,14 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
-from stages import errors, files, late
+from stages import errors, files
 from stages.contract import Glimpse, Lines, Record
 from stages.files import content
 from stages.files.content import Source
+from stages.late import np, pa
 from stages.readers import _cells
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
-else:
-    np = late.module("numpy")
-    pa = late.module("pyarrow")
 
 BATCH_ROWS = 8192  # rows that are Python objects at a time
 HELD = 64 << 20  # bytes of values that are
@@ -69,15 +63,9 @@ def _record(number: int, values: dict[str, Any], coded: dict[str, pa.DataType]) 
 
 
 def _unreadable(number: int, error: Exception) -> Record:
-    message = " ".join(str(error).split())
-    undecodable = isinstance(error, UnicodeDecodeError)
-    return Record(
-        number,
-        offset=None,
-        raw=b"",
-        data=None,
-        error=("bad_encoding" if undecodable else "bad_value", message),
-    )
+    code = "bad_encoding" if isinstance(error, UnicodeDecodeError) else "bad_value"
+    reason = (code, " ".join(str(error).split()))
+    return Record(number, offset=None, raw=b"", data=None, error=reason)
 
 
 def _slice(part: pa.RecordBatch, number: int, coded: dict[str, pa.DataType]) -> list[Record]:
@@ -177,10 +165,8 @@ def first_rows(source: Source, records: Records, rows: int, salvage: bool = Fals
     if ended:
         return of(records_read, rows)
     last = records_read[-1]
-    each = ((last.offset or 0) + len(last.raw)) / len(records_read)
-    return Glimpse(
-        spread(records_read, rows), "the first megabytes", round(inflated / each), exact=False
-    )
+    about = round(inflated / (((last.offset or 0) + len(last.raw)) / len(records_read)))
+    return Glimpse(spread(records_read, rows), "the first megabytes", about, exact=False)
 
 
 def _window(file: IO[bytes], start: int, longest: int, window: int) -> tuple[int, bytes]:
@@ -221,11 +207,9 @@ def windows(source: Source, rows: int, records: Records, longest: int) -> Glimps
                 enough = third * len(block) * 5 // (4 * max(len(lines), 1))
                 window = min(max(enough, 2 * window), WINDOW)
             seen, looked = seen + len(lines), looked + start - place + len(block)
-            chosen = lines[-third:] if at_end else lines[:third]
-            sample += [
-                r if place == 0 else replace(r, line=-1, offset=(r.offset or 0) + start)
-                for r in chosen
-            ]
+            for one in lines[-third:] if at_end else lines[:third]:
+                there = replace(one, line=-1, offset=(one.offset or 0) + start)
+                sample.append(there if place else one)
     about = round(size * seen / max(looked, 1))
     return Glimpse(sample, "head, middle and tail", about, exact=False)
 

@@ -37,8 +37,7 @@ class _Text:
     """
 
     def __init__(self, file: IO[bytes], path: str) -> None:
-        self._file = file
-        self._path = path
+        self._file, self._path = file, path
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._read = 0  # bytes
         self._lines = 1  # number of the line that the window begins in
@@ -125,15 +124,12 @@ class _Text:
             if stop == len(self.text) and self.more():  # a number may continue
                 continue
             raw = self.text[self.at : stop].encode()
-            self.at = stop
-            self.offset += len(raw)
-            self.items += 1
+            self.at, self.offset, self.items = stop, self.offset + len(raw), self.items + 1
             return raw
 
     def _longer(self, message: str, at: int) -> None:
-        here = self.at
-        if len(self.text) - here > MAX_ITEM:
-            raise self.broken(f"an item of more than {MAX_ITEM} bytes", here)
+        if len(self.text) - self.at > MAX_ITEM:
+            raise self.broken(f"an item of more than {MAX_ITEM} bytes", self.at)
         if not self.more():
             raise self.broken(message, at)
 
@@ -170,18 +166,15 @@ def _values(text: _Text) -> Iterator[tuple[int, bytes]]:
             if in_array:
                 raise text.broken("the array is not closed", text.at)
             return
-        offset = text.offset
-        yield offset, text.value()
+        yield text.offset, text.value()
         if in_array:
             char = text.skip()
             after_comma = char == ","
             if after_comma:
                 text.step()
             elif char != "]":
-                raise text.broken(
-                    "no comma, and no end of the array" if char else "the array is not closed",
-                    text.at,
-                )
+                why = "no comma, and no end of the array" if char else "the array is not closed"
+                raise text.broken(why, text.at)
 
 
 def records(file: IO[bytes], at_start: bool = True, path: str = "The file") -> Iterator[Lines]:
@@ -230,12 +223,8 @@ def in_batches(records: Iterable[Record | None], lines: Callable[[], int]) -> It
 
 HEAD = 1 << 16
 BOM = b"\xef\xbb\xbf"
-_WIDE = {
-    b"\xff\xfe\0\0": "UTF-32",
-    b"\0\0\xfe\xff": "UTF-32",
-    b"\xff\xfe": "UTF-16",
-    b"\xfe\xff": "UTF-16",
-}
+_WIDE = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32"}
+_WIDE |= {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
 def _encoding(head: bytes) -> str | None:
@@ -260,8 +249,7 @@ def refuse_other_encodings(path: str, head: bytes) -> None:
         ContainerError: they are UTF-16 or UTF-32.
     """
     encoding = _encoding(head)
-    marked = any(head.startswith(mark) for mark in _WIDE)
-    at = 0 if marked else max(0, head.find(b"\0"))
+    at = 0 if head.startswith(tuple(_WIDE)) else max(0, head.find(b"\0"))
     if encoding is not None:
         raise ContainerError(
             f"{path} is {encoding}, not UTF-8: byte {at} is 0x{head[at]:02x}.",

@@ -13,18 +13,14 @@ import os
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
-from stages import contract, late
+from stages import contract
 from stages.errors import ContainerError, SurroundingsError, UsageError
 from stages.files import content, require_rows, require_text
 from stages.files.file_version import FileVersion
+from stages.late import pa
 from stages.readers import _tables
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = late.module("pyarrow")
 
 
 def _batches(source: Any, path: str, size: int) -> Iterator[pa.RecordBatch]:
@@ -95,11 +91,9 @@ class Arrow(content.Whole):
         path, size = source, os.path.getsize(source)
         with named(path):
             with pa.memory_map(path) as mapped:  # reads the headers only
-                batches = list(_batches(mapped, path, size))
-            counts = [batch.num_rows for batch in batches]
-            return _tables.of_table(
-                counts, rows, lambda n, at, few: batches[n].slice(at, few), size
-            )
+                parts = list(_batches(mapped, path, size))
+            counts = [batch.num_rows for batch in parts]
+            return _tables.of_table(counts, rows, lambda n, at, few: parts[n].slice(at, few), size)
 
     def _first(self, version: FileVersion, rows: int, salvage: bool) -> contract.Glimpse:
         """A sample from the first megabytes of a version, which is read from its start."""

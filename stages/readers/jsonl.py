@@ -125,18 +125,13 @@ def _is_lines(source: content.Source, default: bool, limit: int) -> bool:
     lines = [line for line in body.split(b"\n")[: -1 if more else None] if line.strip()]
     if body.startswith(b"["):
         return len(lines) > 1 and _is_a(list, lines[0])
-    if (
-        not default
-        and body.startswith(b"{")
-        and _values.begin_wrapped(body.decode("utf-8", "ignore"), more)
-    ):
+    one = body.startswith(b"{")
+    if one and not default and _values.begin_wrapped(body.decode("utf-8", "ignore"), more):
         return False
     objects = sum(map(_is_object, lines))
     if objects and (_is_object(lines[0]) or objects * 2 >= len(lines)):
         return True
-    if body.startswith(b"{") and _spans_lines(body):
-        return False
-    return default
+    return default and not (one and _spans_lines(body))
 
 
 def _key_of(source: content.Source) -> str:
@@ -217,11 +212,12 @@ _MOST = 1 << 22
 def _line_ranges(version: file_version.FileVersion, least: int) -> list[tuple[int, int]]:
     """The ranges of a file, in order: at least so many bytes and up to the next line end."""
 
+    stored = version.stored
+
     def found() -> list[int]:
         return list(_cuts(version, least))
 
-    stored = version.stored
-    cuts = found() if stored is None else stored.noted(f"lines of {least} bytes", found)
+    cuts = stored.noted(f"lines of {least} bytes", found) if stored else found()
     return list(itertools.pairwise([0, *cuts]))
 
 
@@ -256,7 +252,7 @@ class _Json(Jsonl):
     lines = False
 
     def read(self, split: contract.Split) -> Iterator[contract.Lines]:
-        return content.rows_unsplit(split, lambda file, name: _values.records(file, path=name))
+        return content.unsplit(split, lambda file, name: _values.records(file, path=name))
 
 
 JSON = _Json()

@@ -5,17 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from stages import contract, files, late
+from stages import contract, files
 from stages.files import content, file_version
+from stages.late import pa
 from stages.readers import _tables
 from stages.readers.arrow import named
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = late.module("pyarrow")
 
 
 class _File:
@@ -50,9 +46,8 @@ class _File:
                         apart[name] = max(length, apart.get(name, 1))
         files.require_text(size, text)
         self._rows = min(_tables.BATCH_ROWS, max(_LEAST, _tables.HELD // max(apart.values())))
-        self._file = pq.ParquetFile(
-            source, metadata=self.meta, read_dictionary=sorted(texts - {*apart})
-        )
+        kept = sorted(texts - {*apart})
+        self._file = pq.ParquetFile(source, metadata=self.meta, read_dictionary=kept)
 
     def batches(self, groups: Sequence[int], rows: int = _tables.BATCH_ROWS) -> Any:
         """The rows of some groups, at most so many at a time."""
@@ -101,9 +96,9 @@ class _Parquet(content.Whole):
         files.require_rows(path, meta.num_rows, version.size)
         starts = _starts(meta)
         if starts is None:  # not as anybody writes it: one split, which reads all of the file
-            split = content.whole(version, self.name)
-            return [replace(split, stop=meta.num_row_groups)]
-        tail = min(starts[-1], version.size - _FOOTER)
+            return [replace(content.whole(version, self.name), stop=meta.num_row_groups)]
+        tail = max(min(starts[-1], version.size - _FOOTER), 0)
+        places = itertools.pairwise([0, *starts[1:-1], version.size])
         return [
             contract.Split(
                 path,
@@ -112,11 +107,9 @@ class _Parquet(content.Whole):
                 sha256="",
                 reader=self.name,
                 piece=group,
-                version=version.range(*_ranges(start, stop, max(tail, 0), version.size)),
+                version=version.range(*_ranges(start, stop, tail, version.size)),
             )
-            for group, (start, stop) in enumerate(
-                itertools.pairwise([0, *starts[1:-1], version.size])
-            )
+            for group, (start, stop) in enumerate(places)
         ]
 
     def read(self, split: contract.Split) -> Iterator[contract.Lines]:

@@ -15,15 +15,22 @@ import pyarrow as pa
 from stages import columns, profile
 from stages.chat_template import loss_weights
 from stages.chat_template.segments import CONTROL, MARKER, TRAINED
-from stages.columns import IGNORED, Ints, count_per_row, list_parts, make_list, offsets_of
+from stages.columns import (
+    IGNORED,
+    Bools,
+    Ids,
+    Ints,
+    count_per_row,
+    list_parts,
+    make_list,
+    offsets_of,
+)
 from stages.contract import Batch
 from stages.errors import counted
 from stages.tokens import folded_labels, outline_tokens
 from stages.tokens.max_length import too_long
 from stages.tokens.segment_encoder import Encoded, SegmentEncoder, digests, weighted_digests
 
-Bools = npt.NDArray[np.bool_]
-Ids = npt.NDArray[np.int32]
 _SUMS = ("controls", "truncated", "longer", "merged_cuts")  # over both sides of a pair
 COUNTS = ("length", "trained", *_SUMS, "digest")
 COLUMNS, SEGMENTS = "columns", "segments"  # the ways in which rows are encoded
@@ -77,9 +84,7 @@ def _of_segments(encoder: SegmentEncoder, batch: Batch, prefix: str) -> _Sequenc
     )
 
 
-def _of_outlines(
-    encoder: SegmentEncoder, batch: Batch, prefixes: Sequence[str]
-) -> list[_Sequences]:
+def _outlined(encoder: SegmentEncoder, batch: Batch, prefixes: Sequence[str]) -> list[_Sequences]:
     """The sequences of each prefix, in one call for all, so that a prompt is encoded once."""
     assert encoder.outlines is not None
     outlines = pa.chunked_array([batch.column(f"{prefix}outline") for prefix in prefixes])
@@ -127,7 +132,7 @@ def _both_ways(
             return careful(batch)
         plain &= encoder.outlines.takes(batch.column(f"{prefix}outline"))
     rows = batch if plain.all() else batch.filter(pa.array(plain))
-    made = finish(rows, _of_outlines(encoder, rows, prefixes))
+    made = finish(rows, _outlined(encoder, rows, prefixes))
     made = columns.put_all(made, encoded=pa.repeat(COLUMNS, rows.num_rows))
     if encoder.trims:  # which segments stay is decided segment by segment
         over = made.column("length").to_numpy() > encoder.max_length
@@ -191,16 +196,15 @@ class Encode:
             batch, folded=make_list(offsets, pa.array(folded)), loss_weights=column
         )
         batch = _put_counts(batch, sequences, count_per_row(offsets, folded < 0))
-        digest = (
-            digests((offsets, folded))
-            if weights is None
-            else weighted_digests(offsets, folded=folded, trained=folded < 0, weights=weights)
-        )
+        digest = digests((offsets, folded))
+        if weights is not None:
+            digest = weighted_digests(offsets, folded, folded < 0, weights)
         batch = columns.put_all(batch, digest=digest)
         return too_long(batch, made.lengths, self.encoder.max_length)
 
 
 _SIDES = ("chosen", "rejected")
+_STEPS = ("input_ids", "labels", "step_positions", "step_labels")
 
 
 @dataclass
@@ -248,14 +252,7 @@ class EncodeSteps:
     encoder: SegmentEncoder
     name: str = "encode"
     reads: tuple[str, ...] = ("segments", "step_labels")
-    writes: tuple[str, ...] = (
-        "input_ids",
-        "labels",
-        "step_positions",
-        "step_labels",
-        *COUNTS,
-        "encoded",
-    )
+    writes: tuple[str, ...] = (*_STEPS, *COUNTS, "encoded")
 
     def __call__(self, batch: Batch) -> Batch:
         return _both_ways(batch, self.encoder, ("",), self._finish)
@@ -292,9 +289,8 @@ class EncodeSteps:
         # NaN has many bit patterns; -1, which is no rating, has one.
         floats = np.nan_to_num(ratings, nan=-1.0).astype(np.float32).view(np.int32)
         digest = digests((starts, ids), (starts, labels), (label_starts, floats))
-        return too_long(
-            columns.put_all(batch, digest=digest), made.lengths, self.encoder.max_length
-        )
+        batch = columns.put_all(batch, digest=digest)
+        return too_long(batch, made.lengths, self.encoder.max_length)
 
     def _kept_labels(
         self, batch: Batch, pieces: Encoded | None

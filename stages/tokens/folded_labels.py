@@ -22,31 +22,28 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from stages import columns, contract, profile
 from stages.chat_template import segments as outlines
 from stages.chat_template.segments import CONTROL, MARKER, STEP
-from stages.columns import IGNORED, list_parts, make_list, numbers, offsets_of
+from stages.columns import IGNORED, Ids, list_parts, make_list, numbers, offsets_of
 from stages.errors import PipelineError
 
 NO_MARKER = -1  # a label is its token's id
 
 
-def folded_ids(ids: npt.NDArray[np.int32], labels: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+def folded_ids(ids: Ids, labels: Ids) -> Ids:
     """Ids and labels in one array; each label must be its id or -100."""
     # 0 where a label is -100 and else -1; xor with -1 is the complement. There is no branch: to
     # choose between two values for each token takes ten times as long.
-    trained: npt.NDArray[np.int32] = (labels == IGNORED).astype(np.int32)
+    trained: Ids = (labels == IGNORED).astype(np.int32)
     trained -= 1
     trained ^= ids
     return trained
 
 
-def _marked(
-    ids: npt.NDArray[np.int32], labels: npt.NDArray[np.int32], marker: int
-) -> npt.NDArray[np.int32]:
+def _marked(ids: Ids, labels: Ids, marker: int) -> Ids:
     """The same where labels stand at markers."""
     folded, trained = ids.copy(), np.flatnonzero(labels != IGNORED)
     if (ids[trained] != marker).any():
@@ -75,9 +72,7 @@ def fold(batch: contract.Batch, marker: int = NO_MARKER) -> contract.Batch:
     return columns.put(batch.drop_columns(["input_ids", "labels"]), "folded", folded)
 
 
-def unfolded(
-    folded: npt.NDArray[np.int32], marker: int = NO_MARKER
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def unfolded(folded: Ids, marker: int = NO_MARKER) -> tuple[Ids, Ids]:
     """The inverse of ``folded_ids``; at trained places the id is the marker, where there is one."""
     # An arithmetic shift by 31 gives -1 (all bits set) for negative numbers and 0 for others: xor
     # with it complements the trained ids back and leaves the other ids as they are.

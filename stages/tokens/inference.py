@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from stages import columns, encoders
 from stages.chat_template import turn_ends, ways
 from stages.chat_template.render import template_of, template_of_profile
 from stages.chat_template.segments import CONTROL, controls_pattern, cut
+from stages.columns import Ids
 from stages.errors import ModelError, RowError
 from stages.profile import ModelProfile, TargetModel
 from stages.tokens.segment_encoder import SegmentEncoder
@@ -74,23 +74,15 @@ def chosen(profile: ModelProfile, wanted: str) -> ModelProfile:
 
 def allowed(prompt: Prompt, model: TargetModel) -> bool:
     """Whether answers may follow this prompt: the profile allows all of them, or only this one."""
-    variants_left = model.profile.template_variants
-    return (
-        len(variants_left) != 1
-        or not variants_left[0]
-        or dict(variants_left[0]) == prompt.arguments
-    )
+    left = model.profile.template_variants
+    return len(left) != 1 or not left[0] or dict(left[0]) == prompt.arguments
 
 
 def _tail(model: TargetModel, prompt: str) -> tuple[int, ...]:
     """The ids of a prompt from its last control token on; empty where it has none."""
     pieces = cut(prompt, [], controls_pattern(model.controls))
-    encoder = SegmentEncoder(
-        model,
-        encoders.load("tokenizers", model.tokenizer_json),
-        max_length=1 << 30,
-        policy="reject",
-    )
+    reference = encoders.load("tokenizers", model.tokenizer_json)
+    encoder = SegmentEncoder(model, reference, 1 << 30, "reject")
     segments = [[{"text": text, "kind": kind} for text, kind in pieces]]
     encoded = encoder(pa.array(segments, columns.SEGMENTS))
     control = np.flatnonzero(encoded.kinds & CONTROL)
@@ -174,7 +166,7 @@ def _opens(model: TargetModel) -> bool:
     return len(texts) == 2
 
 
-def matches(ids: npt.NDArray[np.int32], tail: tuple[int, ...]) -> columns.Ints:
+def matches(ids: Ids, tail: tuple[int, ...]) -> columns.Ints:
     """Positions at which the ids of ``tail`` begin."""
     count = len(ids) - len(tail) + 1
     if count <= 0:

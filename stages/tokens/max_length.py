@@ -10,22 +10,22 @@ import numpy.typing as npt
 
 from stages import columns, contract
 from stages.chat_template.segments import CLOSES, MARKER
-from stages.columns import Ints
+from stages.columns import Bools, Ints
 
 Kinds = npt.NDArray[np.uint8]
 
 
-def _keep_turns(kinds: Kinds, lengths: Ints, limit: int) -> npt.NDArray[np.bool_] | None:
+def _keep_turns(kinds: Kinds, lengths: Ints, limit: int) -> Bools | None:
     """Everything up to the last complete turn that fits; None where not even the first does."""
     ends = np.flatnonzero((kinds & CLOSES) > 0)
     fitting = ends[np.cumsum(lengths)[ends] <= limit]
     if not len(fitting):
         return None
-    kept: npt.NDArray[np.bool_] = np.arange(len(kinds)) <= fitting[-1]
+    kept: Bools = np.arange(len(kinds)) <= fitting[-1]
     return kept
 
 
-def _keep_steps(kinds: Kinds, lengths: Ints, limit: int) -> npt.NDArray[np.bool_] | None:
+def _keep_steps(kinds: Kinds, lengths: Ints, limit: int) -> Bools | None:
     """The steps that fit, and what the template prints behind the last of them (``tail``)."""
     markers = np.flatnonzero((kinds & MARKER) > 0)
     tail = int(lengths[markers[-1] + 1 :].sum())
@@ -33,7 +33,7 @@ def _keep_steps(kinds: Kinds, lengths: Ints, limit: int) -> npt.NDArray[np.bool_
     if not len(fitting):
         return None
     at = np.arange(len(kinds))
-    kept: npt.NDArray[np.bool_] = (at <= fitting[-1]) | (at > markers[-1])
+    kept: Bools = (at <= fitting[-1]) | (at > markers[-1])
     return kept
 
 
@@ -41,9 +41,7 @@ _POLICIES = {"trim-turns": _keep_turns, "trim-steps": _keep_steps}
 POLICIES = ("reject", *_POLICIES)
 
 
-def trimmed(
-    policy: str, kinds: Kinds, lengths: Ints, offsets: Ints, limit: int
-) -> npt.NDArray[np.bool_]:
+def trimmed(policy: str, kinds: Kinds, lengths: Ints, offsets: Ints, limit: int) -> Bools:
     """Which segments stay, so that as many rows as possible are at most ``limit`` tokens.
 
     Args:
@@ -61,7 +59,7 @@ def trimmed(
 
 
 def longer(
-    policy: str, kinds: Kinds, lengths: Ints, offsets: Ints, kept: npt.NDArray[np.bool_], limit: int
+    policy: str, kinds: Kinds, lengths: Ints, offsets: Ints, kept: Bools, limit: int
 ) -> Ints:
     """Tokens that each row would have with the first turn or step that it has lost; of a row that
     is too long whatever was dropped, with its first turn or step alone; 0 elsewhere. That each is

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from stages import columns, encoders
 from stages.chat_template.segments import CONTROL
+from stages.columns import Ids
 
 # Beginnings of text by which it is tested whether letters and digits merge with the text before.
 _STARTS = ("a", "The", "I", "0", "12", "é", "я", "好", "한", "ا")
@@ -75,11 +76,11 @@ class MergedCuts:
     def behind(
         self,
         left: str,
-        left_ids: npt.NDArray[np.int32],
+        left_ids: Ids,
         texts: pa.StringArray,
         odd: npt.NDArray[np.bool_],
         which: columns.Ints,
-        pieces: tuple[npt.NDArray[np.int32], columns.Ints],
+        pieces: tuple[Ids, columns.Ints],
     ) -> columns.Ints:
         """For each of some texts behind the same text: 1 where both as one text give other ids.
 
@@ -99,9 +100,7 @@ class MergedCuts:
             merged[again] = self._merges([left + right for right in rights], apart)
         return merged
 
-    def _merges(
-        self, joint: Sequence[str], apart: Sequence[npt.NDArray[np.int32]]
-    ) -> npt.NDArray[np.bool_]:
+    def _merges(self, joint: Sequence[str], apart: Sequence[Ids]) -> npt.NDArray[np.bool_]:
         """Which texts have other ids than their two sides have apart."""
         ids, starts = self._encoder.encode(joint)
         each = zip(itertools.pairwise(starts.tolist()), apart, strict=True)
@@ -111,7 +110,7 @@ class MergedCuts:
         self,
         swallowed: "Swallowed",
         kinds: npt.NDArray[np.uint8],
-        pieces: tuple[npt.NDArray[np.int32], columns.Ints],
+        pieces: tuple[Ids, columns.Ints],
         offsets: columns.Ints,
     ) -> columns.Ints:
         """Per row, the cuts at which encoding both sides as one text would give other ids.

@@ -9,18 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages import columns, contract
 from stages.chat_template import segments as outlines
 from stages.chat_template.segments import CONTROL, MARKER, TRAINED
-from stages.columns import Ints, list_parts, make_list, numbers, offsets_of
+from stages.columns import Bools, Ids, Ints, list_parts, make_list, numbers, offsets_of
 from stages.encoders import Encoder
 from stages.tokens.merged_cuts import MergedCuts, may_merge
 
-Ids = npt.NDArray[np.int32]
 _MOST = 4096  # outlines, and texts of templates, that are kept encoded
 
 
@@ -134,11 +132,11 @@ class OutlineEncoder:
             self._printed[text] = self._encoder.encode([text])[0]
         return self._printed[text]
 
-    def takes(self, column: pa.DictionaryArray) -> npt.NDArray[np.bool_]:
+    def takes(self, column: pa.DictionaryArray) -> Bools:
         """The rows that this class can encode; the others must be encoded by their segments."""
         known = [self._of(spelled) is not None for spelled in column.dictionary.to_pylist()]
         usable = np.array([*known, False])
-        rows: npt.NDArray[np.bool_] = usable[column.indices.fill_null(-1).to_numpy()]
+        rows: Bools = usable[column.indices.fill_null(-1).to_numpy()]
         return rows
 
     def __call__(
@@ -165,9 +163,8 @@ class OutlineEncoder:
             trained[own] = one.trained
             begin = places[rows][:, None]
             # The template's runs and the own texts take turns: a run first, and a run last.
-            place[begin + 2 * np.arange(len(one.fixed))] = first_fixed[number] + np.arange(
-                len(one.fixed)
-            )
+            runs_of = np.arange(len(one.fixed))
+            place[begin + 2 * runs_of] = first_fixed[number] + runs_of
             place[begin + 2 * turn + 1] = own_base + own
             controls[rows], markers[rows] = one.controls, one.markers
             merged[rows] = one.merged
@@ -192,8 +189,7 @@ class OutlineEncoder:
             return starts, ids
         distinct = flat.dictionary_encode()
         ids, starts = self._encoder.encode(distinct.dictionary.to_pylist())
-        pieces = make_list(starts, pa.array(ids)).take(distinct.indices)
-        return numbers(pieces)
+        return numbers(make_list(starts, pa.array(ids)).take(distinct.indices))
 
 
 def segments_of(batch: contract.Batch, prefix: str) -> pa.ListArray:

@@ -88,9 +88,8 @@ def pad(table: pa.Table, size: int, side: str, pad_id: int, token_types: bool = 
                 rows[types] = places.fill(_answers(places, len(values), prompt), 0)
         elif name in ("labels", "loss_weights"):  # of the ids, which come first
             offsets, of_tokens = list_parts(column)
-            places = (
-                places if np.array_equal(offsets, places.offsets) else _Places(offsets, size, left)
-            )
+            if not np.array_equal(offsets, places.offsets):
+                places = _Places(offsets, size, left)
             rows[name] = places.fill(of_tokens.to_numpy(), IGNORED if name == "labels" else 0)
         elif name == "step_positions":
             at, positions = numbers(column)

@@ -16,6 +16,7 @@ from xxhash import xxh3_128_digest
 
 from stages import columns
 from stages.chat_template.segments import CONTROL
+from stages.columns import Ids
 from stages.encoders import Encoder
 from stages.profile import TargetModel
 from stages.tokens.max_length import POLICIES, longer, trimmed
@@ -37,10 +38,10 @@ class Encoded:
         merged_cuts: per row, how often the tokenizer would have merged across a cut.
     """
 
-    ids: npt.NDArray[np.int32]
+    ids: Ids
     kinds: npt.NDArray[np.uint8]
     offsets: columns.Ints
-    kept: npt.NDArray[np.bool_]
+    kept: columns.Bools
     segments: columns.Ints
     lengths: columns.Ints
     truncated: columns.Ints
@@ -96,9 +97,7 @@ class SegmentEncoder:
         merged = self._merged_cuts.per_row(
             swallowed=swallowed, kinds=kinds, pieces=(ids, starts), offsets=offsets
         )
-        kept = trimmed(
-            self._policy, kinds=kinds, lengths=lengths, offsets=offsets, limit=self.max_length
-        )
+        kept = trimmed(self._policy, kinds, lengths, offsets, self.max_length)
         truncated = columns.sum_per_row(offsets, np.where(kept, 0, lengths))
         untrimmed = longer(self._policy, kinds, lengths, offsets, kept, self.max_length)
         token_kinds = np.repeat(kinds, lengths)
@@ -131,7 +130,7 @@ class SegmentEncoder:
 # ``pipeline.shards.collect``.
 
 
-Side = tuple[columns.Ints, npt.NDArray[np.int32]]  # offsets and flat values of one list per row
+Side = tuple[columns.Ints, Ids]  # offsets and flat values of one list per row
 
 
 def _bytes_of(side: Side) -> list[memoryview]:
@@ -155,10 +154,7 @@ def digests(*sides: Side) -> pa.Array:
 
 
 def weighted_digests(
-    offsets: columns.Ints,
-    folded: npt.NDArray[np.int32],
-    trained: npt.NDArray[np.bool_],
-    weights: npt.NDArray[np.float32],
+    offsets: columns.Ints, folded: Ids, trained: columns.Bools, weights: npt.NDArray[np.float32]
 ) -> pa.Array:
     """Digests of examples with loss weights.
 
