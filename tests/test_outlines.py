@@ -188,39 +188,6 @@ def test_common_rows_have_an_outline_beside_others(name: str, row: dict[str, Any
         assert come_out_the_same(one, rows)[:9] == [True] * 9
 
 
-def test_turns_in_every_order_come_out_the_same() -> None:
-    """Prompts of up to four turns, beside the answers and as a part of both; alone in a batch."""
-    names = ("system", "user", "assistant")
-    orders = [roles for size in range(5) for roles in itertools.product(names, repeat=size)]
-    one = normalize("preference")
-    for roles in orders:
-        prompt = [{"role": role, "content": f"{at}"} for at, role in enumerate(roles)]
-        answers = {"chosen": talk("", "a")[1:], "rejected": talk("", "b")[1:]}
-        whole = {side: prompt + answer for side, answer in answers.items()}
-        for row in ({"prompt": prompt, **answers}, whole):
-            [outlined] = come_out_the_same(one, [row])
-            [code] = one(records([row])).column("reject_code").to_pylist()
-            assert outlined == (code is None)
-
-
-def test_conversations_are_split_where_they_differ() -> None:
-    chosen = talk("q", "a", "r", "b")
-    rows = [
-        {"chosen": chosen, "rejected": talk("q", "a", "r", "c")},
-        {"chosen": chosen, "rejected": talk("q", "a", "s", "b")},
-        {"chosen": chosen, "rejected": talk("q", "c")},
-        {"chosen": chosen, "rejected": talk("p", "a", "r", "b")},
-        {"chosen": chosen, "rejected": chosen},
-    ]
-    one = normalize("preference")
-    assert come_out_the_same(one, rows) == [True, False, True, False, False]
-    trained = one(records(rows)).column("chosen_messages").to_pylist()
-    assert [[turn["trained"] for turn in trained[at]] for at in (0, 2)] == [
-        [False, False, False, True],
-        [False, True, False, True],
-    ]
-
-
 def test_sides_that_begin_with_one_answer_come_out_the_same_in_every_order() -> None:
     """Whole conversations and answers behind a prompt; alone in a batch."""
     one = normalize("preference")

@@ -1,10 +1,9 @@
 """Inputs that lie elsewhere: each byte is fetched once, only of the version that was planned."""
 
-import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.http import HTTPFileSystem
-from stub_http import Answer, Asked, serve_http
+from stub_http import Site, serve_http
 from stub_s3 import BUCKET, S3Stub
 from support import Run, own_cache, read_manifest, silent
 
@@ -30,46 +29,6 @@ ROWS: list[dict[str, Any]] = [
 ]
 LINES = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
 OTHERS = LINES.replace(b': "q', b': "Q')  # of the same size
-
-
-class Site:
-    """A loopback server that gives ranges, with an ETag of what it has at the time.
-
-    Attributes:
-        got: the ranges that were asked for, by path.
-        torn: how many answers break off in the middle.
-        before: called before each answer.
-    """
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.files: dict[str, bytes] = {}
-        self.got: dict[str, list[tuple[int, int]]] = {}
-        self.torn = 0
-        self.before: Callable[[], None] = lambda: None
-
-    def answer(self, asked: Asked) -> Answer:
-        """The range that is asked for, or all."""
-        self.before()
-        body = self.files.get(asked.path)
-        if body is None:
-            return Answer(404)
-        start, stop = 0, len(body)
-        wanted = asked.headers.get("Range")
-        if wanted:
-            first, _, last = wanted.removeprefix("bytes=").partition("-")
-            start, stop = int(first), min(int(last) + 1, len(body))
-        torn = False
-        if asked.method == "GET":
-            self.got.setdefault(asked.path, []).append((start, stop))
-            torn = self.torn > 0 and wanted is not None
-            self.torn -= torn
-        return Answer(
-            206 if wanted else 200,
-            body[start:stop],
-            {"ETag": f'"{hashlib.md5(body).hexdigest()}"', "Accept-Ranges": "bytes"},
-            (stop - start) // 2 if torn else None,
-        )
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stub_http import Answer, Asked, serve_http
+from stub_http import Answer, Asked, Site, serve_http
 from support import Ran, Run, few, table
 
 from expectations import gx_suites
@@ -37,19 +37,16 @@ FILES = {
 def host() -> Iterator[str]:
     """A server that gives ranges of a few files to whoever knows user and query."""
 
+    site = Site()
+    site.files = {f"/set/{name}": content for name, content in FILES.items()}
+
     def answer(asked: Asked) -> Answer:
         name, _, query = asked.path.rpartition("/")[2].partition("?")
         if name == "busy.jsonl":
             return Answer(503)
         if "Authorization" not in asked.headers or MARK not in query:
             return Answer(403)
-        if name not in FILES:
-            return Answer(404)
-        body = FILES[name]
-        first, _, last = asked.headers.get("Range", "=0-").partition("=")[2].partition("-")
-        part = body[int(first) : int(last or len(body)) + 1]
-        headers = {"ETag": f'"{len(body)}"', "Accept-Ranges": "bytes"}
-        return Answer(206 if "Range" in asked.headers else 200, part, headers)
+        return site.answer(asked)
 
     with serve_http(answer) as url:
         yield url.removeprefix("http://")

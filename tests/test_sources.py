@@ -15,7 +15,7 @@ import datasets
 import fsspec
 import pytest
 from fsspec.implementations.http import HTTPFileSystem
-from stub_http import Answer, Asked, serve_http
+from stub_http import Site, serve_http
 from support import SAMPLES, Run, read_manifest, read_rows
 
 from pipeline import filesystem, sources
@@ -135,33 +135,10 @@ def memory() -> Iterator[Any]:
     filesystem.pseudo_dirs[:] = [""]
 
 
-class _Site:
-    """A loopback server: bytes by path, with an ETag of them unless told otherwise."""
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.files: dict[str, bytes] = {}
-        self.asked: list[str] = []
-        self.cut = 0  # bytes that every answer lacks at its end
-        self.status = 200
-        self.tags = True
-
-    def answer(self, asked: Asked) -> Answer:
-        """One request."""
-        path = asked.path.partition("?")[0]
-        self.asked.append(f"{asked.method} {path}")
-        body = self.files.get(path)
-        if body is None or self.status != 200:
-            return Answer(404 if body is None else self.status)
-        tags = {"ETag": hashlib.md5(body).hexdigest()} if self.tags else {}
-        return Answer(200, body, tags, len(body) - self.cut)
-
-
 @pytest.fixture
 def site() -> Iterator[Any]:
     """A server, and its address as ``url``."""
-    served = _Site()
-
+    served = Site(ranges=False)
     with serve_http(served.answer) as served.url:
         yield served
         HTTPFileSystem.clear_instance_cache()
