@@ -1,8 +1,6 @@
 """Judges again what options, chance and budgets have chosen: the sides, the order, the sources."""
 
 import json
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
@@ -16,7 +14,6 @@ from pipeline.options.source import recorded
 from stages.errors import counted
 from stages.tokens import layouts
 
-_DECODED = 1 << 18  # tokens of a build whose questions are read
 _CHANCE, _MANY = 8, 5  # deviations that no split by chance reaches, where so many are expected
 _NEIGHBOURS = 64  # that tell an order from one by chance
 _SHARE = 0.001  # by which the share of a source may differ from the one that was asked for
@@ -29,7 +26,6 @@ def problems(evidence: Evidence) -> Iterator[str]:
     yield from _of_sides(evidence.manifest)
     yield from _of_order(evidence)
     yield from _of_alike(evidence)
-    yield from _of_questions(evidence)
 
 
 def _of_said(evidence: Evidence) -> Iterator[str]:
@@ -125,25 +121,6 @@ def _of_alike(evidence: Evidence) -> Iterator[str]:
             first and before < (other not in tests, order[other], *stays)
         ):
             yield f"{one['id']} is left out, and {one['kept']} stays, which comes after it"
-
-
-def _of_questions(evidence: Evidence) -> Iterator[str]:
-    """No question is on both sides, however its letters are written. A question is what stands
-    before the first trained token: where rows were trimmed, it is not what the row asks first."""
-    manifest = evidence.manifest
-    apart = manifest.sides is not None and manifest.sides.by in ("question", "files")
-    small = manifest.tokens.total <= _DECODED and not manifest.tokens.truncated
-    if not apart or not small or manifest.model.pair is not None:
-        return
-    asked: dict[str, set[str]] = {}
-    for name, some in evidence.prompts.items():
-        asked[name] = set()
-        for text in some:
-            folded = unicodedata.normalize("NFKD", text).casefold()
-            asked[name].add(re.sub(r"\W+", "", folded))
-    both = len(asked.get("train", set()) & asked.get("test", set()))
-    if both:
-        yield f"sides: {counted(both, 'question')} of train {'is' if both == 1 else 'are'} in test"
 
 
 def _of_budgets(manifest: Manifest) -> Iterator[str]:

@@ -145,18 +145,6 @@ class Evidence:
         }
 
     @cached_property
-    def prompts(self) -> dict[str, list[str]]:
-        """The texts before the first trained token of each example, by split; none where
-        ``examples`` are."""
-        decoded = parsed((self.build.here / TOKENIZER / "tokenizer.json").read_bytes()).decode_batch
-        found: dict[str, list[str]] = {}
-        for name, side in self.manifest.splits.items() if self.examples else ():
-            tables = [self._table(shard.path) for shard in side.shards]
-            ids = [one for table in tables for one in _prompts(table)]
-            found[name] = decoded(ids, skip_special_tokens=False)
-        return found
-
-    @cached_property
     def answers(self) -> Ints:
         """Tokens of each trained run, cut behind each end of turn; none where ``examples`` are."""
         model, found = self.manifest.model, [np.zeros(0, np.int64)]
@@ -243,28 +231,6 @@ def _examples(table: pa.Table) -> Iterator[Example]:
     own = [None] * len(names) if named is None else named.to_pylist()
     values = (names.to_pylist(), own, tokens.tolist(), trained.tolist())
     yield from map(Example, *values)
-
-
-def _prompts(table: pa.Table) -> Iterator[list[int]]:
-    """The tokens of each example of a shard before the first that is trained, without padding."""
-    pair = "chosen_ids" in table.schema.names
-    mask = "chosen_attention_mask" if pair else "attention_mask"
-    at, ids = numbers(undo_layout.column(table, "chosen_ids" if pair else "input_ids"))
-    real = np.ones(len(ids), bool)
-    if mask in table.schema.names:
-        real = numbers(undo_layout.column(table, mask))[1] == 1
-        at = offsets_of(count_per_row(at, real))
-    if pair:
-        ends = at[:-1] + table.column("prompt_length").to_numpy()
-    else:
-        if "seq_lengths" in table.schema.names:
-            at = offsets_of(numbers(undo_layout.column(table, "seq_lengths"))[1])
-        labels = numbers(undo_layout.column(table, "labels"))[1][real]
-        trained = np.append(np.flatnonzero(labels != IGNORED), len(labels))
-        ends = np.minimum(trained[np.searchsorted(trained, at[:-1])], at[1:])
-    kept = ids[real]
-    for start, end in zip(at[:-1].tolist(), ends.tolist(), strict=True):
-        yield kept[start:end].tolist()
 
 
 def _filled(table: pa.Table, prefix: str) -> Ints:

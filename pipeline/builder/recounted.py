@@ -24,6 +24,7 @@ from stages import formats
 from stages.files import content
 
 Figure: TypeAlias = tuple[str, object, object]  # what, as it is said, and as it is counted
+_FEW = 4  # rows that may be refused of any input, unless none may be
 _AMOUNTS = ("rows", "tokens", "trained_tokens")
 _PORTION = ("examples", "tokens", "trained")
 _BUDGET = ("share", "weight", *_AMOUNTS, "epochs")
@@ -63,12 +64,21 @@ def _of_options(evidence: Evidence) -> Iterator[Figure]:
         yield name, getattr(manifest, name), options[name]
     yield "build_id", manifest.build_id, id_of_manifest(manifest)
     yield "history", manifest.tokens.history, options.get("history", manifest.tokens.history)
+    every = evidence.asked
     if built:
         yield "for", manifest.for_ or "", options["trainer"]
         yield "max_length", manifest.max_length, options["max_length"]
         asked = options["padding_side"] or manifest.model.padding_side
         yield "padding_side", manifest.model.padding_side, asked
-    every = evidence.asked
+        room = str(options.get("pad_to", "longest"))
+        if manifest.padding and room != "longest":
+            wide = str(manifest.max_length) if room == "max-length" else room
+            yield "width", str(manifest.padding.width), wide
+        yield "eos", options.get("eos") or manifest.model.end_of_turn, manifest.model.end_of_turn
+        if {one.get("max_reject") for one in every} <= {None, options["max_reject"]}:
+            limit, rows = float(str(options["max_reject"])), manifest.rows
+            allowed = max(_FEW if limit else 0, int(limit * rows.in_ * (1 + 1e-9)))
+            yield "refused rows", rows.rejected, min(rows.rejected, allowed)
     if manifest.prm:
         neutral = ",".join(dict.fromkeys(str(one["neutral"]) for one in every))
         yield "neutral", manifest.prm.neutral, neutral
@@ -105,11 +115,8 @@ def _of_files(evidence: Evidence) -> Iterator[Figure]:
             worst = next((x for x in one["figures"] if x["status"] == one["status"]), None)
             text = f"{worst['name']}: {worst['detail']}" if worst else "nothing to report"
             line = manifest.audits.get(one["name"])
-            yield (
-                f"audits.{one['name']}",
-                line and (line.status, line.detail),
-                (one["status"], text),
-            )
+            summed = line and (line.status, line.detail)
+            yield f"audits.{one['name']}", summed, (one["status"], text)
             if one["name"] == "lost_text" and worst is not None:
                 sampled = worst["detail"].rpartition(" of ")[2].partition(" ")[0]
                 yield "sampled", f"{manifest.encoder.parity.sampled:,}", sampled
@@ -231,6 +238,8 @@ def _of_rest(evidence: Evidence) -> Iterator[Figure]:
     heard = manifest.witness
     if heard is not None and not heard.unread:
         yield "witness", heard.read, heard.drawn
+    if heard is not None and manifest.options.get("witness") == "all":
+        yield "drawn", min(heard.drawn, manifest.rows.used), manifest.rows.used
     # Of reasoning that is left out, and of other turns that are trained, no run is an answer.
     room = manifest.max_new_tokens
     if room and not export and all(o != "all" and k != "mask" for o, k in policies(manifest)):
