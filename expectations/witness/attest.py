@@ -46,6 +46,11 @@ class Statement:
     found: list[tuple[str, str]] = field(default_factory=list)
     unlike: list[str] = field(default_factory=list)
 
+    def leave(self, reason: str, rows: int) -> None:
+        """Count rows that are not read."""
+        self.unread[reason] += rows
+        self.rows += rows
+
 
 def attest(case: dict[str, Any]) -> Statement:
     """Compare drawn rows with what the shards have of them.
@@ -60,35 +65,32 @@ def attest(case: dict[str, Any]) -> Statement:
             ``fitted``: rows are padded to the longest of them,
             ``keep``: or equals another one, of which this is known to stay; empty elsewhere.
     """
-    lines = stored.drawn(case)
+    lines, pads = stored.drawn(case), []
     examples: dict[str, dict[int, list[tuple[str, Any]]]] = {name: {} for name in lines}
-    pads = []
     for name, columns in stored.examples(case, lines):
         source, line, _ = stored.place_of(name)
         pads.append(columns.get("pads", 0))
         examples[source].setdefault(line, []).append((name, columns))
     published = Published(str(Path(case["folder"]) / "tokenizer"), case["model"])
-    statement, equal = Statement(), choices.Equal(case["keep"], stored.all_drawn(case))
+    statement, refused = Statement(), _refused(case)
+    equal = choices.Equal(case["keep"], stored.all_drawn(case))
     sides = choices.Sides({one["name"] for one in case["inputs"] if one.get("test")})
-    refused = _refused(case)
     for number, one in enumerate(case["inputs"]):
         own = examples[one["name"]]
         words = {**one["words"], "printed": published.printed}
         try:
             rows = raw.rows(one["path"], {*lines[one["name"]], *own}, one["words"])
         except (UnreadError, OSError, ValueError) as error:
-            reason = str(error) if isinstance(error, UnreadError) else "an input that is not here"
-            statement.unread[reason] += len(own)
-            statement.rows += len(own)
+            known = isinstance(error, UnreadError)
+            statement.leave(str(error) if known else "an input that is not here", len(own))
             continue
         reading = _Reading(case["task"], one["format"], words, published)
         for line in sorted(own):
             name, row = f"{one['name']}:{line}", rows.get(line)
             for made in _hear(statement, reading, name, row, own[line]):
                 equal.add(made, row or {}, (number, line), name, True)
-            splits = {one["split"] for _, one in own[line]}
             asked = published.asked if case["asked"] else ""
-            sides.add(row or {}, words["group_by"], asked, name, splits)
+            sides.add(row or {}, words["group_by"], asked, name, own[line])
         left_out = {*lines[one["name"]]} - {*own} if case["whole"] or case["keep"] else ()
         for line in sorted(left_out):
             if line in rows and (one["name"], line) not in refused:

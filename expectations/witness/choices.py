@@ -218,8 +218,9 @@ class Sides:
     found: list[tuple[str, str]] = field(default_factory=list)
     _of: dict[str, tuple[str, set[str]]] = field(default_factory=dict)
 
-    def add(self, row: Row, by: str | None, asked: str, name: str, splits: set[str]) -> None:
-        """A row that is stored; ``by``: the column, ``splits``: where its examples are."""
+    def add(self, row: Row, by: str | None, asked: str, name: str, own: list[Any]) -> None:
+        """A row that is stored; ``by``: the column, ``own``: its examples, each with its id."""
+        splits = {one["split"] for _, one in own}
         if self.tests and splits != {"test" if name.rpartition(":")[0] in self.tests else "train"}:
             self.found.append((name, f"split: it is in {' and '.join(sorted(splits))}"))
         keys = [asked] if asked and not self.tests and (by or _AND).endswith(_AND) else []

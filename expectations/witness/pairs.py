@@ -16,10 +16,9 @@ _NUMBERS = ("score", "rating", "reward", "avg_rating", "reward_score")
 _SPEAKER = re.compile(r"(?:^|\n\n)\s*(Human|Assistant):")
 _LISTS = ("responses", "answers", "completions", "candidates", "outputs", "summaries")
 _TEXTS = ("text", "content", "response", "answer", "output", "completion")
-_CHOICES = (
-    *("label", "labels", "better", "better_index", "better_answer", "better_response"),
-    *("better_response_id", "safer_response_id", "preferred", "preference", "preferred_index"),
-    *("winner", "choice", "best"),
+_CHOICES = tuple(
+    """label labels better better_index better_answer better_response better_response_id
+    safer_response_id preferred preference preferred_index winner choice best""".split()
 )
 _VERDICTS = ("verdict", "judgment", "judgement", "judge_verdict", "comparison", "decision")
 _NOUN = r"(?:(?:model|response|answer|output|assistant|option|completion)_?)?([ab])"

@@ -12,25 +12,15 @@ from expectations.witness.said import Said, Steps, View
 PROBLEMS = ("problem", "prompt", "question", "query", "input")
 _LISTS = ("steps", "completions", "process", "solution_steps", "modified_process")
 _RATINGS = (
-    *("labels", "label", "ratings", "rating", "step_labels", "rewards", "scores", "values"),
-    *("step_rewards", "step_scores"),
+    *"labels label ratings rating step_labels rewards scores values step_rewards".split(),
+    "step_scores",
 )
-_ERRORS = (
-    "label",
-    "first_error",
-    "first_error_step",
-    "first_error_index",
-    "error_step",
-    "error_index",
-)
-_RATED = (
-    *("rating", "label", "score", "reward", "correct", "is_correct", "correctness"),
-    *("step_rating", "step_reward"),
+_ERRORS = (*"label first_error first_error_step first_error_index error_step error_index".split(),)
+_RATED = tuple(
+    """rating label score reward correct is_correct correctness step_rating step_reward""".split()
 )
 _PREFIXES = ("prefixes", "prefix", "partial_solutions", "step_prefixes", "cumulative_steps")
-_SHARES = (
-    *("values", "value", "mc_values", "mc_value", "soft_labels", "scores", "labels", "label"),
-)
+_SHARES = (*"values value mc_values mc_value soft_labels scores labels label".split(),)
 _WRONG = (
     *("error_steps", "errors", "error_list", "error_indices", "wrong_steps", "incorrect_steps"),
     *("mistakes", "label", "labels"),
@@ -38,19 +28,7 @@ _WRONG = (
 # Math-Shepherd's, and those that others put in its place.
 _TAGS = ("\u043a\u0438", "<extra_0>", "<|reserved_special_token_0|>", "<step>", "<|step|>")
 _GOOD = ("+", "correct", "good", "right", "yes", "true", "pass", "passed", "great", "valid", "ok")
-_BAD = (
-    "-",
-    "incorrect",
-    "bad",
-    "wrong",
-    "no",
-    "false",
-    "fail",
-    "failed",
-    "poor",
-    "invalid",
-    "error",
-)
+_BAD = (*"- incorrect bad wrong no false fail failed poor invalid error".split(),)
 _WORDS = {**dict.fromkeys(_GOOD, 1.0), **dict.fromkeys(_BAD, 0.0)}
 _NEUTRAL = ("neutral", "unknown", "unsure", "unclear", "ambiguous")
 

@@ -15,10 +15,7 @@ _ROOTS = ("prompt", "tree", "root", "message_tree", "message")
 _GONE = {"deleted": True, "is_deleted": True, "removed": True, "review_result": False}
 _STEP = ("text", "step", "content", "thought", "action", "step_text")
 _WHOLE = ("prefix", "partial_solution", "state")
-_VALUES = (
-    *("value", "mc_value", "q_value", "soft_label", "score", "reward", "rating", "label"),
-    "correctness",
-)
+_VALUES = (*"value mc_value q_value soft_label score reward rating label correctness".split(),)
 _CHILDREN = ("children", "branches", "nodes", "next_steps")
 Node = dict[str, Any]
 

@@ -26,20 +26,17 @@ _NAMING = ("role", "from", *_BODIES)
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 # What a part is, and the keys that may have its value.
 _PARTS = {
-    "text": ("text", "input_text", "output_text"),
-    "reasoning": ("reasoning", "thinking", "reasoningContent"),
-    "call": ("tool_call", "tool_use", "toolUse", "functionCall", "function_call"),
-    "result": (
-        *("tool_result", "tool_response", "toolResult"),
-        *("functionResponse", "function_response"),
-    ),
+    "text": "text input_text output_text",
+    "reasoning": "reasoning thinking reasoningContent",
+    "call": "tool_call tool_use toolUse functionCall function_call",
+    "result": "tool_result tool_response toolResult functionResponse function_response",
 }
-_KINDS = {name: kind for kind, names in _PARTS.items() for name in names}
+_KINDS = {name: kind for kind, names in _PARTS.items() for name in names.split()}
 _VALUES = {
-    "text": ("text", "value", "content"),
-    "reasoning": ("thinking", "reasoning", "reasoningContent", "text", "value", "content"),
-    "call": ("functionCall", "function_call", "toolUse", "tool_call", "value"),
-    "result": ("functionResponse", "function_response", "toolResult", "value", "content"),
+    "text": "text value content",
+    "reasoning": "thinking reasoning reasoningContent text value content",
+    "call": "functionCall function_call toolUse tool_call value",
+    "result": "functionResponse function_response toolResult value content",
 }
 _IDS = ("tool_use_id", "toolUseId", "tool_call_id", "id")
 
@@ -127,7 +124,9 @@ def parts_of(value: Any) -> dict[str, Any]:
     for part in value:
         part = {"type": "text", "text": part} if isinstance(part, str) else part
         kind = _kind(part)
-        said = _same(part, _VALUES[kind], f"a part ({kind})") if kind != "call" else part
+        said = (
+            _same(part, (*_VALUES[kind].split(),), f"a part ({kind})") if kind != "call" else part
+        )
         if kind == "call":
             found[kind] = [*found.get(kind, []), *_called(part)]
         elif kind == "result":
@@ -157,7 +156,7 @@ def _flat(said: Any) -> str:
 
 def _called(part: Turn) -> list[Turn]:
     """The calls of a part, which may be the call itself."""
-    value = next((part[k] for k in _VALUES["call"] if part.get(k) is not None), part)
+    value = next((part[k] for k in _VALUES["call"].split() if part.get(k) is not None), part)
     if not isinstance(value, dict):
         return calls_of(value)
     both = {**value.get("function", {}), **{k: v for k, v in value.items() if k != "function"}}
@@ -172,7 +171,7 @@ def _called(part: Turn) -> list[Turn]:
 def _result(part: Turn, said: Any) -> Turn:
     """A turn with the result of a tool."""
     named = part
-    if isinstance(said, dict) and any(part.get(name) is said for name in _PARTS["result"]):
+    if isinstance(said, dict) and any(part.get(name) is said for name in _PARTS["result"].split()):
         named, said = said, _same(said, ("content", "response"), "a result")
         if named.get("status") not in (None, "success"):
             raise UnreadError("a result of another shape")
