@@ -132,7 +132,7 @@ def _require_apart(made: Sequence[Config | None], mistakes: recipe_file.Mistakes
 
 
 def _places(values: Values, place: Place) -> dict[str, Place]:
-    return {name: (*place, phases.phases.EVERY[name].key) for name in values}
+    return {name: (*place, phases.EVERY[name].key) for name in values}
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ class _Reading:
         """The table with values as ``Config`` has them, but for those that are none."""
         made = {}
         for name, value in table.values.items():
-            found = self._tried(partial(phases.phases.EVERY[name].value.settled, value), table, name)
+            found = self._tried(partial(phases.EVERY[name].value.settled, value), table, name)
             if found is not None:  # which no value is
                 made[name] = found
         return _Table(made, table.places)
