@@ -191,7 +191,8 @@ class Equal:
         rank = -math.inf
         if isinstance(score, int | float) and not isinstance(score, bool) and score == score:
             rank = float(score) if which == "highest" else -float(score)
-        digest = hashlib.sha256(repr(sorted(made.items())).encode()).digest()
+        same = {law: wanted for law, wanted in made.items() if law != "margin"}
+        digest = hashlib.sha256(repr(sorted(same.items())).encode()).digest()
         self._rows.setdefault(digest, []).append(((-rank, place), name, there))
 
     def found(self) -> Iterator[tuple[str, str]]:
