@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import shipped_judge
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from preloaded import Server, keep_tokenizers, outputs
 from stub_s3 import S3Stub, serve_s3
 from support import WIDE, Ran, follow, own_cache, started
@@ -38,8 +38,10 @@ collect_ignore = [] if importlib.util.find_spec("torch") else ["failures"]
 
 # A loaded machine fails no test, and equal code has equal results: the same examples are drawn in
 # each run. ``make fuzz`` draws others, and more of them.
-settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=25)
-settings.register_profile("fuzz", deadline=None)
+# A folder of a test may be written over by each of its examples.
+_ANY = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
+settings.register_profile("repeatable", derandomize=True, max_examples=25, **_ANY)
+settings.register_profile("fuzz", **_ANY)
 settings.load_profile("fuzz" if os.environ.get("FUZZ") else "repeatable")
 
 
@@ -62,7 +64,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out: set[pytest.Item] = set()
     for function, of_it in cases.items():
         marker = of_it[0].get_closest_marker("sweep")
-        assert marker is not None
         random.Random(when.out + function).shuffle(of_it)
         left_out.update(of_it[marker.args[0] :])
     items[:] = [item for item in items if item not in left_out]

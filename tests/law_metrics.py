@@ -22,7 +22,4 @@ def broken(law: Invariant, metrics: pl.DataFrame, context: Context) -> npt.NDArr
     """Which rows of metrics break a law."""
     values = {name: metrics[name].cast(pl.Int64).to_numpy() for name in metrics.columns}
     bounds = parameters(context)
-    found: npt.NDArray[np.bool_] = np.logical_or.reduce(
-        [check.broken(values, bounds) for check in law.checks_for(context)]
-    )
-    return found
+    return np.logical_or.reduce([check.broken(values, bounds) for check in law.checks_for(context)])

@@ -36,10 +36,7 @@ class ShippedJudge:
             if self._library is None:
                 self._library = _LIBRARY()
                 self.results = self._library.results
-            judged: list[tuple[Judged, tuple[int, ...]]] = self._library.run(
-                suite, parameters, frame
-            )
-            return judged
+            return self._library.run(suite, parameters, frame)
         metrics = {name: frame[name].to_numpy() for name in frame.column_names}
         found = []
         for declared in suite.expectations:

@@ -52,8 +52,7 @@ class Stub:
                 add_generation_prompt=body["add_generation_prompt"],
                 **body.get("chat_template_kwargs", {}),
             )
-        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
+        return self.tokenizer.encode(text, add_special_tokens=False).ids
 
     def _complete(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         self.seen.append(body)

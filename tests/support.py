@@ -46,8 +46,7 @@ class Ran:
     @property
     def told(self) -> dict[str, Any]:
         """The object that it printed, as commands do for ``--json``."""
-        found: dict[str, Any] = json.loads(self.out)
-        return found
+        return json.loads(self.out)
 
     def refused(self, status: int, *said: str) -> "Ran":
         """It ended with this status, and stderr has each of these texts."""
@@ -168,8 +167,7 @@ def table_bytes(table: pa.Table, kind: str, rows: int) -> bytes:
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """A build's manifest."""
-    found: dict[str, Any] = json.loads((folder / "manifest.json").read_text("utf-8"))
-    return found
+    return json.loads((folder / "manifest.json").read_text("utf-8"))
 
 
 def stored_rows(folder: Path, split: str = "train") -> list[dict[str, Any]]:
@@ -238,8 +236,6 @@ def model_record(**given: Any) -> ModelRecord:
 def example(name: str) -> ModuleType:
     """A program of ``examples/``, imported from its file."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where dataclasses look their annotations up
     spec.loader.exec_module(module)
@@ -268,6 +264,30 @@ def started(
         check=False,
     )
     return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def noted(
+    patch: pytest.MonkeyPatch, owner: Any, name: str, of: Callable[..., Any] = lambda *given: given
+) -> list[Any]:
+    """What ``of`` makes of the arguments that a function is called with from now on; it does what
+    it did."""
+    calls: list[Any] = []
+    function = getattr(owner, name)
+
+    def noting(*given: Any, **named: Any) -> Any:
+        calls.append(of(*given))
+        return function(*given, **named)
+
+    patch.setattr(owner, name, noting)
+    return calls
+
+
+def program(path: Path, body: str, shell: object = "/bin/sh") -> Path:
+    """A program of a few lines."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!{shell}\n{body}\n")
+    path.chmod(0o755)
+    return path
 
 
 def run_python(code: str, folder: Path, **variables: str) -> Ran:

@@ -1,8 +1,6 @@
 """Builds from the command line: what is on disk is what was promised."""
 
-import itertools
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -46,27 +44,6 @@ def test_columns_and_readers(built: Make, task: str, layout: str) -> None:
     assert found == COLUMNS[task, layout]
     assert table.to_pylist() == list(rows)
     assert pl.read_ipc_stream(shard).to_dicts() == table.to_pylist()
-
-
-def pairs_of(row: dict[str, Any]) -> list[list[tuple[int, int]]]:
-    """Ids with labels of every example of an SFT or PRM row, whatever its layout."""
-    pairs = list(zip(row["input_ids"], row["labels"], strict=True))
-    if "attention_mask" in row:
-        pairs = [pair for pair, real in zip(pairs, row["attention_mask"], strict=True) if real]
-    ends = [0, *itertools.accumulate(row.get("seq_lengths", [len(pairs)]))]
-    return [pairs[start:end] for start, end in itertools.pairwise(ends)]
-
-
-@pytest.mark.parametrize("task", ["sft", "prm"])
-def test_layouts_hold_the_same_examples(built: Make, task: str) -> None:
-    """Packing and padding change nothing about an example, and no first label is trained."""
-    made = [
-        sorted(example for row in rows for example in pairs_of(row))
-        for layout in ("ragged", "packed", "padded")
-        for rows in [load_from_disk(str(built(task, SOURCES[task], "--layout", layout)))["train"]]
-    ]
-    assert made[0] == made[1] == made[2]
-    assert all(example[0][1] == IGNORED for example in made[0])
 
 
 def test_tokenizer_gives_our_ids(built: Make) -> None:

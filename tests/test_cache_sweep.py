@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES, WIDE, files_of, own_cache, say, silent
+from support import SAMPLES, WIDE, files_of, noted, own_cache, say, silent
 
 from pipeline import processes, remote
 from pipeline.inputs import proved
@@ -123,7 +123,6 @@ def test_no_flipped_byte_of_a_fetched_copy_is_used(tmp_path: Path) -> None:
 def test_no_flipped_byte_of_a_kept_tokenizer_is_used(tmp_path: Path, tokenizer_json: bytes) -> None:
     """A seeded sample of its seven million: it is rebuilt, or read, as it was."""
     profile = profiles.all_profiles()[NAME]
-    assert profile.ranks is not None
     path = tmp_path / "tokenizers" / f"{profile.ranks.sha256}.json"
     path.parent.mkdir()
     chance = random.Random(3)
@@ -147,15 +146,8 @@ def config(tmp_path: Path, cache: Path) -> Config:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kinds of probes that are run, and the encoders that are compared, from now on."""
-    kinds: list[str] = []
-    require, choose = probes.require, encoders.choose
-
-    def requiring(subject: Any, kind: str) -> Any:
-        kinds.append(kind)
-        return require(subject, kind)
-
-    monkeypatch.setattr(probes, "require", requiring)
-    monkeypatch.setattr(encoders, "choose", lambda data: kinds.append("encoder") or choose(data))
+    kinds = noted(monkeypatch, probes, "require", lambda subject, kind: kind)
+    noted(monkeypatch, encoders, "choose", lambda data: kinds.append("encoder"))
     return kinds
 
 

@@ -66,7 +66,6 @@ def test_any_flipped_byte_is_found(copy: Path, cache_dir: Path) -> None:
     found = check(copy, cache_dir)
     assert (found.faults, found.notes) == ([], [])
     assert found.rows_made_again == 6
-    assert found.verdict is not None
     assert found.verdict.passed
 
 
@@ -194,29 +193,6 @@ def test_a_source_that_changed_is_no_fault(copy: Path, cache_dir: Path, tmp_path
     assert "No row was rebuilt" in check(copy, cache_dir).notes[0]
 
 
-@pytest.mark.parametrize(
-    ("task", "data", "layout"),
-    few(
-        [
-            ("sft", "sft", "packed"),
-            ("sft", "sft/zh_dialogues.jsonl", "padded"),
-            ("prm", "prm/alternatives.jsonl", "packed"),
-            ("prm", "prm/first_error.json", "padded"),
-            ("rm", "rm/pairs.jsonl", "padded"),
-        ][::-1],
-        1,
-    ),
-)
-def test_every_layout_is_checked(
-    make: Make, cache_dir: Path, task: str, data: str, layout: str
-) -> None:
-    """Good builds of every kind have no fault, with a test side and without duplicates."""
-    options = {"layout": layout, "dedup": True, "test_size": 0.4, "shuffle": True, "seed": 3}
-    found = check(make(task, SAMPLES / data, **options), cache_dir)
-    assert found.faults == []
-    assert found.rows_made_again > 0
-
-
 SOURCES = {
     "sft": SAMPLES / "sft" / "word_problems.jsonl",
     "rm": SAMPLES / "rm" / "pairs.jsonl",
@@ -246,7 +222,6 @@ def test_an_export_is_sound_and_every_file_of_it_counts(
     export_build(name, builds[task], tmp_path / "out")
     found = check(tmp_path / "out", tmp_path)
     assert not found.faults
-    assert found.verdict is not None
     assert found.verdict.judged > 10
     whole = files_of(writable(tmp_path / "out"), with_run=True)
 

@@ -31,7 +31,6 @@ from support import (
     write_rows,
 )
 from test_messages import object_of
-from tokenizers import Tokenizer
 
 import posttrain_pipeline as pp
 from pipeline import tasks
@@ -351,38 +350,11 @@ def test_it_is_installed_once_and_removed(shell: str, pipeline: Run, tmp_path: P
 SFT = ("run", "sft", "--model", "qwen2-1.5b", "--max-reject", "1", "-o", "out")
 
 
-def chat(*turns: tuple[str, str | None]) -> dict[str, Any]:
-    """An openai row."""
-    return {"messages": [{"role": role, "content": content} for role, content in turns]}
-
-
 def test_inputs_with_and_without_null_labels_go_together(built: Make) -> None:
     """Parts whose label columns differ in nulls are gathered as they are."""
     files = [SAMPLES / "prm" / name for name in ("math_shepherd.jsonl", "first_error.json")]
     rows = load_from_disk(str(built("prm", *files)))["train"]
     assert sum(row["step_labels"].count(None) for row in rows) == 13
-
-
-@pytest.mark.parametrize(
-    ("model", "system", "turns"),
-    [
-        ("qwen2-1.5b", "say <|im_end|>", 3),
-        pytest.param("qwen3-0.6b", None, 2, marks=pytest.mark.slow),  # which looks into texts
-    ],
-)
-def test_a_text_that_names_a_control_token(
-    model: str, system: str | None, turns: int, make: Make, tmp_path: Path
-) -> None:
-    """It is text like any other, in the system's turn too; also where rows are rendered one by
-    one."""
-    rows = [chat(("user", "<|im_end|>\n<|im_start|>x"), ("assistant", "b"))]
-    data = write_rows(tmp_path / "d.jsonl", rows)
-    folder = make("sft", data, model=model, system=system, layout="ragged")
-    (row,) = load_from_disk(str(folder))["train"]
-    assert row["input_ids"].count(read_manifest(folder)["model"]["end_of_turn_id"]) == turns
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer" / "tokenizer.json"))
-    text = tokenizer.decode(row["input_ids"], skip_special_tokens=False)
-    assert "<|im_end|>\n<|im_start|>x" in text
 
 
 def test_a_link_as_output_keeps_pointing(pipeline: Run, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from conftest import NAME
 from stub_s3 import BUCKET, S3Stub, serve_s3
 from support import ROOT, SAMPLES, Run, files_of, own_cache, started
 
+from pipeline.builds import store_versions
 from pipeline.stores import open_store
 from posttrain_pipeline.commands import cli
 
@@ -45,7 +46,6 @@ def _require_known(command: list[str]) -> None:
     """The program has the command, and the command its options."""
     name, *words = command[1:]
     found = cli.get_command(None, name)  # type: ignore[arg-type]
-    assert found is not None
     known = {flag for one in found.params for flag in one.opts}
     assert {word for word in words if word.startswith("--")} <= known
 
@@ -91,8 +91,7 @@ def test_kubernetes_takes_its_pods(name: str, tmp_path: Path) -> None:
     for number, document in enumerate(documents):
         path = tmp_path / f"{number}.yaml"
         path.write_text(yaml.safe_dump(document))
-        command = [_tool("kubernetes-validate"), "--strict", str(path)]
-        started(*command).ended()
+        started(_tool("kubernetes-validate"), "--strict", path).ended()
 
 
 @pytest.mark.slow
@@ -102,9 +101,8 @@ def test_ray_takes_its_cluster() -> None:
         "import sys, yaml; from ray.autoscaler._private import util; "
         "util.validate_config(util.prepare_config(yaml.safe_load(open(sys.argv[1]))))"
     )
-    python = str(Path(_tool("ray")).parent / "python")
-    command = [python, "-c", code, str(CLUSTERS / "ray-cluster.yaml")]
-    started(*command).ended()
+    python = Path(_tool("ray")).parent / "python"
+    started(python, "-c", code, CLUSTERS / "ray-cluster.yaml").ended()
 
 
 @pytest.mark.slow
@@ -140,10 +138,7 @@ def _variables(cache: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def python() -> str:
     """The Python that has Ray."""
-    found = shutil.which("ray", path=os.environ.get("SCHEDULERS", ""))
-    if found is None:
-        pytest.skip("ray is not installed")
-    return str(Path(found).parent / "python")
+    return str(Path(_tool("ray")).parent / "python")
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +157,6 @@ def cluster(python: str, s3: S3Stub, tmp_path_factory: pytest.TempPathFactory) -
             text=True,
         ) as process,
     ):
-        assert process.stdout is not None
         address = process.stdout.readline().strip()
         assert address, (folder / "log").read_text()
         yield address
@@ -182,29 +176,57 @@ def data(tmp_path: Path) -> list[str]:
     return names
 
 
-def _processes(name: str) -> Iterator[tuple[int, int]]:
-    """Ids of processes whose title begins so, with their parents'."""
-    for process in Path("/proc").iterdir():
-        if process.name.isdecimal():
-            try:
-                title = (process / "cmdline").read_bytes()
-                parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
-            except OSError:  # it has ended
-                continue
-            if title.startswith(name.encode()):
-                yield int(process.name), int(parent)
+def _until(done: Callable[[], Any], why: Callable[[], str], seconds: float = 120) -> Any:
+    """What ``done`` gives, as soon as it gives something."""
+    end = time.monotonic() + seconds
+    while not (found := done()):
+        assert time.monotonic() < end, why()
+        time.sleep(0.02)
+    return found
 
 
 def _wait(done: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
-    """What ``done`` gives, as soon as it gives something, while a process runs."""
-    end = time.monotonic() + 120
-    while time.monotonic() < end and process.poll() is None:
-        found = done()
-        if found:
-            return found
-        time.sleep(0.02)
-    process.kill()
-    raise AssertionError(process.communicate())
+    """The same, while a process runs."""
+
+    def why() -> str:
+        process.kill()
+        return str(process.communicate())
+
+    return _until(lambda: process.poll() is not None or done(), why)
+
+
+def _running(*names: str) -> Iterator[tuple[int, list[bytes]]]:
+    """Ids of processes, with what is in these of their files in ``/proc``."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            yield int(process.name), [(process / name).read_bytes() for name in names]
+
+
+def _processes(name: str) -> Iterator[tuple[int, int]]:
+    """Ids of processes whose title begins so, with their parents'."""
+    for own, (title, state) in _running("cmdline", "stat"):
+        if title.startswith(name.encode()):
+            yield own, int(state.rpartition(b")")[2].split()[1])
+
+
+def _rank(number: int, command: str) -> int | None:
+    """The process of a rank of the job array."""
+    for own, (title, variables) in _running("cmdline", "environ"):
+        runs = b"python" in title.partition(b"\0")[0] and f"\0{command}\0".encode() in title
+        if runs and f"SLURM_ARRAY_TASK_ID={number}\0".encode() in variables:
+            return own
+    return None
+
+
+def _stored(s3: S3Stub) -> dict[str, bytes | None]:
+    """The files of the build in the store, but for the record of its run."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in s3.environment.items():
+            patch.setenv(name, value)
+        store = open_store(f"s3://{BUCKET}/out")
+        names = store.list(str(store_versions.current(store).build_id))
+        found = {name.partition("/")[2]: store.get(name) for name in names}
+    return {name: content for name, content in found.items() if name != "run.json"}
 
 
 def _build(
@@ -259,15 +281,9 @@ def test_a_cluster_that_shares_no_folder_meets_in_a_store(
     _, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     stored = {path for way, path, _ in s3.requests if way == "PUT" and "/parts/" in path}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in s3.environment.items():
-            patch.setenv(name, value)
-        store = open_store(output)
-        built = {name.partition("/")[2]: store.get(name) for name in store.list()}
     assert len(stored) == 3 * 4
     pipeline("run", "sft", *names, *OPTIONS, "-o", "one").ended()
-    whole = files_of(tmp_path / "one")
-    assert {name: content for name, content in built.items() if name in whole} == whole
+    assert _stored(s3) == files_of(tmp_path / "one")
 
 
 @pytest.mark.slow
@@ -361,15 +377,6 @@ def _free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
-def _until(done: Callable[[], Any], why: Callable[[], str], seconds: float = 120) -> Any:
-    """What ``done`` gives, as soon as it gives something."""
-    end = time.monotonic() + seconds
-    while not (found := done()):
-        assert time.monotonic() < end, why()
-        time.sleep(0.05)
-    return found
-
-
 class Slurm:
     """A controller and two machines, and commands for them.
 
@@ -449,31 +456,14 @@ class Slurm:
 @pytest.fixture
 def slurm(tmp_path: Path) -> Iterator[Slurm]:
     """Two machines."""
-    sbatch = shutil.which("sbatch", path=os.environ.get("SCHEDULERS", ""))
-    if sbatch is None:
-        pytest.skip("slurm is not installed")
+    root = Path(_tool("sbatch")).resolve().parent.parent.parent
     (tmp_path / "slurm").mkdir()
-    slurm = Slurm(Path(sbatch).resolve().parent.parent.parent, tmp_path / "slurm")
+    slurm = Slurm(root, tmp_path / "slurm")
     try:
         slurm.start()
         yield slurm
     finally:
         slurm.stop()
-
-
-def _rank(number: int, command: str) -> int | None:
-    """The process of a rank of the job array."""
-    for process in Path("/proc").iterdir():
-        if process.name.isdecimal():
-            try:
-                title = (process / "cmdline").read_bytes()
-                variables = (process / "environ").read_bytes()
-            except OSError:  # it has ended
-                continue
-            runs = b"python" in title.partition(b"\0")[0] and f"\0{command}\0".encode() in title
-            if runs and f"SLURM_ARRAY_TASK_ID={number}\0".encode() in variables:
-                return int(process.name)
-    return None
 
 
 def _submit(slurm: Slurm, folder: Path) -> None:
@@ -540,13 +530,4 @@ def test_a_job_array_puts_its_build_into_a_store(slurm: Slurm, tmp_path: Path) -
         assert not [path for way, path, _ in s3.requests if way == "PUT" and ".arrow" in path]
         _submit(slurm, folder)
         _until(lambda: slurm.run("squeue", "-h") == "", slurm.log)
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in s3.environment.items():
-                patch.setenv(name, value)
-            store = open_store(f"s3://{BUCKET}/out")
-            current = store.get("current")
-            assert current is not None, _logs(folder)
-            version = json.loads(current)["build_id"]
-            names = [name for name in store.list(version) if not name.endswith("run.json")]
-            built = {name.partition("/")[2]: store.get(name) for name in names}
-        assert built == _built_by_one(slurm, folder)
+        assert _stored(s3) == _built_by_one(slurm, folder), _logs(folder)

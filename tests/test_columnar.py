@@ -28,7 +28,7 @@ from stages.tokens.folded_labels import Mark
 from stages.tokens.outline_tokens import segments_of
 from stages.tokens.segment_encoder import SegmentEncoder
 
-FEW = settings(deadline=None, max_examples=30)
+FEW = settings(max_examples=30)
 BITS = table("odd_texts.toml")["columnar"]
 texts = (
     st.lists(st.sampled_from(BITS), max_size=4).map("".join)

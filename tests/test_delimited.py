@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import table
 
@@ -21,9 +21,7 @@ from stages.readers import _cells
 from stages.readers._delimited import Delimited
 
 BOM = b"\xef\xbb\xbf"
-SAME = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+SAME = settings(max_examples=40)
 PACKED: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".gz": gzip.compress,
@@ -123,7 +121,6 @@ def test_any_text_is_read_as_the_standard_library_reads_it_or_refused(
         if record.data is not None:
             assert list(record.data.values()) == row
         else:
-            assert record.error is not None
             assert (record.error[0] == "row_width") == (len(row) != 2) or '"' in "".join(row)
 
 
@@ -141,7 +138,6 @@ def test_what_is_odd_is_refused_by_row_or_by_file(tmp_path: Path, odd: str) -> N
     path.write_bytes(written)
     if says.isidentifier():
         (record, *others), _, _ = read(path, "csv")
-        assert record.error is not None
         assert (record.error[0], record.data) == (says, None)
         assert (record.line, record.offset) == (1, 4)
         assert record.raw == written.split(b"\n")[1]

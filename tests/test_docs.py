@@ -136,7 +136,6 @@ def _require_command(words: list[str]) -> None:
         if command.name == "versions" and words[0] not in command.list_commands(_EMPTY):
             break  # pipeline versions DIR
         command = command.get_command(_EMPTY, words.pop(0))
-    assert command is not None
     known = {option for one in command.params for option in one.opts} | {"-h", "--help"}
     assert {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)} <= known
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,61 +83,45 @@ def test_a_sound_directory_passes_every_probe(clinic: Clinic) -> None:
     assert {probe.name for probe in probes.probes()} - set(verdicts) == SILENT
 
 
-def test_pad_equal_to_eos(clinic: Clinic) -> None:
-    """What the directory declares is judged, not what a build would put in its place."""
-    sentences = failed(clinic({"pad_token": "<|im_end|>"}))
-    assert list(sentences) == ["pad_is_not_eos"]
-    assert "'<|im_end|>' is also the eos or end-of-turn token" in sentences["pad_is_not_eos"]
+def _lose(document: dict[str, Any]) -> None:
+    tokens = document["added_tokens"]
+    document["added_tokens"] = [t for t in tokens if t["content"] != "<|im_end|>"]
 
 
-def test_an_end_of_turn_that_is_none(clinic: Clinic) -> None:
-    """A tokenizer that lost the token which its template prints; or has it as one token, but not a
-    special one: any user could write it."""
-
-    def lose(document: dict[str, Any]) -> None:
-        kept = [t for t in document["added_tokens"] if t["content"] != "<|im_end|>"]
-        document["added_tokens"] = kept
-
-    def demote(document: dict[str, Any]) -> None:
-        for token in document["added_tokens"]:
-            token["special"] = token["content"] != "<|im_end|>"
-
-    verdicts = clinic(None, lose)
-    sentence = failed(verdicts)["end_of_turn_is_one_token"]
-    assert "end-of-turn token '<|im_end|>' is not one token of the tokenizer" in sentence
-    assert verdicts["end_of_turn_is_trained"].passed is None
-    assert "so that text could forge it" in failed(clinic(None, demote))["end_of_turn_is_special"]
+def _demote(document: dict[str, Any]) -> None:
+    for token in document["added_tokens"]:
+        token["special"] = token["content"] != "<|im_end|>"
 
 
-def test_double_bos(clinic: Clinic) -> None:
-    """A template that prints bos twice."""
-    changes = {"bos_token": "<|im_start|>", "chat_template": "{{ bos_token }}{{ bos_token }}"}
-    changes["chat_template"] += TEMPLATE
-    sentence = failed(clinic(changes))["no_double_bos"]
-    assert "bos tokens '<|im_start|>' where it must have 1 at its start" in sentence
+@dataclass(frozen=True)
+class Doctored:
+    """What is changed, and what is said by the probes that fail; ``others`` may fail, too."""
+
+    failed: dict[str, str]
+    config: dict[str, Any] | None = None
+    tokens: str = ""
+    model: dict[str, Any] = field(default_factory=dict)
+    task: str = "prm"
+    others: bool = False
+    unasked: tuple[str, ...] = ()
 
 
-def test_number_as_pad(clinic: Clinic) -> None:
-    """An id in the place of a token."""
-    for number in (PAD_ID, str(PAD_ID)):
-        sentences = failed(clinic({"pad_token": number}))
-        assert list(sentences) == ["pad_is_one_token"]
-        assert f"pad token {number!r} is a number" in sentences["pad_is_one_token"]
+_WORDS = {"TEMPLATE": json.dumps(TEMPLATE)[1:-1], '"SIZE"': str(SIZE), "SIZE": str(SIZE)}
+DOCTORED = json.dumps(table("doctored.toml"))
+for _word, _text in _WORDS.items():
+    DOCTORED = DOCTORED.replace(_word, _text)
 
 
-def test_pad_id_of_another_family(clinic: Clinic) -> None:
-    """Llama's pad id in a Qwen model's configuration."""
-    sentences = failed(clinic(pad_token_id=128004))
-    assert list(sentences) == ["pad_id_is_the_pad_token"]
-    assert "config.json says pad_token_id 128004" in sentences["pad_id_is_the_pad_token"]
-    assert f"the pad token {PAD!r} is {PAD_ID}" in sentences["pad_id_is_the_pad_token"]
-    assert not failed(clinic(pad_token_id=PAD_ID))
-
-
-def test_step_tokens_outside_the_embedding(clinic: Clinic) -> None:
-    """A model without spare rows can be tuned, but has no place for step tokens."""
-    assert f"outside the model's {SIZE}" in failed(clinic(vocab_size=SIZE))["ids_inside_embedding"]
-    assert not failed(clinic(vocab_size=SIZE, task="sft"))
+@pytest.mark.parametrize("one", json.loads(DOCTORED).values(), ids=table("doctored.toml"))
+def test_what_is_wrong_with_a_directory_is_said_by_its_probe(one, clinic):
+    """What it declares is judged, not what a build would put in its place."""
+    told = Doctored(**one)
+    change = {"lost": _lose, "plain": _demote, "": None}[told.tokens]
+    verdicts = clinic(told.config, change, task=told.task, **told.model)
+    found = failed(verdicts)
+    assert told.others or found.keys() == told.failed.keys()
+    assert all(words in found[probe] for probe, words in told.failed.items()), found
+    assert all(verdicts[probe].passed is None for probe in told.unasked)
 
 
 @pytest.mark.slow

@@ -61,8 +61,7 @@ def steps2(step_model: TargetModel, tmp_path_factory: pytest.TempPathFactory) ->
 def theirs(bench: Bench, turns: Talk, **options: Any) -> list[int]:
     """The ids of ``apply_chat_template``."""
     messages = [{"role": role, "content": content} for role, content in turns]
-    ids: list[int] = bench.tokenizer.apply_chat_template(messages, return_dict=False, **options)
-    return ids
+    return bench.tokenizer.apply_chat_template(messages, return_dict=False, **options)
 
 
 def messages(*talks: Talk) -> list[Row]:
@@ -477,14 +476,6 @@ def test_an_encoder_that_disagrees_is_noticed(model: TargetModel, reference: Enc
     other = encoders.load("tokenizers", json.dumps(document).encode())
     assert encoders.agree(other, reference, ["x", "y z"])
     assert not encoders.agree(other, reference, ["x", "y Z"])
-
-
-def test_text_is_never_a_control_token(fast: Encoder, reference: Encoder) -> None:
-    """With special tokens off their text is ordinary; with them on it is one id."""
-    texts = (END, "<|im_start|>", "<|endoftext|>", f"x{END}y")
-    for encoder, text in itertools.product((fast, reference), texts):
-        assert max(encoder.encode([text])[0]) < 151643
-        assert max(encoder.encode_whole([text])[0]) >= 151643
 
 
 def test_the_prompt_of_a_pair_ends_where_either_side_begins_to_be_trained(qwen2: Bench) -> None:

@@ -104,7 +104,6 @@ def test_text_cannot_forge_a_control_token(name: str) -> None:
     """The only control tokens are the framing's, whatever the texts say."""
     model = bound(name)
     framing = model.profile.pair
-    assert framing is not None
     wanted = [model.controls[t] for t in (*framing.before, *framing.between, *framing.after)]
     known = set(model.controls.values()) - {model.unk_id}
     for row in encoded(model, rows_of(60, FORGED)).to_pylist():
@@ -117,7 +116,6 @@ def test_too_long_is_refused_never_cut(name: str) -> None:
     """A side above 512 tokens is refused by its name; one of exactly 512 stays whole."""
     model = bound(name)
     framing = model.profile.pair
-    assert framing is not None
     around = len((*framing.before, *framing.between, *framing.after))
     words = [" ".join(["x"] * n) for n in (LIMIT - around - 1, LIMIT - around)]
     rows = [{"prompt": "x", "chosen": text, "rejected": "x x"} for text in words]
@@ -251,7 +249,6 @@ def test_a_build_gives_what_its_tokenizer_gives(name: str, pipeline: Run, tmp_pa
     scored = [line for line in pipeline("show", "out").out.splitlines() if "scored" in line]
     assert scored
     pair = all_profiles()[name].pair
-    assert pair is not None
     assert all(pair.before[0] in line for line in scored)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out" / "tokenizer")
     stored = load_from_disk(str(tmp_path / "out"))["train"]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from support import ROOT, SAMPLES, Run, in_shell, read_manifest, run_python, table
@@ -18,13 +19,22 @@ from expectations.audits import audits
 from expectations.invariants import invariants
 from pipeline.builder.stagewise import describe
 from pipeline.messages import explanations
-from pipeline.messages.explanations import AUDITS, GROUPS, INVARIANTS, Explanation, find, group
+from pipeline.messages.explanations import (
+    AUDITS,
+    GROUPS,
+    INVARIANTS,
+    NOTES,
+    Explanation,
+    find,
+    group,
+)
 from pipeline.tasks import kind_of
 from posttrain_pipeline.commands import cli
 from stages import catalog, contract, errors, formats, readers
 from stages.formats._fields import open_question
 from stages.formats.unusable import Unusable
 from stages.normalize.stage import Normalize
+from stages.rows import carried
 
 ROWS = ("lines", "columns", "turns", "pairs", "steps", "tokens")
 EVERY = [one for name in GROUPS for one in group(name).codes]
@@ -106,7 +116,7 @@ def _second_argument(folder: str, method: str, place: int) -> set[str]:
 
 
 def test_every_code_has_a_page_and_every_page_a_code() -> None:
-    """Codes of rows, faults of checks, findings about stops, audits with limits, invariants."""
+    """Of refused rows, notes, faults of checks, findings about stops, audits, invariants."""
     from pipeline.builds import stored
 
     wanted = {
@@ -114,7 +124,8 @@ def test_every_code_has_a_page_and_every_page_a_code() -> None:
         "check": _second_argument("pipeline/publish", "add", 1)
         | {stored.MISSING, stored.HASH, stored.UNKNOWN},
         "stops": _second_argument("pipeline/serving", "add", 0),
-        AUDITS: {one.name for one in audits() if one.tolerances},
+        NOTES: {*carried.WORDS},
+        AUDITS: {one.name for one in audits()},
         INVARIANTS: {law.name for law in invariants()},
     }
     assert len(wanted["rows"]) > 80
@@ -149,7 +160,6 @@ def test_what_has_no_example_says_why() -> None:
 
 def _write(one: Explanation, folder: Path, *, fixed: bool) -> None:
     example = one.example
-    assert example is not None
     for name, text in example.files.items():
         (folder / name).write_text(text, "utf-8")
     program = example.fixed_write if fixed else example.write
@@ -172,7 +182,6 @@ def _refused(path: Path) -> set[str]:
 def _through(one: Explanation, *, fixed: bool) -> set[str]:
     """The codes that the command of a page gives, through every stage of its task; in this process,
     where everything is loaded."""
-    assert one.example is not None
     _, *words = shlex.split(one.example.command(fixed=fixed))
     out = Path("out.arrow")
     ran = CliRunner().invoke(cli, [*words, "--until", "validate", "-o", str(out)])
@@ -208,7 +217,6 @@ CHOSEN = [one for one in STAGES[::12] if one.code not in HEAVY]
 )
 def test_the_example_of_a_row_gives_its_code(one: Explanation, here: Path) -> None:
     """The row is refused with this code alone; where it is asked about, the build stops."""
-    assert one.example is not None
     _write(one, here, fixed=False)
     if one.example.asks:
         with pytest.raises(errors.DataError):
@@ -223,7 +231,6 @@ def test_the_example_of_a_row_gives_its_code(one: Explanation, here: Path) -> No
 
 def _of_normalize(one: Explanation, here: Path) -> str:
     """The code that a row gets which the sample did not show: of normalize alone."""
-    assert one.example is not None
     _write(one, here, fixed=False)
     task, named = one.example.task, one.example.options.partition("--format ")[2].split()
     reading = named[0] if named else describe(here / "out.arrow", here).formats[0]
@@ -242,7 +249,6 @@ def _of_normalize(one: Explanation, here: Path) -> str:
 )
 def test_the_example_of_a_build_gives_its_code(one: Explanation, here: Path, pipeline: Run) -> None:
     """The same for codes that need a whole build."""
-    assert one.example is not None
     _write(one, here, fixed=False)
     _, *words = shlex.split(one.example.command(fixed=False))
     pipeline(*words, "-o", "out")
@@ -252,12 +258,25 @@ def test_the_example_of_a_build_gives_its_code(one: Explanation, here: Path, pip
     assert _refused(here / "out" / "rejects.jsonl") == set()
 
 
+@pytest.mark.parametrize("one", of(NOTES), ids=lambda one: one.code)
+def test_the_example_of_a_note_has_it(one: Explanation, here: Path) -> None:
+    """The row is kept with this note alone, and without any after the fix."""
+    assert one.example is not None
+    for fixed in (False, True):
+        _write(one, here, fixed=fixed)
+        _, *words = shlex.split(one.example.command(fixed=fixed))
+        out = here / f"{fixed}.arrow"
+        ran = CliRunner().invoke(cli, [*words, "--until", "normalize", "-o", str(out)])
+        assert ran.exit_code == 0, ran.stderr
+        notes = pa.ipc.open_file(out).read_all().column("note").unique().to_pylist()
+        assert notes == ([None] if fixed else [None, one.code])
+
+
 @pytest.mark.sweep(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("one", of(AUDITS), ids=lambda one: one.code)
 def test_the_example_of_an_audit_warns(one: Explanation, here: Path, pipeline: Run) -> None:
     """And with the fix it passes."""
-    assert one.example is not None
     for fixed in (False, True):
         _write(one, here, fixed=fixed)
         _, *words = shlex.split(one.example.command(fixed=fixed))
@@ -300,7 +319,6 @@ def test_the_commands_of_an_example_give_its_code(
     one: Explanation, here: Path, pipeline: Run, built: Built
 ) -> None:
     """The last command names the code and ends with 3; after the fix it ends with 0."""
-    assert one.example is not None
     os.symlink(SAMPLES, here / "sample_data")
     built(one.example.commands[0])
     for commands, status in ((one.example.commands[1:], 3), (one.example.fixed_commands, 0)):
@@ -345,7 +363,6 @@ def test_a_damaged_build_is_told_by_the_expectation(line: str, here: Path, built
     shutil.copytree(folder, "whole")
     mine = [one for one in DAMAGED if one.example and one.example.commands[0] == line]
     for one in mine:
-        assert one.example is not None
         shutil.rmtree(folder)
         shutil.copytree("whole", folder)
         exec(one.example.files["damage.py"], {})

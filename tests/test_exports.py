@@ -28,6 +28,7 @@ from support import (
     few,
     files_of,
     model_record,
+    program,
     read_manifest,
     started,
     stored_rows,
@@ -280,19 +281,16 @@ def test_margins_that_a_trainer_does_not_read_are_told_of() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "program"), [("axolotl", "axolotl"), ("llamafactory", "llamafactory-cli")]
+    ("name", "started_by"), [("axolotl", "axolotl"), ("llamafactory", "llamafactory-cli")]
 )
 def test_a_configuration_names_its_folders_whatever_they_are_called(
-    builds: dict[str, Path], tmp_path: Path, name: str, program: str
+    builds: dict[str, Path], tmp_path: Path, name: str, started_by: str
 ) -> None:
     """A name may hold what means something to the tool that fills it in."""
     folder = tmp_path / r"a & b|c\d"
     folder.mkdir()
     export_build(name, builds["sft"], folder / "out")
-    shim = tmp_path / "bin" / program
-    shim.parent.mkdir()
-    shim.write_text('#!/bin/sh\ncat "$2"\n')  # of: train CONFIG ...
-    shim.chmod(0o755)
+    shim = program(tmp_path / "bin" / started_by, 'cat "$2"')  # of: train CONFIG ...
     variables = {**os.environ, "PATH": f"{shim.parent}:{os.environ['PATH']}"}
     script = folder / "out" / "launch" / f"{name}.sh"
     said = started("sh", script, "MODEL", folder=folder, env=variables).ended().out
@@ -300,54 +298,43 @@ def test_a_configuration_names_its_folders_whatever_they_are_called(
     assert not re.search("(DATA|BUILD)_DIR", said)
 
 
-def said_by(text: str, tmp_path: Path, program: str, **env: str) -> list[str]:
+def said_by(text: str, tmp_path: Path, name: str, **env: str) -> list[str]:
     """The words that a launch script passes to the program it starts, which is not run."""
-    folder = tmp_path / "bin"
-    (tmp_path / "launch").mkdir(exist_ok=True)
-    folder.mkdir(exist_ok=True)
-    (tmp_path / "launch" / "it.sh").write_text(text)
-    (folder / program).write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
-    (folder / program).chmod(0o755)
+    script = program(tmp_path / "launch" / "it.sh", text)
+    folder = program(tmp_path / "bin" / name, "printf '%s\\n' \"$@\"").parent
     variables = {"PATH": f"{folder}:{os.environ['PATH']}", **env}
-    script = tmp_path / "launch" / "it.sh"
     return started("sh", script, "MODEL", "--more", env=variables).ended().out.splitlines()
 
 
 GROUPED = {"--ds.packing_samples", "--data.max_len", "--train.batch_size"}
 PLAIN = {"--packing_samples", "--max_len", "--train_batch_size"}
+VERSIONS = dict.fromkeys(("0.7.1", "0.9.5", "0.10.1.post2"), PLAIN)
+VERSIONS |= dict.fromkeys(("0.10.2", "0.11.2", "1.0.0"), GROUPED)
 
 
 @pytest.mark.parametrize(("name", "task"), [("openrlhf", "sft"), ("openrlhf-text", "rm")])
-@pytest.mark.parametrize(
-    ("version", "spelled", "other"),
-    [
-        *((v, PLAIN, GROUPED) for v in ("0.7.1", "0.9.5", "0.10.1.post2")),
-        *((v, GROUPED, PLAIN) for v in ("0.10.2", "0.11.2", "1.0.0")),
-    ],
-)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_openrlhf_gets_its_options_as_its_version_spells_them(
-    tmp_path: Path, name: str, task: str, version: str, spelled: set[str], other: set[str]
+    tmp_path: Path, name: str, task: str, version: str
 ) -> None:
     """The version is given, or asked of the installed package."""
     text = exports.load(name).launch(facts(task, "ragged", rows=40))
     given = set(said_by(text, tmp_path, "deepspeed", OPENRLHF_VERSION=version))
-    assert spelled <= given
-    assert not other & given
-    (tmp_path / "bin" / "python3").write_text(f"#!/bin/sh\necho {version}\n")
-    (tmp_path / "bin" / "python3").chmod(0o755)
+    assert given & (GROUPED | PLAIN) == VERSIONS[version]
+    program(tmp_path / "bin" / "python3", f"echo {version}")
     assert set(said_by(text, tmp_path, "deepspeed")) == given
 
 
 @pytest.mark.parametrize(
-    ("name", "program"),
+    ("name", "starts"),
     [("openrlhf", "deepspeed"), ("openrlhf-text", "deepspeed"), ("medicalgpt", "python")],
 )
-def test_reward_models_begin_as_small_sets_need(tmp_path: Path, name: str, program: str) -> None:
+def test_reward_models_begin_as_small_sets_need(tmp_path: Path, name: str, starts: str) -> None:
     """More than one pair a batch and 2e-5, until told otherwise; what the user adds comes last."""
     text = exports.load(name).launch(facts("rm", "ragged", rows=40))
     version = {"OPENRLHF_VERSION": "0.11.2"}
-    given = said_by(text, tmp_path, program, **version)
-    told = said_by(text, tmp_path, program, BATCH_SIZE="8", LEARNING_RATE="1e-5", **version)
+    given = said_by(text, tmp_path, starts, **version)
+    told = said_by(text, tmp_path, starts, BATCH_SIZE="8", LEARNING_RATE="1e-5", **version)
     batch = next(w for w in given if w.endswith(("micro_batch_size", "train_batch_size")))
     rate = next(w for w in given if w in ("--adam.lr", "--learning_rate"))
     for words, size, step in ((given, "4", "2e-5"), (told, "8", "1e-5")):
@@ -377,11 +364,9 @@ def test_reward_models_of_programs_begin_likewise() -> None:
 def test_an_openrlhf_that_is_not_found_is_said(tmp_path: Path) -> None:
     """No version is guessed."""
     text = exports.load("openrlhf").launch(facts("sft", "packed"))
-    (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
-    (tmp_path / "python3").chmod(0o755)
+    program(tmp_path / "python3", "exit 1")
     variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    ran = started("sh", "-s", "MODEL", env=variables, given=text)
-    ran.refused(2, "set OPENRLHF_VERSION")
+    started("sh", "-s", "MODEL", env=variables, given=text).refused(2, "set OPENRLHF_VERSION")
 
 
 def test_padded_rows_of_openrlhf_are_not_unpadded() -> None:
@@ -466,7 +451,6 @@ def test_megatron_refuses_a_token_trained_after_eos() -> None:
         }
     )
     projection = exports.load("megatron").projection(facts("sft", "packed"))
-    assert projection is not None
     with pytest.raises(UsageError, match="after an eos token, and row 0"):
         projection.forward(table)
 

@@ -30,7 +30,6 @@ FAMILIES = {
 _DISTILLED: dict[str, str] = TABLE["distilled"]
 # Where no package carries a family's tokenizer, one with its tokens stands in; not the vendor's.
 _LLAMA = all_profiles()["llama-3.1-8b"].ranks
-assert _LLAMA is not None
 STAND_INS = {
     "deepseek-r1-distill-llama-8b": replace(
         _LLAMA,

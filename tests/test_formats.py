@@ -96,7 +96,7 @@ Q, A, B = ("user", "q"), ("assistant", "a"), ("assistant", "b")
 SIGNED_TEXT = st.text(st.sampled_from("+- 1a\n"), min_size=1, max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     steps=st.lists(st.tuples(SIGNED_TEXT, st.sampled_from("+-")), min_size=1, max_size=5),
     problem=SIGNED_TEXT,
@@ -157,7 +157,7 @@ def test_a_rating_is_read_in_every_place(
     assert found.labels == [unsaid if meant is None else _SAID[meant]]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.data())
 def test_every_completion_is_in_an_example_or_refused_by_name(data: st.DataObject) -> None:
     """Whatever was chosen, rated or written, each completion's text ends a chain or has a code."""
@@ -206,7 +206,7 @@ SHAPES = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(row=st.dictionaries(st.sampled_from(KEYS), SHAPES, max_size=6), raw=st.booleans())
 def test_no_row_crashes_the_door(row: contract.Row, raw: bool) -> None:
     """Any object comes out of any format's door once or refused; nothing else is raised."""
@@ -221,7 +221,7 @@ def test_no_row_crashes_the_door(row: contract.Row, raw: bool) -> None:
                 assert found.matches(row) is None or isinstance(found.matches(row), str)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(rows=st.lists(st.dictionaries(st.sampled_from(KEYS), SHAPES, max_size=6), max_size=4))
 def test_no_rows_crash_detection(rows: list[contract.Row]) -> None:
     """Any sample has one reading or is refused with a sentence; nothing else is raised."""
@@ -345,7 +345,7 @@ def answers_of(found: contract.Row) -> list[str]:
     return own + [text for reply in found["replies"] for text in answers_of(reply)]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(trees())
 def test_every_answer_of_a_tree_is_trained_once_or_counted(tree: contract.Row) -> None:
     """All paths together train each answer exactly once."""
@@ -356,7 +356,7 @@ def test_every_answer_of_a_tree_is_trained_once_or_counted(tree: contract.Row) -
     assert sorted(map(str, trained)) == sorted(answers_of(tree["prompt"]))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(trees())
 def test_every_answer_of_a_ranked_tree_is_in_a_pair_or_counted(tree: contract.Row) -> None:
     """Those in no pair are refused by name, and the better one has the lower rank."""
@@ -449,7 +449,6 @@ def test_a_prompt_in_the_template_of_nemo_is_its_turns() -> None:
     ]
     for system, end in itertools.product(("s", ""), ("\n", "")):
         found = stop_text.read(EXTRA.format(system) + end)
-        assert found is not None
         assert found[0].name == "NeMo"
         assert stop_text.answered(*found, "a\n<extra_id_1>") == talk[not system :]
     assert stop_text.read(EXTRA.format("s") + "\n<extra_id_2>quality:4\n") is None

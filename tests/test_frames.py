@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from stub_s3 import BUCKET
 from support import few, read_manifest, silent
@@ -26,9 +26,7 @@ from stages.files import content, file_version, row_counts
 from stages.files.file_version import FilePiece, FileVersion, look
 from stages.readers import jsonl
 
-SAME = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+SAME = settings(max_examples=40)
 
 
 def block_gzip(text: bytes, size: int) -> bytes:
@@ -188,7 +186,6 @@ def test_pieces_have_the_rows_of_the_whole(
         assert [split.around for split in splits] == [None]
     for split in splits:
         with content.held(split, tmp_path) as known:
-            assert known.version is not None
             own = path.read_bytes()[known.version.start : known.version.stop]
             assert known.sha256 == hashlib.sha256(own).hexdigest()
             assert rows_of([known]) == rows_of([split])

@@ -93,7 +93,7 @@ KINDS = st.lists(st.sampled_from(["plain", "thought", "call"]), min_size=1, max_
 
 
 @pytest.mark.parametrize("name", few(KEEPING, 4))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(kinds=KINDS, system=st.booleans(), ends=st.booleans())
 def test_a_template_that_rewrites_nothing_appends_what_it_renders(
     name: str, kinds: list[str], system: bool, ends: bool
@@ -104,7 +104,7 @@ def test_a_template_that_rewrites_nothing_appends_what_it_renders(
 
 
 @pytest.mark.parametrize("name", few(REWRITING, 2))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(kinds=KINDS, system=st.booleans(), ends=st.booleans())
 def test_every_answer_stays_as_it_was_sampled(
     name: str, kinds: list[str], system: bool, ends: bool

@@ -10,7 +10,7 @@ import datasets
 import numpy as np
 import pyarrow as pa
 import pytest
-from support import rows_to, silent
+from support import noted, rows_to, silent
 
 import pipeline.shards.plan
 from expectations import contract, tallies, undo_layout
@@ -180,7 +180,6 @@ def test_an_export_of_large_shards_has_the_bytes_of_the_packed_build(
     monkeypatch.setattr(pipeline.shards.plan, "SHARD_TOKENS", 1 << 23)
     data = bench.write("a.jsonl", questions([i % 9 + 1 for i in range(1400)]))
     packed, indexed = bench.both(data)
-    assert packed.manifest.packing is not None
     assert packed.manifest.packing.packs > 512
     export_build("transformers", indexed.folder, bench.folder / "rows")
     assert shard_bytes(bench.folder / "rows") == shard_bytes(packed.folder)
@@ -231,14 +230,7 @@ def test_another_length_writes_the_index_alone(
     first = bench.build("indexed", data, index_only=True)
     before = inodes(first)
     assert len(before) > 3
-    judged: list[str] = []
-    read_back = gather.read_back
-
-    def seen(shared: Any, shard: Any, *rest: Any) -> Any:
-        judged.append(shard.path)
-        return read_back(shared, shard, *rest)
-
-    monkeypatch.setattr(gather, "read_back", seen)
+    judged = noted(monkeypatch, gather, "read_back", lambda shared, shard, *_: shard.path)
     again = bench.build("indexed", data, index_only=True, max_length=256)
     assert sorted(judged) == sorted(before)
     assert inodes(again) == before

@@ -39,8 +39,7 @@ THOUGHT = {"messages": [*QUESTION, {"role": "assistant", "content": "<think>\nhm
 def prompt_of(row: dict[str, Any]) -> list[int]:
     """Ids up to the first trained token."""
     first = next(i for i, label in enumerate(row["labels"]) if label != -100)
-    ids: list[int] = row["input_ids"][:first]
-    return ids
+    return row["input_ids"][:first]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +114,6 @@ def test_limits_are_exact(model: profile.TargetModel, rows: list[list[int]]) -> 
     flat = sorted(itertools.chain(*rows))
     counting(pa.table([pa.array([x], pa.list_(pa.int32())) for x in (ids, labels)], NAMES))
     found = answers.limits(counting.answers)
-    assert found is not None
     assert (found.max, found.turns) == (flat[-1], len(flat))
     assert found.p999 == int(np.quantile(flat, 0.999, method="inverted_cdf"))
     again = counting.answers + counting.answers

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from support import few, own_cache, say, table_bytes
+from support import few, noted, own_cache, say, table_bytes
 
 from pipeline.builder.planning import make_parts, works_of
 from pipeline.builder.preparation import prepare
@@ -202,8 +202,7 @@ class _Sweep:
     def _run(self, cache: Path) -> Outcome:
         output = self.folder / "out"
         shutil.rmtree(output, ignore_errors=True)
-        outcome: Outcome = self.run(_config(self.data, cache, output))
-        return outcome
+        return self.run(_config(self.data, cache, output))
 
     def change(self, target: Path, change: Callable[[], None], warm: bool) -> None:
         """Before the first open, before the second, and so on to the last."""
@@ -318,16 +317,8 @@ def test_bytes_that_are_only_counted_are_hashed_again_where_the_file_has_changed
     now = time.time_ns
     monkeypatch.setattr(file_hash.time, "time_ns", lambda: now() + 10**10)
     version = file_version.take(str(path))
-    assert version.state is not None
     assert version.settled
-    hashed: list[int] = []
-    check = file_version.xxh3_128_digest
-
-    def counted(data: bytes) -> bytes:
-        hashed.append(len(data))
-        return check(data)
-
-    monkeypatch.setattr(file_version, "xxh3_128_digest", counted)
+    hashed = noted(monkeypatch, file_version, "xxh3_128_digest", len)
     assert version.open(again=True).read() == content
     assert not hashed
     assert version.open().read() == content
@@ -398,7 +389,7 @@ def test_whoever_hashes_the_inputs_the_parts_are_the_same(
     made = make_parts(early, lambda *_: None)
     _settled(monkeypatch)
     late = prepare(_config(path, other, tmp_path))
-    reads = _counted_reads(monkeypatch)
+    reads = noted(monkeypatch, file_version.VersionBytes, "read", lambda _, *ends: ends[:2])
     found = make_parts(late, lambda *_: None)
     assert found == made
     assert early.is_read
@@ -407,16 +398,3 @@ def test_whoever_hashes_the_inputs_the_parts_are_the_same(
     if name != "rows.parquet":  # whose end is read with each row group
         assert sum(stop - start for start, stop in reads) == path.stat().st_size
         assert all(one[1] == two[0] for one, two in itertools.pairwise(sorted(reads)))
-
-
-def _counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """The ranges that are read of files from now on."""
-    reads: list[tuple[int, int]] = []
-    read = file_version.VersionBytes.read
-
-    def counted(self: Any, start: int, stop: int, checked: bool = True) -> bytes:
-        reads.append((start, stop))
-        return read(self, start, stop, checked)
-
-    monkeypatch.setattr(file_version.VersionBytes, "read", counted)
-    return reads

@@ -75,8 +75,7 @@ class Bench:
             return packed.pack(examples.select(kept), np.array(PACKS))
         if layout == "padded":
             return padded.pad(examples, WIDTH, side, self.models[task].pad_id)
-        made: pa.Table = ragged.ordered(examples)
-        return made
+        return ragged.ordered(examples)
 
 
 PACKED = ("row_id", "input_ids", "labels", "step_positions", "step_labels")

@@ -85,7 +85,7 @@ WINNERS: Mapping[str, Callable[[int], Row]] = {
 
 @pytest.mark.parametrize("says", WINNERS)
 @given(names=NAMES, ends=st.sampled_from(["_a _b", "_A _B", " A B", "A B"]))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_the_better_answer_is_found_however_a_judge_says_it(
     says: str, names: tuple[str, str], ends: str
 ) -> None:
@@ -99,7 +99,7 @@ def test_the_better_answer_is_found_however_a_judge_says_it(
 
 
 @given(st.sampled_from(["ours gpt", "human machine", "baseline candidate", "v1beta v2beta"]))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_a_verdict_that_names_a_column_is_of_that_column(both: str) -> None:
     """Columns that differ in the name of a system, and a verdict that says the name."""
     one, other = both.split()
@@ -138,7 +138,7 @@ def test_rows_that_prefer_neither_are_left_out_by_the_option_that_is_named(says:
 
 
 @given(names=st.sampled_from(["chosen rejected", "response_w response_l", "good_reply bad_reply"]))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_scores_that_contradict_the_order_are_asked_about(names: str) -> None:
     """Under the names of a format and under any others, with both ways on."""
     one, other = names.split()

@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES, few, files_of, flip, own_cache, read_manifest, silent, write_rows
+from support import (
+    SAMPLES,
+    few,
+    files_of,
+    flip,
+    noted,
+    own_cache,
+    read_manifest,
+    silent,
+    write_rows,
+)
 
 import pipeline.shards.plan
 from pipeline.builder import assembly
@@ -35,17 +45,8 @@ def later(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that are hashed from now on."""
-    names: list[str] = []
-
-    def watched(old: Callable[..., object]) -> Callable[..., object]:
-        def reading(path: Any, *more: object) -> object:
-            names.append(Path(getattr(path, "path", path)).name)
-            return old(path, *more)
-
-        return reading
-
-    monkeypatch.setattr(file_hash, "sha256", watched(file_hash.sha256))
-    monkeypatch.setattr(FileVersion, "hashed", watched(FileVersion.hashed))
+    names = noted(monkeypatch, file_hash, "sha256", lambda path: Path(path).name)
+    noted(monkeypatch, FileVersion, "hashed", lambda one, *_: names.append(Path(one.path).name))
     return names
 
 
@@ -164,22 +165,10 @@ class Workshop:
         self.folder = folder
         self._cache_dir = cache_dir
         self._numbers = itertools.count()
-        self.made: list[str] = []
-        self.parts: list[str] = []
         monkeypatch.setattr(jsonl, "SPLIT_BYTES", 1000)
         monkeypatch.setattr(pipeline.shards.plan, "SHARD_TOKENS", 512)
-        make, write = gather.make_shard, part._write
-
-        def made(shared: Any, shard: Any) -> Any:
-            self.made.append(shard.path)
-            return make(shared, shard)
-
-        def written(work: Any, *rest: Any, **named: Any) -> Any:
-            self.parts.append(work.key)
-            return write(work, *rest, **named)
-
-        monkeypatch.setattr(gather, "make_shard", made)
-        monkeypatch.setattr(part, "_write", written)
+        self.made = noted(monkeypatch, gather, "make_shard", lambda _, shard: shard.path)
+        self.parts = noted(monkeypatch, part, "_write", lambda work, *_: work.key)
 
     def write(self, name: str, rows: Rows) -> str:
         """An input."""
@@ -206,19 +195,12 @@ class Workshop:
         number = next(self._numbers)
         scratch = self.build(task, data, f"scratch{number}", f"cache{number}", **options)
         assert files_of(new) == files_of(scratch)
-        self.parts = parts
+        self.parts[:] = parts
         return made
 
 
 def shards(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.arrow"))
-
-
-@pytest.fixture
-def shards_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock of this process is ahead of the file system's, as if files had been left alone."""
-    now = time.time_ns
-    monkeypatch.setattr(file_hash.time, "time_ns", lambda: now() + file_hash.COARSE + 1)
 
 
 @pytest.fixture
@@ -250,7 +232,7 @@ def test_appended_rows_make_the_last_shards_alone(
 
 @pytest.mark.parametrize("small", few([True, False], 1))
 def test_what_nobody_has_written_to_is_not_read_again(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, shards_later: None, small: bool
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, later: None, small: bool
 ) -> None:
     """But for the input, whose new rows are in it; ``--verify`` reads parts and shards again. The
     pieces of a large input are hashed one by one, while their parts are looked for."""
@@ -259,14 +241,7 @@ def test_what_nobody_has_written_to_is_not_read_again(
     data = [workshop.write("data.jsonl", ROWS)]
     folder = workshop.build("sft", data, "out", "cache", layout="ragged")
     old = {path.read_bytes() for path in [*shards(folder), *shards(workshop.folder / "cache")]}
-    read: list[bytes] = []
-    sha256 = file_hash.sha256
-
-    def hashed(path: Path) -> str:
-        read.append(Path(path).read_bytes())
-        return sha256(path)
-
-    monkeypatch.setattr(file_hash, "sha256", hashed)
+    read = noted(monkeypatch, file_hash, "sha256", lambda path: Path(path).read_bytes())
     for verify in (False, True):
         read.clear()
         workshop.write("data.jsonl", [*ROWS, *OTHERS[: 1 + verify]])
@@ -277,7 +252,7 @@ def test_what_nobody_has_written_to_is_not_read_again(
 
 @pytest.mark.parametrize("what", few(["input", "part"], 1))
 def test_what_is_written_to_during_a_build_is_read_again(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, shards_later: None, what: str
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, later: None, what: str
 ) -> None:
     """Even where the writer sets its times as they were: the build's hash is of other bytes."""
     data = [workshop.write("data.jsonl", ROWS)]
@@ -362,9 +337,7 @@ DAMAGES: list[Callable[[Path, Path], object]] = [
 ]
 
 
-def test_what_is_not_as_it_was_written_is_made_again(
-    workshop: Workshop, shards_later: None
-) -> None:
+def test_what_is_not_as_it_was_written_is_made_again(workshop: Workshop, later: None) -> None:
     """Each shard that something befell, and the last ones, which have new rows: no other shard, and
     no part before these rows."""
     rows = ROWS * 2

@@ -27,6 +27,7 @@ from support import (
     few,
     files_of,
     flip,
+    noted,
     own_cache,
     read_manifest,
     silent,
@@ -88,6 +89,7 @@ def test_any_number_of_workers_gives_the_same_bytes(
             ("prm", "prm/alternatives.jsonl", PRM_CHAIN, ("pack", "packed")),
             ("sft", "sft/chat.jsonl", CHAIN, ("pad", "padded")),
             ("rm", "rm/pairs.jsonl", CHAIN, ("ragged", "ragged")),
+            ("sft", "sft/turn_weights.jsonl", CHAIN, ("pack", "packed")),
         ],
         1,
     ),
@@ -149,15 +151,7 @@ def test_the_phases_make_the_build_of_one_call(config: Config, tmp_path: Path) -
 def many_shards(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Shards are small; gives the paths of those that are made."""
     monkeypatch.setattr(laid, "SHARD_TOKENS", 256)
-    paths: list[str] = []
-    make = gather.make_shard
-
-    def made(shared: Any, shard: Any) -> Any:
-        paths.append(shard.path)
-        return make(shared, shard)
-
-    monkeypatch.setattr(gather, "make_shard", made)
-    return paths
+    return noted(monkeypatch, gather, "make_shard", lambda _, shard: shard.path)
 
 
 def test_shards_that_others_made_are_taken_over(
@@ -384,18 +378,16 @@ def test_a_rank_reads_the_parts_of_its_shards_alone(
     prepared = prepare(config)
     for number in range(4):
         ranks.make_share(prepared, ranks.Rank(number, 4), silent)
-    read: set[str] = set()
-    hashed = file_hash.sha256
-    monkeypatch.setattr(file_hash, "sha256", lambda path: read.add(str(path)) or hashed(path))
+    read = noted(monkeypatch, file_hash, "sha256", str)
 
     def joined() -> Any:
         return ranks.joined(prepared, compared=False)
 
     planned = plan(prepared, joined())
     parts, total = [str(source.path) for source in planned.sources], planned.n_shards
-    assert read.isdisjoint(parts)
+    assert not {*read} & {*parts}
     assert run_build.shards(config, ranks.Rank(0, total), silent).figures["made"] == 1
-    assert read.intersection(parts) == {parts[0]}
+    assert {*read} & {*parts} == {parts[0]}
     last = Path(parts[-1])
     flip(last)
     changed = r"a part of zh_dialogues.jsonl, is not as it was"

@@ -288,13 +288,3 @@ def test_an_integer_beyond_64_bits_is_always_refused(row: dict[str, Any], number
     """No integer is silently turned into a float, wherever it stands."""
     raw = json.dumps({**row, "deep": [{"number": number}]}).encode()
     assert refusal(raw)[0] == "integer_range"
-
-
-@given(raw=st.binary(max_size=40) | st.text('{}[]":,\\ \t01e-NaN', max_size=25).map(str.encode))
-def test_no_bytes_crash_the_parser(raw: bytes) -> None:
-    """Any line is either an object that the standard parser reads alike, or refused as a row."""
-    try:
-        row = parse(raw)
-    except errors.RowError:
-        return
-    assert same(row, json.loads(raw))

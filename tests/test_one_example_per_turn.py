@@ -149,23 +149,6 @@ def test_a_directory_builds_what_its_profile_builds(
     assert all(one == shards[0] for one in shards)
 
 
-def test_profiles_say_what_their_templates_do(model: TargetModel) -> None:
-    """Of all of them; one that says otherwise is an error."""
-    for profile in PROFILES.values():
-        if profile.pair is not None:
-            continue
-        for once in (True, False):
-            own = replace(model, profile=replace(profile, one_example_per_turn=once))
-            subject = probes.ProbeSubject(own, b"")
-            name = "earlier_turns_stay"
-            (probe,) = (one for one in probes.probes() if one.name == name)
-            if once == profile.one_example_per_turn:
-                assert probe.check(subject)
-            else:
-                with pytest.raises(probes.BrokenError):
-                    probe.check(subject)
-
-
 def test_a_profile_that_says_otherwise_is_refused(model: TargetModel) -> None:
     """By its sentence, before any row."""
     wrong = replace(model, profile=replace(model.profile, one_example_per_turn=True))

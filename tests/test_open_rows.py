@@ -58,7 +58,6 @@ def test_a_second_column_of_one_meaning_is_not_chosen_between(reading: str) -> N
             read(reading, odd)
         assert "--" in refused.value.remedy
         doubt = found.doubt([row, odd], {})
-        assert doubt is not None
         assert name in doubt[0]
         for empty in (None, "") if meaning not in ("margin", "numbers") else (None,):
             assert read(reading, {**row, name: empty}) == wanted, name
@@ -177,7 +176,6 @@ def test_a_second_rating_that_differs_is_asked_about(reading: str) -> None:
             with pytest.raises(AskError, match=f"{name} could|{name} and .* could") as refused:
                 read(reading, both)
             doubt = form.doubt([row, both], {})
-            assert doubt is not None
             assert doubt[1] == refused.value.remedy
             assert f"--map {mine}={mine}" in doubt[1]
             assert f"--map {name}={name}" in doubt[1]
@@ -207,7 +205,6 @@ def test_no_text_of_a_step_is_dropped(other: str) -> None:
         ("nested_steps", {"problem": "P", "rollouts": [{"steps": steps}]}, "rollouts[].steps[]"),
     ):
         doubt = formats.load(reading).doubt([row], {})
-        assert doubt is not None
         assert "could each be the text of a step" in doubt[0]
         assert f"--ignore '{place}.step'" in doubt[1]
         assert f"--ignore '{place}.{other}'" in doubt[1]
@@ -236,7 +233,6 @@ def test_no_text_of_a_node_is_dropped(other: str) -> None:
     assert read("step_tree", tree(**{"step": "", other: "s"})) == [StepChain("P", ["s"], [1.0])]
     both = tree(**{other: "all of s"})
     doubt = formats.load("step_tree").doubt([both], {})
-    assert doubt is not None
     assert f"--ignore 'tree.**.{other}'" in doubt[1]
     with pytest.raises(RowError, match="could each be the text of a node"):
         read("step_tree", both)

@@ -125,7 +125,6 @@ def test_added_tokens_are_written_in_runs(tmp_path: Path) -> None:
         tmp_path, WHOLE.replace("[pair]", f'[ranks]\nsha256 = "0"\nadded_tokens = {tokens}\n[pair]')
     )
     plain = [AddedToken(text, special=False) for text in ("<b0>", "<b1>", "<b2>", "<c>")]
-    assert profile.ranks is not None
     assert profile.ranks.added_tokens == (AddedToken("<a>"), *plain, AddedToken("{x}"))
     for wrong in ("3", "[3]", "[{}]", "[{content = [3]}]", '[{content = "x", specials = true}]'):
         ranks = f'[ranks]\nsha256 = "0"\nadded_tokens = {wrong}\n'

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from support import (
     few,
     files_of,
     in_shell,
+    noted,
     own_cache,
     read_manifest,
     read_rows,
@@ -120,14 +120,7 @@ def test_an_interruption_behind_the_exchange(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(publishing, "_sync", stop)
-    there: list[Callable[[], bool]] = []
-    publishes = Place.publish
-
-    def noted(self: Place, folder: Path, build_id: str) -> object:
-        there.append(self.moment(folder, build_id))
-        return publishes(self, folder, build_id)
-
-    monkeypatch.setattr(Place, "publish", noted)
+    there = noted(monkeypatch, Place, "publish", Place.moment)
     with pytest.raises(KeyboardInterrupt):
         publish(place, id_of(1))
     assert not there[-1]()
@@ -233,15 +226,13 @@ def test_everything_is_flushed_before_it_is_named_and_the_name_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files, folders and the folder that holds the name: what is published outlives a power cut."""
-    flushed: list[tuple[int, bool]] = []  # which file or folder, and whether it was in place
     target = tmp_path / "out"
-    fsync = os.fsync
 
-    def noted(handle: int) -> None:
-        flushed.append((os.fstat(handle).st_ino, (target / "train").exists()))
-        fsync(handle)
+    def seen(handle: int) -> tuple[int, bool]:
+        """Which file or folder, and whether it was in place."""
+        return os.fstat(handle).st_ino, (target / "train").exists()
 
-    monkeypatch.setattr(os, "fsync", noted)
+    flushed = noted(monkeypatch, os, "fsync", seen)
     with publishing.staging(target) as folder:
         staged(folder, "one")
         paths = [folder, *folder.rglob("*")]

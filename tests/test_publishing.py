@@ -121,8 +121,7 @@ class Tagged(Watched):
 
     def cat_file(self, path: Any, *more: Any, **given: Any) -> bytes:
         self.reads += 1
-        content: bytes = super().cat_file(path, *more, **given)
-        return content
+        return super().cat_file(path, *more, **given)
 
 
 def _files(filesystem: Any) -> dict[str, bytes]:

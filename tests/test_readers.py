@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support import table, table_bytes
+from support import noted, table, table_bytes
 
 from expectations import undo_layout
 from pipeline.shards import mapped
@@ -396,11 +396,11 @@ def test_a_line_added_behind_a_split_changes_nothing_in_it(folder: Path) -> None
     assert rows == ROWS
 
 
-@given(content=st.binary(max_size=80))
+@given(content=st.binary(max_size=80) | st.text('{}[]":,\\ \t01e-NaN\n').map(str.encode))
 @example(content=b"\r\n\r\n")
 @example(content=b"\r\r\n{}")
 def test_no_bytes_crash_the_line_reader(folder: Path, content: bytes) -> None:
-    """Any bytes are rows, refused rows, or a refused file."""
+    """Any bytes are rows as the standard parser reads them, refused rows, or a refused file."""
     path = put(folder, "bytes.jsonl", content)
     try:
         found = read(path)
@@ -408,6 +408,7 @@ def test_no_bytes_crash_the_line_reader(folder: Path, content: bytes) -> None:
         return
     assert len(found) <= content.count(b"\n") + 1
     assert all((row is None) == (code is not None) for _, _, _, row, code in found)
+    assert all(code or json.loads(raw) == row for _, _, raw, row, code in found)
 
 
 def test_json_lines_under_the_name_of_json_are_read_as_lines(folder: Path) -> None:
@@ -426,9 +427,7 @@ def test_json_lines_under_the_name_of_json_are_read_as_lines(folder: Path) -> No
 
 # Rows are counted a second time without the reader, and both counts are the same.
 
-SAME = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+SAME = settings(max_examples=40)
 
 
 def counts_read(split: contract.Split) -> row_counts.Count:
@@ -576,13 +575,7 @@ def test_many_pieces_are_read_and_few_are_looked_at(
     file: mapped.Mapped, count: int, read: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Either way they are the bytes that were asked for, from where the view begins."""
-    calls, pread = [], os.pread
-
-    def counted(*arguments: int) -> bytes:
-        calls.append(arguments)
-        return pread(*arguments)
-
-    monkeypatch.setattr(os, "pread", counted)
+    calls = noted(monkeypatch, os, "pread")
     part = file.part(file.content[100:])
     bounds = [(7 * n, 7 * n + 5) for n in range(count)]
     found = mapped.joined([(part, *bound) for bound in bounds])

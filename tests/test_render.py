@@ -38,7 +38,6 @@ FAMILIES = {
 def declared(name: str) -> TargetModel:
     """A family's profile with its control tokens; rendering needs no tokenizer."""
     profile = all_profiles()[name]
-    assert profile.ranks is not None
     first = profile.vocab_size
     added = enumerate(profile.ranks.added_tokens, first)
     controls = {token.content: index for index, token in added if token.special}

@@ -114,7 +114,7 @@ def said(reading: str, rows: Sequence[Row], by_hand: Mapping[str, str] | None = 
 
 
 @pytest.mark.parametrize("name", READ)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rng=st.randoms(use_true_random=False))
 def test_columns_of_any_spelling_and_company_are_read_at_once(name: str, rng: Random) -> None:
     """The evidence says which column plays which role; every role's column, and no other, is read,
@@ -145,7 +145,7 @@ def pasted(options: str) -> dict[str, str]:
     return {name: column for name, _, column in pairs}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(rng=st.randoms(use_true_random=False), role=st.sampled_from(["question", "answer"]))
 def test_two_columns_of_one_role_are_asked_about_with_both(rng: Random, role: str) -> None:
     """Each way that the question offers is read; where both say the same nothing is asked."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support import ROOT, SAMPLES, read_manifest, started
+from support import ROOT, SAMPLES, program, read_manifest, started
 
 from pipeline.publish.check import check
 
@@ -184,10 +184,7 @@ def test_kubernetes_is_valid() -> None:
 def test_slurm(project: Project) -> None:
     """bash runs it as Slurm would; a stand-in for sbatch notes the next run."""
     shutil.copyfile(SCHEDULES / "slurm.sbatch", project.folder / "slurm.sbatch")
-    stand_in = project.folder / "bin" / "sbatch"
-    stand_in.parent.mkdir()
-    stand_in.write_text('#!/bin/sh\necho "$@" > submitted\n')
-    stand_in.chmod(0o755)
+    stand_in = program(project.folder / "bin" / "sbatch", 'echo "$@" > submitted')
     path = f"{stand_in.parent}:{project.variables['PATH']}"
     project.run("bash", "slurm.sbatch", PATH=path)
     project.require_published()

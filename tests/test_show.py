@@ -195,7 +195,6 @@ def test_data_cannot_drive_the_terminal(make: Make, tmp_path: Path) -> None:
     assert "trained | so \\x1b[2J" in plain
     assert "\x1b[32m" in show(folder, "--color", "always")
     command = re.search(r"^Next:\n(.+)$", plain, re.MULTILINE)
-    assert command is not None
     words = support.in_shell(f"printf '%s\\n' {command[1]}", tmp_path).out.splitlines()
     assert (words[2], words[-1]) == (str(folder), f"{data.name}:1")
 
@@ -370,7 +369,6 @@ def test_the_printed_commands_lead_through_all_matches(make: Make, tmp_path: Pat
     while match := re.search(r"^── (\S+) ·", text, re.MULTILINE):
         ids.append(match[1])
         following = re.search(r"^Next:\n(.+)$", text, re.MULTILINE)
-        assert following is not None
         words = shlex.split(following[1])
         assert words[:3] == ["pipeline", "show", str(folder)]
         assert "--boundaries" in words
@@ -384,7 +382,6 @@ def test_the_printed_commands_lead_through_all_matches(make: Make, tmp_path: Pat
         f"{len(ids)} of {build.manifest.examples.kept} examples have tokens > 80\n"
     )
     back = re.search(r"^Previous:\n(.+)$", texts[-2], re.MULTILINE)
-    assert back is not None
     assert f"── {ids[-2]} ·" in show(*shlex.split(back[1])[2:])
     assert "Previous" not in texts[0]
     both = show(folder, "--where", "tokens > 80", "--limit", len(ids) + 1)

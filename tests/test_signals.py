@@ -31,7 +31,6 @@ PROSE = "First we look at both numbers, then we add them."
 READINGS = {"sft": "prompt_completion", "rm": "preference", "prm": "stepwise"}
 
 ALL = ("sft", "rm", "prm")
-NO_TEXTS: list[Any] = [0, 1.5, True]
 # Words of a class in several of their forms; the tasks that ask about them; values of their shape,
 # and values that are none.
 FAMILIES: dict[str, Any] = dict(table("signs_of_columns.jsonl"))
@@ -70,8 +69,7 @@ def codes(task: str, more: list[tuple[str, Any]]) -> list[str | None]:
     """The codes that rows with one more column each are refused with."""
     row = WHOLE[READINGS[task]].row
     rows = [Record(at, 0, b"", {**row, name: value}) for at, (name, value) in enumerate(more)]
-    found: list[str | None] = STAGES[task](rows).column("reject_code").to_pylist()
-    return found
+    return STAGES[task](rows).column("reject_code").to_pylist()
 
 
 def refused(task: str, name: str, value: Any) -> str | None:

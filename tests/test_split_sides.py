@@ -47,8 +47,7 @@ def _normalized(task: str, name: str, rows: list[dict[str, Any]], by: str = "") 
 
 
 def _groups(task: str, name: str, rows: list[dict[str, Any]]) -> list[int]:
-    found: list[int] = _normalized(task, name, rows).column("group").to_pylist()
-    return found
+    return _normalized(task, name, rows).column("group").to_pylist()
 
 
 ANSWERS = st.sampled_from(["4", "It is so.", "<think>x</think>y"])

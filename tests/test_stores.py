@@ -13,7 +13,7 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from stub_memory import Watched
 from stub_s3 import BUCKET, S3Stub
-from support import SAMPLES, Run, files_of, flip
+from support import SAMPLES, Run, files_of, flip, read_manifest
 
 from pipeline import filesystem, object_store, stores
 from pipeline.builds import lease, store_versions
@@ -60,21 +60,16 @@ def test_an_object_is_what_was_put_last(store: Store) -> None:
     assert store.get("a/b") == b"0123456789"
     assert store.get("a/b", 2, 5) == b"234"
     first = store.stat("a/b")
-    assert first is not None
     assert first.size == 10
     assert first.tag or not store.conditions
     assert first.modified
     store.put("a/b", b"other")
     second = store.stat("a/b")
-    assert second is not None
     assert second != first
     store.put("top", b"")
     store.put("a/c/d", b"x")
-    assert {name: one.size for name, one in store.list().items()} == {
-        "a/b": 5,
-        "a/c/d": 1,
-        "top": 0,
-    }
+    sizes = {name: one.size for name, one in store.list().items()}
+    assert sizes == {"a/b": 5, "a/c/d": 1, "top": 0}
     assert store.list()["a/b"].tag == second.tag
     assert list(store.list("a/c")) == ["a/c/d"]
     assert store.names() == ("a", "top")
@@ -138,13 +133,21 @@ def test_the_store_decides_who_is_first(store: Store) -> None:
     assert not store.put_if("lock", b"two", None)
     assert store.get("lock") == b"one"
     old = store.stat("lock")
-    assert old is not None
     assert store.put_if("lock", b"three", old.tag)
     assert not store.put_if("lock", b"four", old.tag)
     assert store.get("lock") == b"three"
     store.delete("lock")
     assert not store.put_if("lock", b"five", old.tag)
     assert store.get("lock") is None
+
+
+def _at_once(work: Callable[[int], None], count: int) -> None:
+    """So many threads do it, each with its number."""
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 @pytest.mark.parametrize("store", ["memory", "s3"], indirect=True)
@@ -159,11 +162,7 @@ def test_nothing_is_lost_when_several_exchange(store: Store) -> None:
     def longer(word: str, old: bytes | None) -> bytes:
         return (old or b"") + word.encode()
 
-    threads = [threading.Thread(target=add, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    _at_once(add, 3)
     found = (store.get("count") or b"").split()
     assert sorted(found) == sorted(f"{n}.{s}".encode() for n in range(3) for s in range(3))
 
@@ -273,7 +272,6 @@ def test_files_are_fetched_when_they_are_read(shared_store: Store, tmp_path: Pat
     """The report alone says that a part is there; what is here already is not asked for."""
     one, two = write_part(tmp_path / "one"), part_files(tmp_path / "two")
     report = storage.read(two)
-    assert report is not None
     assert report["rows"] == 3
     assert [path.is_file() for path in two.all] == [False, False, False, True]
     storage.use(two)
@@ -362,7 +360,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def id_of(folder: Path) -> str:
-    return str(json.loads((folder / "manifest.json").read_bytes())["build_id"])
+    return str(read_manifest(folder)["build_id"])
 
 
 @pytest.fixture
@@ -567,11 +565,7 @@ def test_two_writers_at_once_leave_one_whole_build(
 
     for _ in range(5):
         refused.clear()
-        writers = [threading.Thread(target=write, args=(number,)) for number in range(2)]
-        for one in writers:
-            one.start()
-        for one in writers:
-            one.join()
+        _at_once(write, 2)
         assert len(refused) < 2
         assert read(open_store(anywhere)) in {id_of(one) for one in builds[:2]}
         assert "lock" not in open_store(anywhere).names()

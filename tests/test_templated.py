@@ -112,7 +112,6 @@ def test_contents_between_two_markers_come_back_exactly(
     for asked, answered in said:
         talk += [("user", asked), ("assistant", answered)]
     found = stop_text.read(write(name, talk))
-    assert found is not None
     assert found[1].messages == wanted(talk)
     prompt = stop_text.read(write(name, talk[:-1]) + DIALECTS[name]["opening"])
     assert prompt is not None
@@ -221,7 +220,6 @@ def test_a_familys_prompt_is_known_wherever_it_was_cut(name: str) -> None:
     text = template(profile).render([*PRINTED, {"role": "assistant", "content": "five"}], None)
     for more in ("", "\n"):
         found = stop_text.read(text + more)
-        assert found is not None
         turns = said(found[1].messages)
         assert turns[:-1] == PRINTED_TURNS
         assert turns[-1][1].split("</think>")[-1].strip() == "five"
@@ -297,7 +295,6 @@ def test_what_a_header_lacks_is_no_part_of_the_answer(
     gap = HEADERS[prompt]
     kept = min(kept, len(gap)) if gap.isspace() else 0
     found = stop_text.read(prompt + gap[:kept])
-    assert found is not None
     (asked, made) = stop_text.answered(*found, (gap[kept:] if moved else "") + answer)
     assert (asked.role, (asked.content or "").strip()) == ("user", "q")
     assert made.role == "assistant"

@@ -56,7 +56,6 @@ def test_rebuilt_file_is_the_vendors(name: str, cache_dir: Path) -> None:
     """Each family's tokenizer.json has the vendor's sha256."""
     profile = profiles.all_profiles()[name]
     content = vocabulary_of(profile, cache_dir)
-    assert profile.ranks is not None
     assert profile.ranks.of_vendor
     assert hashlib.sha256(content).hexdigest() == profile.ranks.sha256
 
@@ -66,7 +65,6 @@ def test_a_damaged_cache_is_rebuilt(
 ) -> None:
     """A cached file whose bytes changed is not trusted."""
     profile = profiles.all_profiles()["qwen2-1.5b"]
-    assert profile.ranks is not None
     path = tmp_path / "tokenizers" / f"{profile.ranks.sha256}.json"
     path.parent.mkdir()
     path.write_bytes(tokenizer_json.replace(b'"Hello"', b'"Jello"'))
@@ -391,7 +389,6 @@ class Subject:
     def __init__(self, name: str, cache: Path) -> None:
         self.json = vocabulary_of(profiles.all_profiles()[name], cache)
         layout = profiles.all_profiles()[name].ranks
-        assert layout is not None
         self.layout = layout
         table = builtin.at_hand(builtin.carriers()[layout.carrier], cache)
         assert table is not None

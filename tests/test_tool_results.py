@@ -68,8 +68,7 @@ def codes(rows: list[dict[str, Any]], task: str, name: str, printed: set[str]) -
     """What rows of a format are refused with, given what the template prints."""
     one = normalizing(task, name, printed=frozenset(printed))
     records = [Record(at, None, b"", row) for at, row in enumerate(rows)]
-    found: list[Any] = one(records).column("reject_code").to_pylist()
-    return found
+    return one(records).column("reject_code").to_pylist()
 
 
 BOTH = (call("1", "2"), result("1"), result("2"), ANSWER)

@@ -124,7 +124,7 @@ def talk(kinds: list[str], system: bool) -> Row:
     return Row(roles, [*contents], fields, [r == "assistant" for r in roles], TOOLS)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(st.lists(KINDS, min_size=24, max_size=40), st.booleans(), st.sampled_from(sorted(MODELS)))
 def test_excerpts_give_what_whole_conversations_give(
     kinds: list[str], system: bool, family: str
@@ -189,7 +189,7 @@ def test_a_template_that_counts_turns_is_proved_on_all_of_them(
     assert outcome(MODELS["qwen2.5"], chat(40))[2] == "compiled"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.sampled_from(["user", "assistant", "tool"]), max_size=120), st.data())
 def test_an_excerpt_is_short_and_keeps_what_stands_beside(roles: list[str], data: Any) -> None:
     """It holds the turn, the turns beside it and those that open, in order, and is bounded."""
@@ -251,7 +251,7 @@ def batch(rows: list[list[list[int]]]) -> pa.RecordBatch:
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=5, unique=True).map(sorted)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.lists(SIZES, min_size=1, max_size=3), max_size=6))
 def test_conversations_of_several_examples_are_counted(rows: list[list[list[int]]]) -> None:
     """Also where a row holds several conversations, and none where each is one example."""

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from rows import normalizing
 from support import SAMPLES
 
-from pipeline.builder import stagewise
-from pipeline.options.config import Config
 from pipeline.publish.check import check
 from pipeline.shards.chain import split_off
 from stages.chat_template import loss_weights, segments
@@ -165,20 +163,3 @@ def test_every_layout_holds_the_same_weights(
     found = check(sample("padded"), cache_dir)
     assert not found.faults
     assert found.rows_made_again == 5
-
-
-def test_stages_by_hand_keep_the_weights(
-    sample: Callable[[str], Path], tmp_path: Path, cache_dir: Path
-) -> None:
-    """normalize, render, encode, validate and pack give the bytes of the run."""
-    first = tmp_path / "0.arrow"
-    config = Config.of(
-        "sft", (str(SAMPLE),), "qwen2-1.5b", first, layout="packed", cache_dir=cache_dir, workers=1
-    )
-    stagewise.run_until(config, "normalize")
-    for number, name in enumerate(("render", "encode", "validate")):
-        source, target = tmp_path / f"{number}.arrow", tmp_path / f"{number + 1}.arrow"
-        assert stagewise.run_stage(name, source, target, cache_dir) == 0
-    stagewise.run_layout("pack", tmp_path / "3.arrow", tmp_path / "chain", cache_dir)
-    shard = "train/data-00000-of-00001.arrow"
-    assert (tmp_path / "chain" / shard).read_bytes() == (sample("packed") / shard).read_bytes()

@@ -139,7 +139,6 @@ def _require_same(one: Path, other: Path) -> None:
 OPTIONS: list[tuple[str, dict[str, Any]]] = [*map(tuple, table("windows.jsonl"))]
 
 
-@settings(deadline=None)
 @given(
     counts=st.lists(st.integers(0, 9), max_size=30), more=st.lists(st.integers(0, 9), max_size=5)
 )
@@ -334,7 +333,7 @@ APART = {"of_parts", "lower_bound"}
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     _many(),
     st.sampled_from(["packed", "padded", "ragged"]),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.options import build_options as phases
 from pipeline.options import many_values, overlaps
-from pipeline.options.source import Source, in_order, recorded, with_test
+from pipeline.options.source import Said, Source, in_order, recorded, with_test
 from stages.errors import UsageError
 
 if TYPE_CHECKING:  # commands read options, and import nothing heavy for it
@@ -26,14 +26,20 @@ FEW_ROWS = 4  # of a small file, which may be refused beyond ``--max-reject``
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """One build's options. ``Config.of`` takes them flat, by their names on the command line."""
+    """One build's options. ``Config.of`` takes them flat, by their names on the command line.
+
+    Attributes:
+        notes: for the user, shown with the result.
+        said: what they follow from; None where that is not known.
+    """
 
     sources: tuple[Source, ...]
     parts: phases.PartOptions
     plan: phases.PlanOptions
     judge: phases.JudgeOptions
     run: phases.RunOptions
-    notes: tuple[str, ...] = field(default=(), compare=False)  # for the user, shown with the result
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    said: Said | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for one in self.sources:
@@ -76,7 +82,7 @@ class Config:
         source = Source(phases.SourceOptions(**values.pop("source")))
         made = {phase: phases.PHASES[phase](**values[phase]) for phase in values}
         sources = with_test((source,), made["plan"].test, source.options)
-        return cls(sources=sources, **made)
+        return cls(sources=sources, said=Said((given,)), **made)
 
     @classmethod
     def of_record(
@@ -96,7 +102,7 @@ class Config:
         if named is None:
             return flat
         sources = tuple(map(Source.of_record, named, data))
-        return replace(flat, sources=sources)
+        return replace(flat, sources=sources, said=None)
 
     def but(self, **options: Any) -> Config:
         """The same with other values of some options, in all sources; raises as ``of`` does."""
@@ -106,7 +112,8 @@ class Config:
         sources = tuple(
             replace(one, options=replace(one.options, **of_source)) for one in self.sources
         )
-        return replace(self, sources=sources, **changed)
+        said = self.said and replace(self.said, after={**self.said.after, **options})
+        return replace(self, sources=sources, said=said, **changed)
 
     def only(self, number: int) -> Config:
         """The same for the inputs of one source alone, all of which are used."""

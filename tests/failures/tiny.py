@@ -51,10 +51,7 @@ def causal(vocab_size: int, seed: int = 0, **more: Any) -> Qwen2ForCausalLM:
 def made(config: PreTrainedConfig, seed: int = 0) -> PreTrainedModel:
     """A language model of any architecture."""
     set_seed(seed)
-    model: PreTrainedModel = AutoModelForCausalLM.from_config(
-        config, experts_implementation="eager"
-    )
-    return model
+    return AutoModelForCausalLM.from_config(config, experts_implementation="eager")
 
 
 def encoder(family: str, vocab_size: int, seed: int = 0) -> PreTrainedModel:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import support
 from datasets import fingerprint
 from parity import ran as record
 from parity.releases import peer_folder
@@ -142,17 +143,14 @@ def words(tmp_path: Path) -> Words:
     which is not run; the model's directory is called MODEL."""
 
     def found(folder: Path, trainer: str, program: str) -> list[str]:
-        shim, said = tmp_path / "bin" / program, tmp_path / "words.json"
-        shim.parent.mkdir(exist_ok=True)
+        said = tmp_path / "words.json"
         body = f"import json, sys; json.dump(sys.argv[1:], open({str(said)!r}, 'w'))"
-        shim.write_text(f"#!{sys.executable}\n{body}\n")
-        shim.chmod(0o755)
+        shim = support.program(tmp_path / "bin" / program, body, sys.executable)
         env = {**os.environ, "PATH": f"{shim.parent}:{os.environ['PATH']}"}
         subprocess.run(
             ["sh", folder / "launch" / f"{trainer}.sh", "MODEL"], check=True, env=env, cwd=tmp_path
         )
-        made: list[str] = json.loads(said.read_text())
-        return made
+        return json.loads(said.read_text())
 
     return found
 
@@ -164,7 +162,7 @@ def few(sources: dict[str, Path], tmp_path: Path) -> dict[str, Path]:
     return {name: _head(path, tmp_path / "few", 40) for name, path in sources.items()}
 
 
-_COMMAND = """#!{python}
+_COMMAND = """
 import sys
 sys.path.insert(0, {root!r})
 sys.path += {here!r}
@@ -206,20 +204,10 @@ def train(pipeline: Run, tmp_path: Path) -> Train:
         root = peer_folder(peer)
         overlaid(pipeline, tmp_path, build)
         command, entry = COMMANDS[name]
-        shim = tmp_path / "bin" / command
-        shim.parent.mkdir()
-        shim.write_text(
-            _COMMAND.format(
-                python=sys.executable,
-                root=str(root),
-                here=[str(folder) for folder in Path(__file__).parents[:2]],
-                absent=ABSENT[name],
-                before=before,
-                entry=entry,
-                out=str(out),
-            )
-        )
-        shim.chmod(0o755)
+        here = [str(folder) for folder in Path(__file__).parents[:2]]
+        told = {"absent": ABSENT[name], "before": before, "entry": entry, "out": str(out)}
+        body = _COMMAND.format(root=str(root), here=here, **told)
+        shim = support.program(tmp_path / "bin" / command, body, sys.executable)
         variables = {
             **os.environ,
             "PATH": f"{shim.parent}:{os.environ['PATH']}",
@@ -228,7 +216,6 @@ def train(pipeline: Run, tmp_path: Path) -> Train:
         }
         words = ("sh", build / "launch" / f"{name}.sh", tmp_path / "model", *options)
         started(*words, folder=tmp_path, env=variables).ended()
-        found: list[dict[str, Any]] = torch.load(out)
-        return found
+        return torch.load(out)
 
     return run

@@ -12,7 +12,7 @@ import pytest
 import transformers
 from parity.releases import peer_folder
 from parity.tiny import tiny
-from support import ROOT, SAMPLES, Run, model_record, started
+from support import ROOT, SAMPLES, Run, model_record, program, started
 
 from pipeline import exports
 from pipeline.builder.launch import check_version, split_arguments
@@ -34,9 +34,7 @@ LEARNS = {
 
 
 def _program(path: Path, *words: object) -> None:
-    quoted = shlex.join(str(word) for word in words)
-    path.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n')
-    path.chmod(0o755)
+    program(path, f'exec {shlex.join(map(str, words))} "$@"')
 
 
 @pytest.mark.parametrize(
@@ -104,14 +102,14 @@ def test_every_version_knows_the_options_of_its_spelling(
     scripts = {task: export.launch(known)}
     if task == "rm" and trainer == "openrlhf":
         scripts["dpo"] = export.files(known)["openrlhf-dpo.sh"]
-    for program, text in scripts.items():
+    for starts, text in scripts.items():
         (tmp_path / "launch").mkdir(exist_ok=True)
         (tmp_path / "launch" / "it.sh").write_text(text)
         _program(tmp_path / "deepspeed", "printf", "%s\n")
         variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "OPENRLHF_VERSION": version}
         done = started("sh", tmp_path / "launch" / "it.sh", "MODEL", env=variables).ended()
         given = {word for word in done.out.splitlines() if re.match("--[a-z]", word)}
-        cli = peer_folder(f"openrlhf-{version}") / "openrlhf" / "cli" / f"train_{program}.py"
+        cli = peer_folder(f"openrlhf-{version}") / "openrlhf" / "cli" / f"train_{starts}.py"
         taken = set(re.findall(r'add_argument\(\s*"(--[a-z_.]+)"', cli.read_text()))
         assert given - {"--no_python", "--module"} <= taken
         assert len(given) > 6

@@ -45,8 +45,7 @@ def batches(
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pq.read_table(path).to_pylist()
-    return found
+    return pq.read_table(path).to_pylist()
 
 
 @pytest.mark.parametrize("padded", [False, True])

@@ -30,5 +30,4 @@ def step_loss(folder: Path, model: Any, rows: Sequence[Any], out: Path) -> torch
     program = example("train_prm")
     arguments = transformers.TrainingArguments(output_dir=str(out), report_to=[], use_cpu=True)
     trainer = program.trainer_for(folder, model, arguments)
-    loss: torch.Tensor = trainer.compute_loss(model, program.flatten(rows))
-    return loss
+    return trainer.compute_loss(model, program.flatten(rows))

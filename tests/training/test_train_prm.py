@@ -108,10 +108,7 @@ def weights(
         words = ("train_prm.py", *folders, *SETTINGS.split(), *options.split())
         monkeypatch.setattr(sys, "argv", [*map(str, words)])
         example("train_prm").main()
-        state: dict[str, torch.Tensor] = Qwen2ForCausalLM.from_pretrained(
-            tmp_path / out
-        ).state_dict()
-        return state
+        return Qwen2ForCausalLM.from_pretrained(tmp_path / out).state_dict()
 
     return run
 
