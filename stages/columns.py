@@ -139,6 +139,12 @@ def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
+def make_segments(texts: Sequence[str], kinds: bytes) -> pa.StructArray:
+    """The values of a column of segments, of all rows in one."""
+    parts = [pa.array(texts, _TEXT), pa.array(np.frombuffer(kinds, np.uint8))]
+    return pa.StructArray.from_arrays(parts, fields=list(SEGMENTS.value_type))
+
+
 def make_list(offsets: npt.NDArray[np.integer], values: pa.Array) -> pa.ListArray:
     """A list column from offsets (starting at 0) and flat values."""
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)

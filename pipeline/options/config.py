@@ -112,9 +112,8 @@ class Config:
         sources = tuple(
             replace(one, options=replace(one.options, **of_source)) for one in self.sources
         )
-        if self.said is not None:
-            changed["said"] = replace(self.said, after={**self.said.after, **options})
-        return replace(self, sources=sources, **changed)
+        said = self.said and replace(self.said, after={**self.said.after, **options})
+        return replace(self, sources=sources, said=said, **changed)
 
     def only(self, number: int) -> Config:
         """The same for the inputs of one source alone, all of which are used."""

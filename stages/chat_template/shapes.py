@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from stages import columns
 from stages.chat_template.compile import Program, Unit
 from stages.chat_template.segments import Guard
-from stages.columns import Bools, Ints, list_parts, make_list, offsets_of
+from stages.columns import Bools, Ints, list_parts, make_list, make_segments, offsets_of
 from stages.contract import BARE, Batch
 from stages.errors import RowError
 
@@ -222,10 +222,8 @@ class SegmentsColumn:
             lengths[row], paths[row] = len(own), path
         for row in self._errors:
             paths[row] = None
-        texts = pa.array([text for own, _, _ in self._rows.values() for text in own], pa.string())
-        kinds = np.frombuffer(b"".join(own for _, own, _ in self._rows.values()), np.uint8)
-        fields = list(columns.SEGMENTS.value_type)
-        flat = pa.StructArray.from_arrays([texts, pa.array(kinds)], fields=fields)
+        texts = [text for own, _, _ in self._rows.values() for text in own]
+        flat = make_segments(texts, b"".join(own for _, own, _ in self._rows.values()))
         batch = columns.put(batch, name, make_list(offsets_of(lengths), flat))
         batch = columns.put(batch, "rendered", pa.array(paths, pa.string()))
         return refuse_all(batch, self._errors)

@@ -174,9 +174,7 @@ def _stops(claims: Claims, profile: ModelProfile, tokenizer: "Tokenizer") -> Ite
     end = profile.end_of_turn
     if claims.eos_token != profile.eos_token:
         why = f"but the chat template ends an answer with {end!r}"
-        yield Repair(
-            CONFIG, "eos_token", declared=claims.eos_token, used=profile.eos_token, why=why
-        )
+        yield Repair(CONFIG, "eos_token", claims.eos_token, profile.eos_token, why=why)
     wanted = [tokenizer.token_to_id(token) for token in profile.generation_eos]
     for file, ids in claims.eos_ids.items():
         if wanted[0] not in ids:

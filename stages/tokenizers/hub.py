@@ -85,28 +85,22 @@ def download(model_id: str, revision: str | None = None) -> Snapshot | None:
     """
     if not answers():
         return None
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub import errors, snapshot_download
 
     try:
         folder = snapshot_download(model_id, revision=revision, allow_patterns=list(FILES))
-    except GatedRepoError as error:
+    except errors.GatedRepoError as error:
         raise ModelError(
             f"The hub shows {model_id!r} only to those who accepted its licence.",
             f"Accept it on the model's page and log in with: hf auth login ({error}).",
         ) from error
-    except RepositoryNotFoundError as error:
+    except errors.RepositoryNotFoundError as error:
         raise ModelError(f"The hub has no model {model_id!r}.", "Check its name.") from error
-    except RevisionNotFoundError as error:
+    except errors.RevisionNotFoundError as error:
         raise ModelError(
             f"The hub's {model_id!r} has no revision {revision!r}.", "Check the name after the @."
         ) from error
-    except HfHubHTTPError as error:
+    except errors.HfHubHTTPError as error:
         raise ModelError(
             f"The hub refuses {model_id!r}: {error}.", "Log in with: hf auth login"
         ) from error

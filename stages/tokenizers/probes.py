@@ -94,9 +94,8 @@ class ProbeSubject:
         try:
             self._renderer(exchange("x", "y"))
         except RowError as error:
-            if error.code != UNPROMPTED or name is None:
-                return {}
-            return {name: "A thought."}
+            if error.code == UNPROMPTED and name is not None:
+                return {name: "A thought."}
         return {}
 
     def renderer(self, row: Row) -> tuple[list[str], bytes, str]:
@@ -209,12 +208,10 @@ def examine(subject: ProbeSubject, kinds: Iterable[str] = ()) -> dict[str, Probe
 
     def run(name: str) -> ProbeVerdict | None:
         if name not in results:
-            probe = known[name]
-            broken = [n for n in probe.needs if n in known and not _holds(run(n))]
-            if broken:
-                results[name] = ProbeVerdict(None, f"not run: {', '.join(broken)} failed.")
-            else:
-                results[name] = _verdict(probe, subject)
+            needs = [need for need in known[name].needs if need in known]
+            broken = ", ".join(need for need in needs if not _holds(run(need)))
+            unrun = ProbeVerdict(None, f"not run: {broken} failed.")
+            results[name] = unrun if broken else _verdict(known[name], subject)
         return results[name]
 
     verdicts = {name: run(name) for name in known}

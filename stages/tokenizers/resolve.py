@@ -150,12 +150,9 @@ def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Res
 
     file_hash.require_all(folder)
     try:
-        declared = directory.load_encoder(folder, name, overrides.chat_template)
-        if declared is None:
-            declared = directory.load(
-                folder, name, chat_template=overrides.chat_template, eos=overrides.eos
-            )
-        profile, content = declared
+        source_of = overrides.chat_template
+        declared = directory.load_encoder(folder, name, source_of)
+        profile, content = declared or directory.load(folder, name, source_of, overrides.eos)
         profile = _with_steps(profile, encoders.parsed(content))
         own_claims = claims.read(folder)
         repaired = claims.repairs(own_claims, profile, content, own_eos=bool(overrides.eos))
@@ -202,8 +199,7 @@ def _file(path: Path, cache: Path, fetch: bool) -> Resolved:
             "Name a directory with a tokenizer.json, a profile or a hub id.",
         )
     template = Overrides(chat_template=profile.chat_template)
-    named = resolve(tokenizer, cache, template, fetch=fetch)
-    return replace(named, profile=profile)
+    return replace(resolve(tokenizer, cache, template, fetch=fetch), profile=profile)
 
 
 def resolve(model: str, cache: Path, overrides: Overrides, *, fetch: bool = False) -> Resolved:
@@ -256,11 +252,8 @@ def known_as(folder: Path, name: str) -> ModelProfile | None:
     ``google/gemma-2-9b-it``, or a snapshot in the hub's cache."""
     parts = folder.resolve().parts
     cached = [p.removeprefix("models--").replace("--", "/") for p in parts if "models--" in p]
-    for candidate in (name, *cached, "/".join(parts[-2:]), parts[-1] if parts else ""):
-        profile = profiles.find(candidate)
-        if profile is not None:
-            return profile
-    return None
+    names = (name, *cached, "/".join(parts[-2:]), "".join(parts[-1:]))
+    return next(filter(None, map(profiles.find, names)), None)
 
 
 def unknown_name(name: str) -> ModelError:

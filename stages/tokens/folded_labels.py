@@ -137,10 +137,7 @@ class Mark:
         for at, text in zip(place.tolist(), texts, strict=True):
             marked[at] = text
         bounds = offsets_of(width)[offsets]
-        flat = pa.StructArray.from_arrays(
-            [pa.array(marked, pa.string()), pa.array(marked_kinds)],
-            fields=list(columns.SEGMENTS.value_type),
-        )
+        flat = columns.make_segments(marked, marked_kinds.tobytes())
         batch = columns.put(batch, "segments", make_list(bounds, flat))
         return self._outlines(batch) if "outline" in batch.schema.names else batch
 

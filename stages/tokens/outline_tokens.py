@@ -208,9 +208,5 @@ def segments_of(batch: contract.Batch, prefix: str) -> pa.ListArray:
             kinds = [kind for _, kind in parts]
             rows.append(list(zip(outlines.filled(parts, texts), kinds, strict=True)))
     flat = [segment for row in rows for segment in row]
-    fields = list(columns.SEGMENTS.value_type)
-    values = pa.StructArray.from_arrays(
-        [pa.array([t for t, _ in flat], pa.string()), pa.array([k for _, k in flat], pa.uint8())],
-        fields=fields,
-    )
+    values = columns.make_segments([text for text, _ in flat], bytes(kind for _, kind in flat))
     return make_list(offsets_of(np.fromiter(map(len, rows), np.int64, len(rows))), values)
