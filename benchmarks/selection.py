@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from benchmarks import encoders, large, nets, starts
 from benchmarks.compare import Comparison
+from benchmarks.earlier import CHECKOUT, earlier
 from benchmarks.programs import OURS, PROGRAMS
 from benchmarks.workplace import Workplace
 
@@ -85,5 +87,7 @@ def everything(sizes: Sizes) -> list[Measurement]:
     made += [nets.nets((starts.FEW, second), sizes.repeats)]
     made += [starts.memory(sizes.memory), starts.workers(sizes.ours[-1], sizes.repeats - 1)]
     made += [starts.appended(sizes.ours[-1]), large.plan_growth(large.PLANNED), large.large()]
+    if CHECKOUT:
+        made += [earlier(Path(CHECKOUT), sizes.ours, sizes.repeats - 1)]
     made += comparisons(sizes)
     return made

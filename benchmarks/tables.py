@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
+from benchmarks.earlier import EARLIER, NOW
 from benchmarks.figures import Figures, over, shown
 from benchmarks.nets import BUILD
 from benchmarks.programs import OURS, PROGRAMS
@@ -128,6 +129,20 @@ def starts(figures: Figures) -> str:
         command = f"`{name}`" if name.startswith("pipeline") else name
         lines.append((command, shown(wall, ".2f"), shown(cpu, ".2f")))
     return table(("command", "wall s", "CPU s"), lines)
+
+
+def earlier(figures: Figures) -> str:
+    """This version beside an earlier one."""
+    lines = []
+    for name in figures.measured("earlier"):
+        ran = {
+            which: [figures.runs("earlier", name, which, what=what) for what in ("cpu", "wall")]
+            for which in (EARLIER, NOW)
+        }
+        (before, waited), (after, waits) = ran[EARLIER], ran[NOW]
+        lines.append((name, before, after, shown(over(after, before), ".2f"), waited, waits))
+    head = ("build, nothing cached", "earlier, CPU s", "now, CPU s", "ratio", "earlier, wall s")
+    return table((*head, "now, wall s"), lines)
 
 
 def appended(figures: Figures) -> str:

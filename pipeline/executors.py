@@ -14,7 +14,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,12 +51,8 @@ class Sums:
     """A record of counts; two of a kind are added field by field."""
 
     def __add__(self: _S, other: _S) -> _S:
-        return type(self)(
-            **{
-                one.name: _sum([getattr(r, one.name) for r in (self, other)])
-                for one in fields(self)
-            }
-        )
+        names = [one.name for one in fields(self)]
+        return type(self)(*(_sum([getattr(self, n), getattr(other, n)]) for n in names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +73,7 @@ class Amount(Sums):
     size: int = 0
 
     def __sub__(self, other: "Amount") -> "Amount":
-        return Amount(
-            self.rows - other.rows,
-            self.tokens - other.tokens,
-            self.refused - other.refused,
-            self.size - other.size,
-        )
+        return Amount(*map(operator.sub, astuple(self), astuple(other)))
 
 
 NOTHING = Amount()

@@ -102,13 +102,11 @@ class Worker:
     def receive(self) -> tuple[bool | None, Any] | None:
         """What it has sent once it is ready: True with a result, False with an exception to raise,
         or None with how much of an item is done; None alone where it died."""
-        try:
-            found: tuple[bool | None, Any] | None = None
+        with contextlib.suppress(EOFError, ConnectionResetError):
             if self.pipe.poll():
-                found = pickle.loads(self.pipe.recv_bytes())
-            return found
-        except (EOFError, ConnectionResetError):
-            return None
+                found: tuple[bool | None, Any] = pickle.loads(self.pipe.recv_bytes())
+                return found
+        return None
 
     def wait(self) -> None:
         """Until it has sent an answer or has ended."""

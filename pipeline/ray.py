@@ -178,7 +178,7 @@ def pmap(
             sha256=hashlib.sha256(content).hexdigest(),
             work=[ray.put(content)],
         )
-        with contextlib.closing(_Tasks(order, items, job).answers()) as answers:
+        with contextlib.closing(_answers(order, items, job)) as answers:
             yield from answers
 
 
@@ -199,61 +199,38 @@ def _refusing() -> Iterator[None]:
         ) from error
 
 
-class _Tasks:
-    """The tasks of one phase.
+def _room(job: Job) -> int:
+    """How many tasks may be submitted: some more than run, or a cluster would never grow."""
+    return job.at_once or 2 * int(ray.cluster_resources().get("CPU", 1)) + _AHEAD
 
-    Attributes:
-        running: the item of each task.
+
+def _answers(
+    order: Order, items: Sequence[Any], job: Job
+) -> Generator[tuple[int, Any], None, None]:
+    """Results as they come; an item whose worker was lost is submitted again.
+
+    Raises:
+        SurroundingsError: an item has lost too many.
     """
-
-    def __init__(self, order: Order, items: Sequence[Any], job: Job) -> None:
-        self._task = ray.remote(max_retries=0)(attempt)
-        self._order = ray.put(order)
-        self._items = items
-        self._job = job
-        self._waiting = Waiting(items, job)
-        self.running: dict[Any, int] = {}
-
-    def answers(self) -> Generator[tuple[int, Any], None, None]:
-        """Results as they come."""
-        try:
-            while self._waiting.numbers or self.running:
-                while self._waiting.numbers and len(self.running) < self._room():
-                    self._submit(self._waiting.numbers.popleft())
-                for task in ray.wait(list(self.running))[0]:
-                    number = self.running.pop(task)
-                    answer = self._answer(task, number)
-                    if answer is not None:
-                        good, value = pickle.loads(answer)
-                        if not good:
-                            raise value
-                        yield number, value
-        finally:
-            for task in self.running:
-                with suppress(Exception):  # the cluster may be gone
-                    ray.cancel(task)
-
-    def _room(self) -> int:
-        """How many tasks may be submitted: some more than run, or a cluster would never grow."""
-        if self._job.at_once:
-            return self._job.at_once
-        return 2 * int(ray.cluster_resources().get("CPU", 1)) + _AHEAD
-
-    def _submit(self, number: int) -> None:
-        item = self._items[number]
-        name = f"{self._job.phase}: {name_of(item)}"
-        task = self._task.options(name=name).remote(self._order, pickle.dumps(item))
-        self.running[task] = number
-
-    def _answer(self, task: Any, number: int) -> bytes | None:
-        """What a task gave; None where its worker was lost, and it has to be submitted again.
-
-        Raises:
-            SurroundingsError: its item has lost too many.
-        """
-        try:
-            content: bytes = ray.get(task)
-        except _LOST as error:
-            self._waiting.again(number, _line(error))
-            return None
-        return content
+    remote, ours, waiting = ray.remote(max_retries=0)(attempt), ray.put(order), Waiting(items, job)
+    running: dict[Any, int] = {}  # the item of each task
+    try:
+        while waiting.numbers or running:
+            while waiting.numbers and len(running) < _room(job):
+                number = waiting.numbers.popleft()
+                named = remote.options(name=f"{job.phase}: {name_of(items[number])}")
+                running[named.remote(ours, pickle.dumps(items[number]))] = number
+            for task in ray.wait(list(running))[0]:
+                number = running.pop(task)
+                try:
+                    good, value = pickle.loads(ray.get(task))
+                except _LOST as error:
+                    waiting.again(number, _line(error))
+                    continue
+                if not good:
+                    raise value
+                yield number, value
+    finally:
+        for task in running:
+            with suppress(Exception):  # the cluster may be gone
+                ray.cancel(task)

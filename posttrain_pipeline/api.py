@@ -10,7 +10,7 @@ import click
 
 from pipeline import run_build
 from pipeline.builder import plan_page
-from pipeline.builder.forecast import Forecast, forecast, would_stop
+from pipeline.builder.forecast import Forecast, forecast, why_stop
 from pipeline.builds import build
 from pipeline.messages import screen
 from pipeline.messages.result import with_status
@@ -130,7 +130,7 @@ def plan(
         sampled=made.rows,
         refused=dict(made.ledger.rows_by_code),
         unread={name: dict(columns) for name, columns in made.unread.items()},
-        would_stop=would_stop(estimate),
+        would_stop=bool(why_stop(estimate)),
         _forecast=estimate,
     )
 

@@ -232,11 +232,11 @@ def _print_each(configs: Sequence[Config], as_json: bool) -> None:
 def _print(estimates: "Iterable[Forecast]", as_json: bool, several: bool = False) -> None:
     """Print forecasts, and end as the worst of the builds would."""
     from pipeline.builder import plan_page
-    from pipeline.builder.forecast import would_stop
+    from pipeline.builder.forecast import why_stop
 
     codes, found = [], []
     for estimate in estimates:
-        codes.append(DataError.exit_code if would_stop(estimate) else 0)
+        codes.append(DataError.exit_code if why_stop(estimate) else 0)
         output = estimate.recipe.config.run.shown
         if as_json:
             found.append((output, codes[-1], plan_page.as_json(estimate)))

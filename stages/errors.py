@@ -115,8 +115,18 @@ def require_reading(error: BaseException) -> None:
         raise error
     if isinstance(error, IrregularError):
         return
-    if isinstance(error, PermissionError) or getattr(error, "errno", None) not in _OF_THE_FILE:
-        raise SurroundingsError(f"{error}.", "Check the disk, and permissions.") from error
+    if isinstance(error, PermissionError):
+        raise no_permission(error.filename or error) from error
+    if getattr(error, "errno", None) not in _OF_THE_FILE:
+        raise SurroundingsError(f"{error}.", "Check the disk.") from error
+
+
+def no_permission(path: object) -> SurroundingsError:
+    """The system lets nobody of this name read, or write, there."""
+    what = f"You have no permission for {path}."
+    return SurroundingsError(
+        what, "Change its permissions, or those of its folder, or name another place."
+    )
 
 
 class IrregularError(PipelineError, OSError):

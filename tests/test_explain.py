@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from support import ROOT, SAMPLES, Run, in_shell, read_manifest, run_python, table
@@ -18,13 +19,22 @@ from expectations.audits import audits
 from expectations.invariants import invariants
 from pipeline.builder.stagewise import describe
 from pipeline.messages import explanations
-from pipeline.messages.explanations import AUDITS, GROUPS, INVARIANTS, Explanation, find, group
+from pipeline.messages.explanations import (
+    AUDITS,
+    GROUPS,
+    INVARIANTS,
+    NOTES,
+    Explanation,
+    find,
+    group,
+)
 from pipeline.tasks import kind_of
 from posttrain_pipeline.commands import cli
 from stages import catalog, contract, errors, formats, readers
 from stages.formats._fields import open_question
 from stages.formats.unusable import Unusable
 from stages.normalize.stage import Normalize
+from stages.rows import carried
 
 ROWS = ("lines", "columns", "turns", "pairs", "steps", "tokens")
 EVERY = [one for name in GROUPS for one in group(name).codes]
@@ -106,7 +116,7 @@ def _second_argument(folder: str, method: str, place: int) -> set[str]:
 
 
 def test_every_code_has_a_page_and_every_page_a_code() -> None:
-    """Codes of rows, faults of checks, findings about stops, audits with limits, invariants."""
+    """Of refused rows, notes, faults of checks, findings about stops, audits, invariants."""
     from pipeline.builds import stored
 
     wanted = {
@@ -114,7 +124,8 @@ def test_every_code_has_a_page_and_every_page_a_code() -> None:
         "check": _second_argument("pipeline/publish", "add", 1)
         | {stored.MISSING, stored.HASH, stored.UNKNOWN},
         "stops": _second_argument("pipeline/serving", "add", 0),
-        AUDITS: {one.name for one in audits() if one.tolerances},
+        NOTES: {*carried.WORDS},
+        AUDITS: {one.name for one in audits()},
         INVARIANTS: {law.name for law in invariants()},
     }
     assert len(wanted["rows"]) > 80
@@ -245,6 +256,20 @@ def test_the_example_of_a_build_gives_its_code(one: Explanation, here: Path, pip
     _write(one, here, fixed=True)
     pipeline(*words, "-o", "out").ended()
     assert _refused(here / "out" / "rejects.jsonl") == set()
+
+
+@pytest.mark.parametrize("one", of(NOTES), ids=lambda one: one.code)
+def test_the_example_of_a_note_has_it(one: Explanation, here: Path) -> None:
+    """The row is kept with this note alone, and without any after the fix."""
+    assert one.example is not None
+    for fixed in (False, True):
+        _write(one, here, fixed=fixed)
+        _, *words = shlex.split(one.example.command(fixed=fixed))
+        out = here / f"{fixed}.arrow"
+        ran = CliRunner().invoke(cli, [*words, "--until", "normalize", "-o", str(out)])
+        assert ran.exit_code == 0, ran.stderr
+        notes = pa.ipc.open_file(out).read_all().column("note").unique().to_pylist()
+        assert notes == ([None] if fixed else [None, one.code])
 
 
 @pytest.mark.sweep(3)

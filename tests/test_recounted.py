@@ -19,7 +19,7 @@ from small_tokenizers import template_folder
 from support import SAMPLES, read_manifest, read_rows, table, write_rows
 
 from pipeline import exports, run_build
-from pipeline.builder import judge, launch_gate, origin, side_files
+from pipeline.builder import chosen_again, judge, launch_gate, origin, side_files
 from pipeline.builder.evidence import Evidence
 from pipeline.builds.build import Build
 from pipeline.builds.build import read_manifest as parsed
@@ -28,6 +28,7 @@ from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
 from stages import catalog
 from stages.errors import ModelError, OwnLawError, UsageError
+from stages.tokenizers import profiles
 from stages.tokenizers.profiles import all_profiles
 
 Place: TypeAlias = tuple[str | int, ...]
@@ -139,6 +140,7 @@ def _is_found(evidence: Evidence, told: dict[str, Any]) -> bool:
         build = replace(evidence.build, manifest=parsed(orjson.dumps(told)))
         other = replace(evidence, build=build)
         vars(other).update(examples=evidence.examples, ids=evidence.ids)  # read once
+        vars(other).update(prompts=evidence.prompts, sizes=evidence.sizes)
         side_files.require(other)
     except (OwnLawError, UsageError, KeyError):  # of a shard that is not there
         return True
@@ -258,6 +260,62 @@ def test_what_a_build_has_of_its_model_is_the_models(
     assert {"name", "embedding_size", "eos_token_id"} <= told_of
 
 
+def test_a_declaration_that_is_not_what_it_was_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file of the built-in models is known; where a change of one was meant, write its sha256
+    into pipeline/builder/declared.toml."""
+    folder = profiles.FOLDER
+    files = {
+        one.relative_to(folder) for end in ("toml", "jinja") for one in folder.rglob(f"*.{end}")
+    }
+    assert [*origin.changed()] == []
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setattr(profiles, "FOLDER", tmp_path)
+    for name in files:
+        text = (tmp_path / name).read_text("utf-8")
+        (tmp_path / name).write_text(f"{text} ", "utf-8")
+        assert [file for file, _ in origin.changed()] == [f"profiles/{name.as_posix()}"]
+        (tmp_path / name).write_text(text, "utf-8")
+
+
+def test_the_option_of_a_source_is_what_was_said_of_it_last(judged: dict[str, Evidence]) -> None:
+    """By a later table or by an answer; each option of a source is another one where another table
+    says it."""
+    evidence = judged["packed"]
+    assert evidence.said is not None
+    assert [*chosen_again.problems(evidence)] == []
+    said = evidence.said
+    other = {
+        "system": "x",
+        "train_on": "all",
+        "map": {"x": "y"},
+        "where": ("a=1",),
+        "salvage": True,
+    }
+    for name, value in other.items():
+        key = name.replace("_", "-")
+        for changed, of in (
+            (replace(said, own=({**said.own[0], name: value}, *said.own[1:])), ["a"]),
+            (replace(said, after={**said.after, name: value}), ["a", "b"]),
+            (replace(said, common=({name: value}, *said.common)), ["a", "b"]),
+        ):
+            found = [*chosen_again.problems(replace(evidence, said=changed))]
+            starts = [f"source {one}: {key} is" for one in of]
+            assert [one.startswith(start) for one, start in zip(found, starts, strict=True)]
+
+
+def test_a_question_is_on_one_side_however_it_is_written(judged: dict[str, Evidence]) -> None:
+    """Case, accents, spaces and punctuation do not make another question of it."""
+    evidence = judged["packed"]
+    for asked, count in (("Qui e\u0301tes-vous ?", 1), ("Qui est-ce ?", 0)):
+        other = replace(evidence)
+        vars(other).update(prompts={"train": ["QUI ÊTES VOUS".replace("Ê", "É")], "test": [asked]})
+        assert (
+            len([one for one in chosen_again.problems(other) if "train is in test" in one]) == count
+        )
+
+
 def test_files_of_a_model_that_contradict_each_other_are_no_bug_of_ours(tmp_path: Path) -> None:
     """Its tokenizer is loaded by a class that has another normalizer than its file."""
     template_folder(tmp_path / "model", all_profiles()["qwen2-1.5b"].chat_template)
@@ -298,6 +356,23 @@ def _built_for() -> Iterator[tuple[str, ExportFacts]]:
                 facts = replace(facts, without_margin=absent, recurrent=recurrent)
                 if (task == "rm" or not margin) and export.reason(facts) is None:
                     yield export.name, facts
+
+
+def test_which_builds_a_trainer_takes_is_said_twice() -> None:
+    """Of every trainer, task and layout, with weights, soft and missing ratings, and encoders."""
+    names = [name.replace("_", "-") for name in catalog.own(exports.__name__)]
+    each = (True, False)
+    for task, layout, weights, soft, unlabelled, pair, types in itertools.product(
+        ("sft", "rm", "prm"), (*exports.PREFERENCE, "indexed"), each, each, each, each, each
+    ):
+        bound: Any = SimpleNamespace(pair=SimpleNamespace(token_types=types) if pair else None)
+        columns = ("loss_weights",) if weights else ()
+        facts = ExportFacts(task, layout, 1009, bound, columns)
+        if task == "prm":
+            facts = replace(facts, soft=soft, unlabelled=unlabelled)
+        for name in names:
+            takes = exports.load(name).reason(facts) is None
+            assert launch_gate.trains(name, facts) == takes, (name, facts)
 
 
 def test_whatever_a_launch_script_sets_follows_from_the_manifest() -> None:

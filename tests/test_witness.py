@@ -16,7 +16,7 @@ from conversations import Speech, conversations
 from hypothesis import strategies as st
 
 import pipeline.run_build
-from expectations.witness import attest, choices, pairs, paths, raw, said, stored
+from expectations.witness import attest, choices, paths, ranks, raw, said, stored
 from expectations.witness.attest import Statement
 from expectations.witness.tokens import Published
 from pipeline.builder import judge, witnessed
@@ -655,7 +655,7 @@ def test_numbers_of_answers_under_another_name_are_no_order(name: str, scores: l
     row = {"prompt": "q", "responses": ["a", "b", "c"], name: scores}
     view = said.View(row, "", {"map": ()})
     with pytest.raises(raw.UnreadError):
-        pairs.PAIRS["ranked"](view)
+        ranks.ranked(view)
 
 
 @pytest.mark.parametrize(

@@ -254,8 +254,39 @@ def run_audits(
     Raises:
         GateError: an audit could not be computed.
     """
-    tolerances = with_tolerances(overrides)
     applying = [a for a in audits() if facts.context.traits.issuperset(a.needs)]
+    return _judged(applying, sample, facts, with_tolerances(overrides))
+
+
+_UNCOUNTED = BuildCounts(
+    made=0, kept=0, removed=0, left_after=0, equal=0, too_long=0, tokens=0, trained=0, truncated=0,
+    test=None, max_length=0,
+)  # fmt: skip
+
+
+def foreseen(chunks: list[Chunk], overrides: Mapping[str, float]) -> list[AuditResult]:
+    """The audits that some rows of a build fail already, of those that are judged by rows alone.
+
+    Raises:
+        GateError: an audit could not be computed.
+    """
+    tolerances = with_tolerances(overrides)
+    context = chunks[0].context
+    alone = (a for a in audits() if a.measure and not a.whole and "fail" in tolerances[a.name])
+    applying = [a for a in alone if context.traits.issuperset(a.needs)]
+    none = np.zeros(0, np.int64)
+    facts = AuditFacts(context, _UNCOUNTED, lengths=(none, none), leaked=0, sources=())
+    filled = [chunk for chunk in chunks if len(chunk)]
+    results = _judged(applying if filled else [], lambda: filled, facts, tolerances)
+    return [result for result in results if result.status == FAIL]
+
+
+def _judged(
+    applying: list[Audit],
+    sample: Callable[[], Iterable[Chunk]],
+    facts: AuditFacts,
+    tolerances: Mapping[str, dict[str, float]],
+) -> list[AuditResult]:
     totals = {audit.name: Totals() for audit in applying}
     results = []
     try:
@@ -278,6 +309,21 @@ def run_audits(
     return results
 
 
+def _above(result: AuditResult) -> list[str]:
+    """The figures that fail an audit, as sentences."""
+    limit = result.tolerances.get("fail", np.inf)
+    return [
+        f"{figure.name}: {figure.value:g} is above {limit:g} ({figure.detail})"
+        for figure in result.figures
+        if figure.status == FAIL
+    ]
+
+
+def sentence(result: AuditResult) -> str:
+    """Why a failed audit fails a build."""
+    return f"the audit {result.name} fails, {'; '.join(_above(result))}"
+
+
 def require(results: Iterable[AuditResult]) -> None:
     """Refuse data that fails an audit.
 
@@ -287,13 +333,7 @@ def require(results: Iterable[AuditResult]) -> None:
     failed = [result for result in results if result.status == FAIL]
     if not failed:
         return
-    lines = [
-        f"  {result.name}, {figure.name}: {figure.value:g} is above {result.tolerances['fail']:g} "
-        f"({figure.detail})"
-        for result in failed
-        for figure in result.figures
-        if figure.status == FAIL
-    ]
+    lines = [f"  {result.name}, {figure}" for result in failed for figure in _above(result)]
     first = failed[0]
     instead = next((audit.instead for audit in audits() if audit.name == first.name), "")
     raise ExpectationError(

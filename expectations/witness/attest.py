@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,15 +10,19 @@ from typing import Any
 import numpy as np
 
 from expectations.witness import choices, raw, said, stored
+from expectations.witness.laws import FIGURES, notes, question
 from expectations.witness.pairs import PAIRS
 from expectations.witness.printed import BrokenError
+from expectations.witness.ranks import ranked
 from expectations.witness.raw import Row, UnreadError
 from expectations.witness.steps import STEPS
 from expectations.witness.talks import TALKS
 from expectations.witness.tokens import IGNORED, Published
+from expectations.witness.trees import CHAINS
 
+MARKED = "template_text"  # the note of a text with a template's markers
 MULTIPLE = 8  # of which a padded width is one
-_FORMATS = {"sft": TALKS, "rm": PAIRS, "prm": STEPS}
+_FORMATS = {"sft": TALKS, "rm": {**PAIRS, "ranked": ranked}, "prm": {**STEPS, **CHAINS}}
 # What rows of a shape that is not known make of a reader.
 _STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
@@ -29,7 +33,7 @@ class Statement:
 
     Attributes:
         rows: drawn and stored, or left out and looked at; ``read``: of these, compared.
-        marked: rows whose texts have markers of a template.
+        noted: rows by what the manifest notes of them.
         unread: how many rows were not, by the reason.
         found: differences: the id of the row, and a sentence; ``unlike``: the parts in which the
             tokenizer differs from its file, as its class loads it, where there are some.
@@ -37,8 +41,8 @@ class Statement:
 
     rows: int = 0
     read: int = 0
-    marked: int = 0
     unread: Counter[str] = field(default_factory=Counter)
+    noted: Counter[str] = field(default_factory=Counter)
     found: list[tuple[str, str]] = field(default_factory=list)
     unlike: list[str] = field(default_factory=list)
 
@@ -50,7 +54,8 @@ def attest(case: dict[str, Any]) -> Statement:
         case: ``folder``, ``task``, ``shards``, ``inputs`` (``name``, ``path``, ``format``,
             ``words``, ``parts``), ``model`` (words), ``merged_cuts`` and ``truncated`` tokens
             that were counted, ``every``,
-            ``noted``: how many rows have the note of a template's markers,
+            ``noted``: how many rows have each note that is known,
+            ``asked``: no question is on both sides of the split,
             ``whole``: every row is stored, refused, or does not meet a condition,
             ``fitted``: rows are padded to the longest of them,
             ``keep``: or equals another one, of which this is known to stay; empty elsewhere.
@@ -63,7 +68,7 @@ def attest(case: dict[str, Any]) -> Statement:
         pads.append(columns.get("pads", 0))
         examples[source].setdefault(line, []).append((name, columns))
     published = Published(str(Path(case["folder"]) / "tokenizer"), case["model"])
-    statement, equal = Statement(), choices.Equal(case["keep"])
+    statement, equal = Statement(), choices.Equal(case["keep"], stored.all_drawn(case))
     sides = choices.Sides({one["name"] for one in case["inputs"] if one.get("test")})
     refused = _refused(case)
     for number, one in enumerate(case["inputs"]):
@@ -79,9 +84,11 @@ def attest(case: dict[str, Any]) -> Statement:
         reading = _Reading(case["task"], one["format"], words, published)
         for line in sorted(own):
             name, row = f"{one['name']}:{line}", rows.get(line)
-            sides.add(row or {}, words["group_by"], name, {one["split"] for _, one in own[line]})
             for made in _hear(statement, reading, name, row, own[line]):
                 equal.add(made, row or {}, (number, line), name, True)
+            splits = {one["split"] for _, one in own[line]}
+            asked = published.asked if case["asked"] else ""
+            sides.add(row or {}, words["group_by"], asked, name, splits)
         left_out = {*lines[one["name"]]} - {*own} if case["whole"] or case["keep"] else ()
         for line in sorted(left_out):
             if line in rows and (one["name"], line) not in refused:
@@ -99,13 +106,12 @@ def _of_build(
     statement: Statement, published: Published, case: dict[str, Any], pads: int
 ) -> Iterator[tuple[str, str]]:
     """What is not said of the build as a whole, or otherwise."""
-    for name, count in (
-        ("merged_cuts", published.merged),
-        ("truncated", published.truncated),
-        ("noted", statement.marked),
-    ):
-        if count > case[name]:
-            yield "manifest.json", f"{name} is {case[name]}, and rows that were drawn have more"
+    counted = {"merged_cuts": published.merged, "truncated": published.truncated}
+    told = {name: case[name] for name in counted} | case["noted"]
+    for name, count in {**counted, **statement.noted}.items():
+        if count > told.get(name, count):
+            text = f"{name} is {told[name]}, and rows that were drawn have more"
+            yield "manifest.json", text
     if case["fitted"] and pads >= MULTIPLE:
         yield "padding", f"{pads} or more tokens in every row"
     positions = published.tokenizer.model_max_length
@@ -148,8 +154,11 @@ class _Reading:
         if len(found) > 1:
             raise UnreadError("a row that fits several formats")
         every: list[dict[str, Any] | BrokenError | None] = []
+        questions = {question(one) for one in found[0] if one is not None}
         for one in found[0]:
             every += [None] if one is None else self.published.expected(one, self.words)
+        self.published.asked = questions.pop() if len(questions) == 1 else ""
+        self.published.notes |= notes(found[0][0]) if len(every) == 1 else set()
         return every
 
 
@@ -169,6 +178,7 @@ def _hear(
     if expected is None:
         published.merged, published.truncated = before
         return []
+    _forget(expected)
     statement.read += 1
     if len(expected) != len(own):
         published.merged, published.truncated = before
@@ -191,16 +201,25 @@ def _expected(
     statement: Statement, reading: _Reading, row: Row
 ) -> list[dict[str, Any] | BrokenError | None] | None:
     """The columns of all examples of a row; None where it is not read, which is counted."""
-    reading.published.marked = False
+    published = reading.published
+    published.marked, published.asked, published.notes = False, "", set()
     try:
-        return reading.expected(row)
+        found = reading.expected(row)
+        statement.noted.update(published.notes)
+        return found
     except UnreadError as error:
         statement.unread[str(error)] += 1
     except _STRANGE as error:
         statement.unread[f"a shape that is not known ({type(error).__name__})"] += 1
     finally:  # the text of an option is no row's
-        statement.marked += reading.published.marked and not reading.words["system"]
+        statement.noted[MARKED] += published.marked and not reading.words["system"]
     return None
+
+
+def _forget(expected: Iterable[Any]) -> None:
+    """Take the figures of examples, which are asked for once, from beside their columns."""
+    for one in expected:
+        _ = one.pop(FIGURES) if isinstance(one, dict) else None
 
 
 def _miss(
@@ -228,6 +247,7 @@ def _miss(
         return []
     statement.read += expected is not None
     alone = expected is not None and len(expected) == 1
+    _forget(expected or [])
     return [one for one in expected or () if isinstance(one, dict)] if alone else []
 
 

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from expectations.witness import paths
+from expectations.witness.laws import FIGURES
 from expectations.witness.raw import Row, UnreadError
 
 _CONDITION = re.compile(r"([^=<>!]+?)\s*(!=|>=|<=|=|>|<)\s*(.*)", re.DOTALL)
@@ -28,6 +29,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _EXACT = 2**53
+_AND = "+question"
 _WORDS = ("and", "or", "not", "in", "is", "null", "true", "false", "between")
 _FIGURES = ("n_tokens", "n_trained", "n_turns", "n_characters", "n_steps", "margin")
 _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {  # those of SQLite know ASCII alone
@@ -125,7 +127,7 @@ def figures(made: list[Any]) -> dict[str, float]:
         return {}
     one = made[0]
     ids = [one[name] for name in ("input_ids", "chosen_ids", "rejected_ids") if name in one]
-    found: dict[str, float] = {"n_tokens": max(map(len, ids))}
+    found: dict[str, float] = {"n_tokens": max(map(len, ids)), **one[FIGURES]}
     if "step_labels" in one:
         found["n_steps"] = len(one["step_labels"])
     elif "labels" in one:
@@ -168,9 +170,11 @@ class Equal:
 
     Attributes:
         keep: which one, as it was told; empty where equal ones are not left out.
+        whole: every row is looked at.
     """
 
     keep: str
+    whole: bool
     _rows: dict[bytes, list[tuple[_Rank, str, bool]]] = field(default_factory=dict)
 
     def add(
@@ -194,6 +198,8 @@ class Equal:
         """Each row that is stored in the place of another one, and a sentence."""
         for rows in self._rows.values():
             best, other, _ = min(rows)
+            if self.whole and not any(there for *_, there in rows):
+                yield other, "dedup: it is not stored, and nothing that equals it is"
             for rank, name, there in rows:
                 if there and rank != best:
                     yield name, f"dedup: it is stored, and {other} equals it and must stay"
@@ -212,16 +218,18 @@ class Sides:
     found: list[tuple[str, str]] = field(default_factory=list)
     _of: dict[str, tuple[str, set[str]]] = field(default_factory=dict)
 
-    def add(self, row: Row, by: str | None, name: str, splits: set[str]) -> None:
+    def add(self, row: Row, by: str | None, asked: str, name: str, splits: set[str]) -> None:
         """A row that is stored; ``by``: the column, ``splits``: where its examples are."""
         if self.tests and splits != {"test" if name.rpartition(":")[0] in self.tests else "train"}:
             self.found.append((name, f"split: it is in {' and '.join(sorted(splits))}"))
+        keys = [asked] if asked and not self.tests and (by or _AND).endswith(_AND) else []
         try:
-            value = paths.at(row, (by or "").removesuffix("+question")) if by else None
-            key = json.dumps(value, sort_keys=True)
+            value = paths.at(row, (by or "").removesuffix(_AND)) if by else None
+            keys += [json.dumps(value, sort_keys=True)] if value is not None else []
         except (UnreadError, TypeError):  # a value of a table that JSON does not have
-            return
-        if value is not None:
+            pass
+        for key in keys:
             first, there = self._of.setdefault(key, (name, splits))
             if there != splits:
-                self.found.append((name, f"split: {first} is equal to it in {by}, and elsewhere"))
+                what = by if by and key != asked else "what it asks"
+                self.found.append((name, f"split: {first} is equal to it in {what}, and elsewhere"))

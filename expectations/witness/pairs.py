@@ -1,94 +1,120 @@
 """What a row of pairs says: which answers, which of them is better, and by how much."""
 
 import re
-from collections.abc import Callable
-from itertools import combinations, pairwise
+from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
-from expectations.witness import said, talks, trees
+from expectations.witness import said, talks, trees, turns
 from expectations.witness.raw import UnreadError
-from expectations.witness.said import Said, Sides, Turn, View
+from expectations.witness.said import Said, Sides, View
+from expectations.witness.turns import Turn
 
-_PROMPTS = ("prompt", "question", "query", "input", "input_text", "conversations", "messages")
+_PROMPTS = ("prompt", "question", "query", "input", "input_text")
 _SIDES = ("response", "messages", "conversations", "conversation")
 _NUMBERS = ("score", "rating", "reward", "avg_rating", "reward_score")
 _SPEAKER = re.compile(r"(?:^|\n\n)\s*(Human|Assistant):")
-_LISTS = (
-    *("ranked", "ranked_responses", "ranked_answers", "ranked_completions", "best_to_worst"),
-    *("responses", "answers", "completions", "candidates", "outputs", "generations"),
+_LISTS = ("responses", "answers", "completions", "candidates", "outputs", "summaries")
+_TEXTS = ("text", "content", "response", "answer", "output", "completion")
+_CHOICES = (
+    *("label", "labels", "better", "better_index", "better_answer", "better_response"),
+    *("better_response_id", "safer_response_id", "preferred", "preference", "preferred_index"),
+    *("winner", "choice", "best"),
 )
-_CHOICES = ("label", "labels", "better", "better_index", "better_answer", "better_response")
 _VERDICTS = ("verdict", "judgment", "judgement", "judge_verdict", "comparison", "decision")
 _NOUN = r"(?:(?:model|response|answer|output|assistant|option|completion)_?)?([ab])"
 _COMPARED = re.compile(rf"{_NOUN}(?:(>+|<+){_NOUN})?")
 _ANSWERS = re.compile(
-    r"(output|response|answer|completion|candidate|text|response_model)[_-]?(0|1|2|a|b)"
+    r"(output|response|answer|completion|candidate|text|response_model|conversation|summary"
+    r"|generation|human_ref)[_-]?(0|1|2|a|b)"
 )
 
 
 def _side(value: Any, words: dict[str, Any]) -> list[Turn]:
     if isinstance(value, str):
-        return [said.assistant(value)]
+        return [turns.assistant(value)]
     if isinstance(value, dict):
         value = [value]
     if isinstance(value, list) and all(isinstance(one, dict) for one in value):
-        own, weights = said.turns(value, words)
+        own, weights = turns.turns(value, words)
         if any(one not in (None, 1.0) for one in weights):
             raise UnreadError("weights in a pair")
         return own
     raise UnreadError("an answer of another shape")
 
 
+def answer(value: Any, words: dict[str, Any]) -> Any:
+    """An answer without the object that its text is in."""
+    if isinstance(value, dict) and not {"role", "from"} & value.keys():
+        return View(value, "", words).get(*_TEXTS, "message")
+    return value
+
+
 def _prompt(view: View) -> list[Turn]:
     """The turns before the answers; none where the sides begin with them."""
-    value = view.get("instruction")
-    if value is not None:
-        value = talks.instruction(view)
-    elif view.get("context", "contents") is not None:
-        raise UnreadError("a context of its own")
-    else:
-        value = view.get(*_PROMPTS)
+    listed = view.get("conversations", "messages")
+    beside = [view.get(name) for name in ("contents", "context")]
+    listed = next((one for one in beside if isinstance(one, list)), None) or listed
+    value = talks.instruction(view) if listed is None else listed
+    value = view.get(*_PROMPTS) if value is None else value
     if isinstance(value, str):
-        return [said.user(value)]
-    return [] if value is None else _side(value, view.words)
+        return said.opened(view, [turns.user(value)], whole=False)
+    return [] if value is None else said.opened(view, _side(value, view.words))
 
 
-def _pair(view: View, chosen: Any, rejected: Any, margin: float | None) -> Sides:
+def _shared(chosen: Sequence[Turn], rejected: Sequence[Turn]) -> int:
+    """How many turns two conversations begin with alike, up to who asks; each has one more."""
+    both = [*zip(chosen, rejected, strict=False)][: min(len(chosen), len(rejected)) - 1]
+    count = next((i for i, (a, b) in enumerate(both) if a != b), len(both))
+    answers = [turn["role"] == "assistant" for turn in chosen]
+    while count and answers[count - 1] and not answers[count]:
+        count -= 1
+    return count
+
+
+def pair(view: View, chosen: Any, rejected: Any, apart: float | None) -> Sides:
     """Both sides as whole conversations."""
     prompt, sides = _prompt(view), [_side(one, view.words) for one in (chosen, rejected)]
-    whole = any(side[0]["role"] != "assistant" for side in sides)
-    if whole and prompt and prompt != sides[0][: len(prompt)]:
-        raise UnreadError("sides that begin with other turns than the prompt")
-    if not whole and not prompt:
+    whole = [side[0]["role"] != "assistant" for side in sides]
+    if not prompt and not all(whole):
         raise UnreadError("a pair without a prompt")
-    chosen, rejected = (said.opened(view, side if whole else prompt + side) for side in sides)
-    alike = [a == b for a, b in zip(chosen, rejected, strict=False)]
-    shared = alike.index(False) if False in alike else len(alike)
-    return Sides(tuple(chosen), tuple(rejected), shared, margin, said.tools(view))
+    if all(whole):
+        chosen, rejected = (said.opened(view, side) for side in sides)
+        if prompt and prompt != chosen[: len(prompt)]:
+            raise UnreadError("sides that begin with other turns than the prompt")
+        shared = _shared(chosen, rejected)
+    else:
+        (chosen, rejected), shared = ([*prompt, *side] for side in sides), len(prompt)
+    return Sides(tuple(chosen), tuple(rejected), shared, apart, said.tools(view))
 
 
-def _number(value: Any) -> float:
+def number(value: Any) -> float:
+    """A number; raises ``UnreadError`` for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UnreadError("a number of another shape")
     return float(value)
 
 
-def _margin(view: View) -> float | None:
-    """The column of that name, or the difference of both sides' numbers."""
+def margin(view: View, found: float | None = None) -> float | None:
+    """What a column of that name says, or the difference of both sides' numbers.
+
+    Args:
+        found: the margin of a format itself, of which columns may have rounded ones.
+    """
     own = view.get("margin")
     scores = []
-    for number in _NUMBERS:
+    for name in _NUMBERS:
         for spell in ("{0}{2}{1}", "{1}{2}{0}"):
             for sign in "_-":
-                names = [spell.format(number, one, sign) for one in ("chosen", "rejected")]
+                names = [spell.format(name, one, sign) for one in ("chosen", "rejected")]
                 both = [view.get(name) for name in names]
                 if None not in both:
-                    scores.append(_number(both[0]) - _number(both[1]))
-    if own is not None:
-        return _number(own)
+                    scores.append(number(both[0]) - number(both[1]))
+    if own is not None and ("margin" in view.named or found is None):
+        return number(own)
     if len(set(scores)) > 1:
         raise UnreadError("several scores of a pair")
-    return scores[0] if scores else None
+    return scores[0] if scores and found is None else found
 
 
 def _preference(view: View) -> list[Said]:
@@ -97,7 +123,7 @@ def _preference(view: View) -> list[Said]:
     chosen, rejected = (
         view.get(*(name.format(side) for name in named)) for side in ("chosen", "rejected")
     )
-    return [_pair(view, chosen, rejected, _margin(view))]
+    return [pair(view, chosen, rejected, margin(view))]
 
 
 def _dialogues(view: View) -> list[Said]:
@@ -111,26 +137,30 @@ def _dialogues(view: View) -> list[Said]:
             raise UnreadError("a dialogue of another shape")
         found = zip(pieces[1::2], pieces[2::2], strict=True)
         sides.append(
-            [(said.user if who == "Human" else said.assistant)(told.strip()) for who, told in found]
+            [
+                (turns.user if who == "Human" else turns.assistant)(told.strip())
+                for who, told in found
+            ]
         )
     alone = View({k: v for k, v in view.row.items() if k != "prompt"}, "", view.words)
     chosen, rejected = (said.opened(alone, side) for side in sides)
-    alike = [a == b for a, b in zip(chosen, rejected, strict=False)]
-    shared = alike.index(False) if False in alike else len(alike)
-    return [Sides(tuple(chosen), tuple(rejected), shared, _margin(view))]
+    shared = _shared(chosen, rejected)
+    return [Sides(tuple(chosen), tuple(rejected), shared, margin(view), said.tools(view))]
 
 
-def _candidates(view: View) -> tuple[Any, Any]:
-    """Two answers: a list, or columns that differ in a number or a letter."""
-    names = sorted(name for name in view.row if _ANSWERS.fullmatch(name.lower()))
-    answers = [view.get(name) for name in names] or view.get(*_LISTS[5:-1])
+def _candidates(view: View) -> tuple[list[str], list[Any]]:
+    """Two answers, and the names of their columns: a list has none."""
+    names = sorted(x for x in {*view.row, *view.named} if _ANSWERS.fullmatch(x.lower()))
+    answers = [view.get(name) for name in names] or view.get(*_LISTS)
     if not isinstance(answers, list) or len(answers) != 2 or None in answers:
         raise UnreadError("two answers under other names")
-    return answers[0], answers[1]
+    return names, [answer(one, view.words) for one in answers]
 
 
-def _named(choice: str) -> int:
-    """Which answer a letter names, or two letters with a sign between them."""
+def _named(choice: str, names: Sequence[str]) -> int:
+    """Which answer a letter or a column's name names, or two letters with a sign between them."""
+    if choice.strip() in names:
+        return names.index(choice.strip())
     found = _COMPARED.fullmatch("".join(choice.split()).lower().strip("[]"))
     if found is None or found[1] == found[3]:
         raise UnreadError("a choice in other words")
@@ -138,118 +168,89 @@ def _named(choice: str) -> int:
     return "ab".index(better)
 
 
-def _indexed(view: View) -> list[Said]:
-    first, second = _candidates(view)
-    names = (*_CHOICES, "winner", "choice", "preferred", "preference", *_VERDICTS)
-    choice = view.get(*names)
+def _better(choice: Any, names: Sequence[str], variant: str) -> int:
+    """Which answer is the better one: a list may be a winner and both sides, or a flag of each."""
     if isinstance(choice, str) and choice.strip().isdigit():
         choice = int(choice)
-    if isinstance(choice, str):
-        at = _named(choice)
-    elif isinstance(choice, int) and view.variant in ("0-based", "1-based", "1-is-first"):
-        at = {"0-based": choice, "1-based": choice - 1, "1-is-first": 1 - choice}[view.variant]
+    if isinstance(choice, list) and len(choice) == 3 and len({*map(str, choice)}) == 2:
+        at = choice.index(choice[0], 1) - 1 if isinstance(choice[0], str) else -1
+    elif isinstance(choice, list) and len(choice) == 2 and {*choice} == {0, 1}:
+        at = choice.index(1)
+    elif isinstance(choice, str):
+        at = _named(choice, names)
+    elif isinstance(choice, int | float) and variant in ("0-based", "1-based", "1-is-first"):
+        at = int({"0-based": choice, "1-based": choice - 1, "1-is-first": 1 - choice}[variant])
     else:
         raise UnreadError("an index of which it is not said how it counts")
     if at not in (0, 1):
         raise UnreadError("a choice of another shape")
-    chosen, rejected = (first, second) if at == 0 else (second, first)
-    return [_pair(view, chosen, rejected, _margin(view))]
+    return at
+
+
+def _indexed(view: View) -> list[Said]:
+    names, answers = _candidates(view)
+    names = [view.named.get(name, name) for name in names]
+    said = [view.get(name) for name in (*_CHOICES, *_VERDICTS)]
+    places = {_better(one, names, view.variant) for one in said if one is not None}
+    if len(places) != 1:
+        raise UnreadError("choices of several answers, or none")
+    at = places.pop()
+    return [pair(view, answers[at], answers[1 - at], margin(view))]
 
 
 def _strength(view: View) -> list[Said]:
-    first, second = _candidates(view)
-    strength = _number(view.get("preference_strength", "overall_preference"))
+    _, (first, second) = _candidates(view)
+    strength = number(view.get("preference_strength", "overall_preference"))
     if view.variant == "positive-is-first":
         strength = -strength
     chosen, rejected = (first, second) if strength < 0 else (second, first)
-    own = view.get("margin")
-    return [_pair(view, chosen, rejected, abs(strength) if own is None else _number(own))]
-
-
-def _ranked(view: View) -> list[Said]:
-    """Answers from the best to the worst, and the pairs that the variant makes of them."""
-    answers = view.get(*_LISTS)
-    numbers = view.get("scores", "score", "ratings", "rating", "rewards", "reward")
-    ranks = view.get("rank", "ranks", "ranking")
-    if not isinstance(answers, list) or ranks is not None:
-        raise UnreadError("ranked answers of another shape")
-    by_rank = False
-    if all(isinstance(one, dict) for one in answers):
-        texts = ("text", "content", "answer", "response", "completion", "output", "message")
-        several = [View(one, "", view.words) for one in answers]
-        found = [one.get("overall_score", "score", "rating", "reward") for one in several]
-        by_rank = found[0] is None
-        found = [one.get("rank") for one in several] if by_rank else found
-        numbers, answers = found, [one.get(*texts) for one in several]
-        if any(one.get("rank") is not None for one in several) and not by_rank:
-            raise UnreadError("a rank and a score")
-    if None in answers or not all(isinstance(one, str | dict | list) for one in answers):
-        raise UnreadError("an answer of another shape")
-    extremes, every = view.variant.endswith("extremes"), view.variant.endswith("all")
-    if numbers is None:
-        if any(_are_numbers(value, len(answers)) for value in view.row.values()):
-            raise UnreadError("numbers of answers under a name that is not known")
-        listed: list[tuple[float | None, Any]] = [(None, one) for one in answers]
-    elif not isinstance(numbers, list) or len(numbers) != len(answers):
-        raise UnreadError("numbers that are not one for each answer")
-    else:
-        order = sorted(
-            ((_number(n), i) for i, n in enumerate(numbers)), key=lambda one: (one[0], one[1])
-        )
-        order = order if by_rank else sorted(order, key=lambda one: -one[0])
-        listed = [(n, answers[i]) for n, i in order]
-        if len({n for n, _ in listed}) < len(listed) or view.variant.startswith("in-order"):
-            raise UnreadError("answers of one rank")
-    pairs = list(combinations(listed, 2)) if every else list(pairwise(listed))
-    pairs = [(listed[0], listed[-1])] if extremes else pairs
-    own = view.get("margin")
-    if own is not None:
-        return [_pair(view, a, b, _number(own)) for (_, a), (_, b) in pairs]
-    return [
-        _pair(view, a, b, None if by_rank or x is None or y is None else x - y)
-        for (x, a), (y, b) in pairs
-    ]
-
-
-def _are_numbers(value: Any, count: int) -> bool:
-    if not isinstance(value, list) or len(value) != count:
-        return False
-    return all(isinstance(one, int | float) for one in value)
+    return [pair(view, chosen, rejected, margin(view, abs(strength)))]
 
 
 def _against(view: View) -> list[Said]:
     """A conversation or an exchange, and a rejected answer to the same."""
     talk = view.get("messages", "conversations", "conversation")
-    rejected = view.get("rejected_response", "rejected_message", "rejected_messages")
-    own = View({k: v for k, v in view.row.items() if k in ("margin", *said.SYSTEM)}, "", view.words)
+    other = view.get("rejected_response", "rejected_message", "rejected_messages")
+    answer = view.get("response", "answer", "output", "completion")
+    asked = view.get("query", "question", "prompt", "input")
     if isinstance(talk, list):
-        turns = _side(talk, view.words)
-        answer = view.get("response", "answer", "output", "completion")
-        if turns[-1]["role"] == "assistant":
-            turns, answer = turns[:-1], turns[-1]["content"]
-        own.row["prompt"] = turns
+        own = said.opened(view, _side(talk, view.words))
+    elif isinstance(asked, str):
+        own = said.opened(view, [turns.user(asked)], whole=False)
     else:
-        answer = view.get("response", "answer", "output", "completion")
-        own.row["prompt"] = view.get("query", "question", "prompt", "input")
-    if view.get("history") is not None:
-        own.row["history"] = view.get("history")
-    return [_pair(own, answer, rejected, _margin(view))]
+        raise UnreadError("a question of another shape")
+    own += [turns.assistant(answer)] if own[-1]["role"] != "assistant" else []
+    rejected, at = _side(other, view.words), len(own) - 1
+    if rejected[0]["role"] != "assistant":
+        rejected = said.opened(view, rejected)
+        at = _shared(own, rejected)
+    else:
+        while len(rejected) > 1 and at and own[at - 1]["role"] != "user":
+            at -= 1  # several turns stand for all that follows the question
+        rejected = [*own[:at], *rejected]
+    return [Sides(tuple(own), tuple(rejected), at, margin(view), said.tools(view))]
 
 
 def _preferred(view: View) -> list[Said]:
     asked = view.get("input")
-    if not isinstance(asked, dict) or asked.get("tools"):
+    if not isinstance(asked, dict):
         raise UnreadError("an input of another shape")
-    own = View({"prompt": asked.get("messages")}, "", view.words)
+    tools = {k: asked[k] for k in said.TOOLS if k in asked}
+    own = View({"prompt": asked.get("messages"), **tools}, "", view.words)
     chosen, rejected = view.get("preferred_output"), view.get("non_preferred_output")
-    return [_pair(own, chosen, rejected, _margin(view))]
+    return [pair(own, chosen, rejected, margin(view))]
 
 
 def _several(view: View) -> list[Said]:
-    chosen, rejected = view.get("chosen"), view.get("rejected")
-    if not (isinstance(chosen, list) and isinstance(rejected, list)) or view.variant != "first":
+    """Lists of answers: a pair of the first ones, or of each with each."""
+    sides = [view.get(name) for name in ("chosen", "rejected")]
+    sides = [x if isinstance(x, list) and not isinstance(x[0], dict) else [x] for x in sides]
+    if view.variant == "all" or sides[0][1:] == sides[1][1:] == []:
+        return [pair(view, a, b, margin(view)) for a, b in product(*sides)]
+    if view.variant != "first":
         raise UnreadError("lists of answers")
-    return [_pair(view, chosen[0], rejected[0], _margin(view))]
+    left = len(sides[0]) + len(sides[1]) - 2
+    return [pair(view, sides[0][0], sides[1][0], margin(view)), *[None] * left]
 
 
 PAIRS: dict[str, Callable[[View], list[Said]]] = {
@@ -257,7 +258,6 @@ PAIRS: dict[str, Callable[[View], list[Said]]] = {
     "hh_rlhf": _dialogues,
     "indexed_pair": _indexed,
     "strength_pair": _strength,
-    "ranked": _ranked,
     "rejected_response": _against,
     "preferred_output": _preferred,
     "answer_lists": _several,

@@ -4,21 +4,25 @@ A template is asked by ``transformers`` over a build's folder ``tokenizer/``.
 """
 
 import datetime
+import functools
 import itertools
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from expectations.witness.raw import UnreadError
-from expectations.witness.said import Turn
+from expectations.witness.turns import Turn
 
 # A template's function that gives the day; its library takes nothing but plain values.
 _ASKED_DAY = re.compile(r"strftime_now\(\s*(?:'([^']*)'|\"([^\"]*)\")\s*\)")
 _DAY = "{% macro strftime_now(format) %}{{ days[format] }}{% endmacro %}{{ '' }}"
 _REASONING = ("reasoning_content", "reasoning", "thinking")
+MARKS = ("<|im_start|>", "<|start_header_id|>", "<start_of_turn>", "[INST]")
+_FREE = range(0xF0000, 0xFFFFE)  # private-use characters
+NEAR = 16  # characters
 _THOUGHT = "\ue004a thought\ue004"
 
 
@@ -47,15 +51,26 @@ class Printer:
 
     Attributes:
         printed: the names in the template.
+        ends: the ids that end a turn of text, and one of calls.
+        merged: texts that the tokenizer would have merged where an answer begins.
+        marked: whether a text of the row that is read has a marker of a template.
     """
 
     def __init__(self, folder: str, words: dict[str, Any]) -> None:
         self.tokenizer = library().from_pretrained(folder, local_files_only=True)
         self.words, self._folder = words, Path(folder)
         added = self.tokenizer.added_tokens_decoder
+        self._swallow = {t.content for t in added.values() if t.lstrip or t.rstrip}
         self.controls = {t.content: int(i) for i, t in added.items() if t.special}
         every = sorted(self.controls, key=len, reverse=True)
         self.spelled = re.compile("|".join(map(re.escape, every)) or r"(?!)")
+        plain = [name for name in self.controls if name not in self._swallow]
+        self._anchor = max(plain, key=len, default="")
+        self.ends = [self.id_of(token) for token in words["ends"]]
+        self.merged, self.marked = 0, False
+        # Both sides of a pair have one prompt, and few tokens stand before an answer.
+        encode = functools.partial(self.tokenizer.encode, add_special_tokens=False, verbose=False)
+        self._ids = functools.lru_cache(64)(encode)
         told = str(self.tokenizer.chat_template)
         date = datetime.datetime.fromisoformat(words["date"])
         asked = [one or other for one, other in _ASKED_DAY.findall(told)]
@@ -70,6 +85,70 @@ class Printer:
         told = json.loads((self._folder / "tokenizer.json").read_bytes())
         loaded = json.loads(self.tokenizer.backend_tokenizer.to_str())
         return [n for n in ("normalizer", "pre_tokenizer") if told.get(n) != loaded.get(n)]
+
+    def id_of(self, token: str) -> int:
+        """The id of a token."""
+        (found,) = self.tokenizer.convert_tokens_to_ids([token])
+        return int(found)
+
+    def _encoded(self, text: str) -> list[int]:
+        return list(self._ids(text))
+
+    def _piece(self, text: str, before: str) -> list[int]:
+        """A text that stands behind another, whose last control token decides how it begins."""
+        if not before or not text:
+            return self._encoded(text) if text else []
+        swallowed = before.rstrip()
+        last = next(
+            (t for t in self.controls if (swallowed if t in self._swallow else before).endswith(t)),
+            self._anchor,
+        )
+        return self._encoded(last + text)[len(self._encoded(last)) :]
+
+    def _as_data(self, text: str) -> list[int]:
+        """A text whose control tokens are text."""
+        backend = self.tokenizer.backend_tokenizer
+        backend.encode_special_tokens = True
+        found = list(backend.encode(text, add_special_tokens=False).ids)
+        backend.encode_special_tokens = False
+        return found
+
+    def _hidden(self, text: str, hidden: dict[str, str]) -> list[int]:
+        """A rendered text with characters in the place of hidden spellings."""
+        ids, at = [], 0
+        for match in [*self.spelled.finditer(text), None]:
+            own = text[at : match.start() if match else len(text)]
+            for spelling, sign in hidden.items():
+                own = own.replace(sign, spelling)
+            ids += self._as_data(own) if own else []
+            if match:
+                ids.append(self.controls[match.group()])
+                at = match.end()
+        return ids
+
+    def hide(self, texts: Iterable[str]) -> dict[str, str]:
+        """A character for each control token that texts spell."""
+        every = "".join(texts)
+        self.marked = self.marked or any(mark in every for mark in MARKS)
+        spelled = list(dict.fromkeys(self.spelled.findall(every)))
+        if spelled and (self._swallow or self._encoded("a") != self._piece("a", " ")):
+            raise UnreadError("control tokens as text, with a tokenizer that looks around them")
+        free = (chr(code) for code in _FREE if chr(code) not in every)
+        return dict(zip(spelled, free, strict=False))
+
+    def cut(self, text: str, cuts: Sequence[int], hidden: dict[str, str]) -> list[list[int]]:
+        """The ids of each piece of a text."""
+        bounds = list(itertools.pairwise([0, *cuts, len(text)]))
+        if hidden:
+            return [self._hidden(text[a:b], hidden) for a, b in bounds]
+        found = [self._piece(text[a:b], text[:a]) for a, b in bounds]
+        near = any(self._joins(text[max(at - NEAR, 0) : at], text[at : at + NEAR]) for at in cuts)
+        self.merged += near and self._encoded(text) != [*itertools.chain.from_iterable(found)]
+        return found
+
+    def _joins(self, before: str, behind: str) -> bool:
+        """Whether a token may stand on both sides of a cut; far from one nothing is joined."""
+        return self._encoded(before + behind) != self._encoded(before) + self._encoded(behind)
 
     def rendered(self, turns: Sequence[Turn], tools: list[Any] | None, **more: Any) -> str:
         if self._unread_day:
@@ -135,6 +214,8 @@ class Printer:
         not change what is before it, which is then put behind its prompt. Where all prompts open a
         block of reasoning, an answer without any closes it.
         """
+        if self.words["appended"]:
+            return self._appended(turns, trained, tools)
         keywords = [{}, *(one for one in self.words["variants"] if one)]
         alone = list(trained) == [len(turns) - 1]
         for given in keywords:
@@ -152,6 +233,41 @@ class Printer:
             if (found := self._behind(closing, tools, given, other)) is not None:
                 return found
         raise BrokenError("template: an answer is not behind its generation prompt")
+
+    def _appended(
+        self, turns: Sequence[Turn], trained: Sequence[int], tools: list[Any] | None
+    ) -> tuple[str, list[int]]:
+        """The same where earlier answers stay as they were printed when nothing followed them, and
+        behind each stands what is printed behind one that has nothing to rewrite."""
+        answers = [i for i, turn in enumerate(turns) if turn["role"] == "assistant"]
+        opening = turns[: answers[0]]
+        text = self.rendered(turns[: answers[0] + 1], tools)
+        starts = {answers[0]: self._start(text, opening, tools)}
+        for at, following in itertools.pairwise([*answers, len(turns)]):
+            between = turns[at + 1 : following + 1]
+            if not between:
+                break
+            end, plain = self.words["ends"][calls(turns[at])], {**turns[at]}
+            plain.pop("reasoning", None)
+            if plain.get("content") or not calls(plain):
+                plain["content"] = _THOUGHT
+            prompt = self.rendered(opening, tools, add_generation_prompt=True)
+            longer = self.rendered([*opening, plain, *between], tools)
+            alike = zip(longer, prompt, strict=False)
+            said = next((i for i, (a, b) in enumerate(alike) if a != b), len(prompt))
+            cut = longer.find(end, max(said, longer.find(_THOUGHT)))
+            own = text.rfind(end)
+            if cut < 0 or own < 0:
+                raise UnreadError("a history that is appended to turns without an end")
+            before, cut = [*opening, plain, *between[:-1]], cut + len(end)
+            if following < len(turns):
+                start = self._start(longer, before, tools)
+                starts[following] = start and own + len(end) + start - cut
+            text = text[: own + len(end)] + longer[cut:]
+        found = [starts[i] for i in trained]
+        if None in found:
+            raise BrokenError("template: an answer is not behind its generation prompt")
+        return text, [start for start in found if start is not None]
 
     def _behind(
         self,
@@ -194,3 +310,10 @@ class Printer:
         block = opened[len(begun) :].rstrip()
         closes = any(behind.startswith(block[at:]) for at in range(len(block)))
         return begun if closes else opened
+
+
+def veiled(text: str, hidden: dict[str, str]) -> str:
+    """A text with characters in the place of control tokens that it spells."""
+    for spelling, sign in hidden.items():
+        text = text.replace(spelling, sign)
+    return text

@@ -59,7 +59,7 @@ def rows(path: str, lines: Collection[int], words: dict[str, Any]) -> dict[int, 
     Raises:
         UnreadError: the file is none of those that are read here.
     """
-    kind = words["container"]
+    kind = words["container"].partition("/")[0]
     if kind == "parquet":
         return _of_table(_parquet(path), lines, words)
     if kind == "arrow":
@@ -148,8 +148,7 @@ def _array(file: BinaryIO) -> list[Any] | None:
 
 
 def _of_texts(file: BinaryIO, lines: Collection[int], words: Row, kind: str) -> dict[int, Row]:
-    if words.get("cells"):
-        raise UnreadError("cells that are read as JSON")
+    listed = [name for name, kind in (words.get("cells") or {}).items() if kind == "json"]
     comma = words.get("delimiter") or ("\t" if kind == "tsv" else ",")
     none: Literal[0, 3] = csv.QUOTE_NONE if words.get("quoting") == "none" else csv.QUOTE_MINIMAL
     csv.field_size_limit(1 << 27)
@@ -158,7 +157,9 @@ def _of_texts(file: BinaryIO, lines: Collection[int], words: Row, kind: str) -> 
     header, found, before = next(table, []), {}, table.line_num
     for cells in table:
         if before + 1 in lines and cells:
-            found[before + 1] = {k: x or None for k, x in zip(header, cells, strict=False)}
+            row: Row = {k: x or None for k, x in zip(header, cells, strict=False)}
+            row |= {k: _parsed((row[k] or "null").encode()) for k in listed}
+            found[before + 1] = row
         before = table.line_num
     return found
 

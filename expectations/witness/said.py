@@ -6,34 +6,21 @@ wrong one.
 """
 
 import json
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
-from expectations.witness import paths
+from expectations.witness import paths, turns
 from expectations.witness.raw import Row, UnreadError
+from expectations.witness.turns import Turn
 
-Turn: TypeAlias = dict[str, Any]  # as a template gets it
 SYSTEM = ("system", "system_prompt", "system_instruction", "systemInstruction")
 TOOLS = ("tools", "functions")
 QUESTIONS = ("question", "query", "problem", "prompt", "input", "input_text", "text_input")
-_ROLES = {
-    "user": ("user", "human", "prompter"),
-    "assistant": ("assistant", "gpt", "bot", "model", "chatgpt", "ai", "chatbot"),
-    "system": ("system",),
-    "tool": ("tool", "observation", "ipython"),
-    "call": ("function_call", "function_calls", "tool_call", "tool_calls"),
-}
-FLAGS = ("weight", "loss_weight", "train", "training", "trainable", "loss", "loss_mask")
-_PASSED = ("tool_call_id", "name")
-_CALLS = ("tool_calls", "function_call")
-_REASONING = ("reasoning_content", "reasoning", "thinking")
-_NAMING = ("role", "from", "content", "value")
 _ENDING = re.compile(r"<[^<>\s]+>\s*$")
-_STOPS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "</s>")
+STOPS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "</s>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +59,15 @@ class Steps:
     system: str | None = None
 
 
-Said: TypeAlias = Talk | Sides | Steps | None  # None: it was refused, and keeps its number
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Token ids that a row has, and their labels."""
+
+    ids: tuple[int, ...]
+    labels: tuple[int, ...]
+
+
+Said: TypeAlias = Talk | Sides | Steps | Given | None  # None: it was refused, and keeps its number
 
 
 @dataclass
@@ -110,18 +105,11 @@ class View:
 
     def text(self, *names: str) -> str | None:
         """The same, where it is a text."""
-        return text(self.get(*names), names[0])
+        return turns.text(self.get(*names), names[0])
 
     def neutral(self) -> float | None:
         """What a neutral rating means."""
         return {"good": 1.0, "bad": 0.0}.get(self.words["neutral"])
-
-
-def text(value: Any, name: str) -> str | None:
-    """A text, or None where there is none; raises ``UnreadError`` for anything else."""
-    if value is not None and not isinstance(value, str):
-        raise UnreadError(f"{name} is no text")
-    return value
 
 
 def views(row: Row, reading: str, words: dict[str, Any]) -> list[tuple[str, View]]:
@@ -151,137 +139,74 @@ def _kept(row: Row, ignored: Iterable[str]) -> Row:
     return row
 
 
-# Turns.
+def system(view: View) -> str | None:
+    """The row's system text: a text, or parts of one."""
+    found = view.get(*SYSTEM)
+    found = found.get("parts") if isinstance(found, dict) else found
+    parts = turns.parts_of(found) if isinstance(found, list) else {"text": found}
+    if parts.keys() != {"text"}:
+        raise UnreadError("a system text of another shape")
+    return turns.text(parts["text"], "system")
 
 
-def role_of(turn: Turn, words: dict[str, Any]) -> str:
-    """Who says a turn; raises ``UnreadError`` for nobody that is known."""
-    name = turn.get("role", turn.get("from"))
-    name = words["role"].get(name, name)
-    for role, spellings in _ROLES.items():
-        if str(name).strip().lower() in spellings:
-            return role
-    raise UnreadError("a role of another name")
+def _history(view: View) -> list[Turn]:
+    """Earlier exchanges: pairs of texts, or turns."""
+    found = view.get("history") or []
+    if isinstance(found, list) and all(isinstance(one, dict) for one in found):
+        return turns.turns(found, view.words)[0]
+    if not all(isinstance(pair, list) and [*map(type, pair)] == [str, str] for pair in found):
+        raise UnreadError("a history of another shape")
+    return [turn for a, b in found for turn in (turns.user(a), turns.assistant(b))]
 
 
-def _content(turn: Turn) -> str | None:
-    value = turn.get("content", turn.get("value"))
-    if not isinstance(value, list):
-        return text(value, "content")
-    if not all(isinstance(p, dict) and p.keys() == {"type", "text"} for p in value):
-        raise UnreadError("parts that are no texts")
-    return "".join(p["text"] for p in value)
-
-
-def _calls(value: Any) -> list[Turn]:
-    """Calls of tools, in the one shape that templates know; of any one, or of its JSON text."""
-    value = json.loads(value) if isinstance(value, str) else value
-    found = []
-    for one in value if isinstance(value, list) else [value]:
-        one = one if "function" in one else {"type": "function", "function": one}
-        named = dict(one["function"])
-        if isinstance(named["arguments"], str):
-            named["arguments"] = json.loads(named["arguments"])
-        if not isinstance(named["arguments"], dict) or "name" not in named:
-            raise UnreadError("a call of another shape")
-        found.append({**one, "function": named})
-    return found
-
-
-def turns(value: Any, words: dict[str, Any]) -> tuple[list[Turn], list[float | None]]:
-    """Turns as templates get them, and their weights in the loss."""
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        value = json.loads(value)
-    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-        raise UnreadError("turns that are no list of objects")
-    found: list[Turn] = []
-    weights: list[float | None] = []
-    called = False
-    for one in value:
-        if not ({"role", "from"} & one.keys() and {"content", "value", *_CALLS} & one.keys()):
-            raise UnreadError("turns with other keys")
-        role, content = role_of(one, words), _content(one)
-        turn: Turn = {"role": role, "content": content}
-        calls = [one[key] for key in _CALLS if one.get(key) not in (None, "", [])]
-        if role == "call":
-            turn, calls = {"role": "assistant", "content": None}, [content, *calls]
-        if len(calls) > 1:
-            raise UnreadError("calls in several fields")
-        if calls:
-            turn["tool_calls"] = _calls(calls[0])
-        turn |= {key: one[key] for key in _PASSED if one.get(key) is not None}
-        reasoning = [one[key] for key in _REASONING if one.get(key)]
-        if len(reasoning) > 1:
-            raise UnreadError("reasoning in several fields")
-        if reasoning:
-            turn = thinking(turn, reasoning[0], words)
-        known = {*_NAMING, *FLAGS, *_PASSED, *_REASONING, *_CALLS}
-        other = {key for key in one.keys() - known if one[key] not in (None, "", [], {})}
-        if other & words["printed"]:
-            raise UnreadError("a key of a turn that the template may print")
-        again, called = called and role == "call", role == "call"
-        if not again:
-            found.append(turn)
-            weights.append(weight(one))
-        elif turn.keys() == {"role", "content", "tool_calls"} and weight(one) == weights[-1]:
-            found[-1]["tool_calls"] += turn["tool_calls"]  # calls in a row are made at once
-        else:
-            raise UnreadError("calls in a row that say more")
-    return found, weights
-
-
-def thinking(turn: Turn, reasoning: Any, words: dict[str, Any]) -> Turn:
-    """A turn with its reasoning, in a field or in front of its text, as it was asked for."""
-    if words["reasoning_in"] != "think":
-        return {**turn, "reasoning": reasoning}
-    thought = str(text(reasoning, "reasoning")).strip("\n")
-    said = (turn["content"] or "").lstrip("\n")
-    return {**turn, "content": f"<think>\n{thought}\n</think>\n\n{said}"}
-
-
-def weight(turn: Turn) -> float | None:
-    """What the flags of a turn, or of an exchange, say of its weight; None where nothing does."""
-    flags = {float(turn[key]) for key in FLAGS if isinstance(turn.get(key), bool | int | float)}
-    if len(flags) > 1 or not all(math.isfinite(x) and x >= 0 for x in flags):
-        raise UnreadError("several weights of a turn")
-    return flags.pop() if flags else None
-
-
-def opened(view: View, own: Sequence[Turn]) -> list[Turn]:
-    """Turns behind the row's system text and history."""
-    system, history = view.text(*SYSTEM), view.get("history")
-    before: list[Turn] = []
-    for pair in history or ():
-        if not (
-            isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, str) for x in pair)
-        ):
-            raise UnreadError("a history of another shape")
-        before += [user(pair[0]), assistant(pair[1])]
-    if own and own[0]["role"] == "system":
-        if system is not None and own[0]["content"] != system:
-            raise UnreadError("two system texts")
-        return [own[0], *before, *own[1:]]
-    return [*([{"role": "system", "content": system}] if system else []), *before, *own]
-
-
-def user(said: str) -> Turn:
-    """A turn of the user."""
-    return {"role": "user", "content": said}
-
-
-def assistant(said: str) -> Turn:
-    """An answer."""
-    return {"role": "assistant", "content": said}
+def opened(view: View, own: Sequence[Turn], whole: bool = True) -> list[Turn]:
+    """Turns behind the row's system text and history; ``whole``: they may repeat the history."""
+    text, before = system(view), _history(view)
+    head, rest = [*own[:1]], [*own[1:]]
+    if not own or own[0]["role"] != "system":
+        head, rest = [{"role": "system", "content": text}] if text else [], [*own]
+    elif text is not None and own[0]["content"] != text:
+        raise UnreadError("two system texts")
+    says = [[(one["role"], one["content"]) for one in each] for each in (before, rest)]
+    again = whole and says[0] == says[1][: len(before)]
+    return [*head, *([] if again else before), *rest]
 
 
 def tools(view: View) -> list[Any] | None:
     """The tools that a row declares."""
-    found = view.get(*TOOLS)
-    if isinstance(found, str):
-        found = json.loads(found)
-    if found is None or (isinstance(found, list) and all(isinstance(x, dict) for x in found)):
-        return found or None
-    raise UnreadError("tools of another shape")
+    return _listed(view.get(*TOOLS) or []) or None
+
+
+def _listed(value: Any) -> list[Any]:
+    """Tools as a list: of one that may be inside of an object, or of texts of JSON."""
+    value = _unwrapped(_parsed(value) if isinstance(value, str) else value)
+    if not isinstance(value, list):
+        raise UnreadError("tools of another shape")
+    found: list[Any] = []
+    for one in value:
+        inside = _listed(one) if isinstance(one, str) else _unwrapped(one)
+        found += inside if isinstance(inside, list) else [inside]
+    return found
+
+
+def _unwrapped(value: Any) -> Any:
+    """The list that an object is around; a tool is a list of itself."""
+    if not isinstance(value, dict):
+        return value
+    inside = [one for one in value.values() if one is not None]
+    if "name" in value or "function" in value:
+        return [value]
+    return inside[0] if len(inside) == 1 and isinstance(inside[0], list) else value
+
+
+def _parsed(text: str) -> Any:
+    """The value of a JSON text, or a list of those that follow one another in it."""
+    found, at, text = [], 0, text.strip()
+    while at < len(text):
+        one, at = json.JSONDecoder().raw_decode(text, at)
+        found.append(one)
+        at += len(text[at:]) - len(text[at:].lstrip(" \t\r\n,"))
+    return found[0] if len(found) == 1 else found
 
 
 def plain(said: Iterable[Turn], words: dict[str, Any]) -> list[Turn]:
@@ -304,7 +229,7 @@ def plain(said: Iterable[Turn], words: dict[str, Any]) -> list[Turn]:
 def unstopped(content: str, words: dict[str, Any]) -> str:
     """A text without the stops at its end; raises ``UnreadError`` where one may be another text."""
     while words["stop_text"] == "strip" and (end := _ENDING.search(content)):
-        if end.group().rstrip() not in _STOPS or "<s>" in content:
+        if end.group().rstrip() not in STOPS or "<s>" in content:
             raise UnreadError("a stop as text that is removed")
         content = content[: end.start()]
     return content

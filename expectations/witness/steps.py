@@ -2,15 +2,19 @@
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
-from expectations.witness import paths, said
+from expectations.witness import paths, said, turns
 from expectations.witness.raw import UnreadError
 from expectations.witness.said import Said, Steps, View
 
-_PROBLEMS = ("problem", "prompt", "question", "query", "input")
+PROBLEMS = ("problem", "prompt", "question", "query", "input")
 _LISTS = ("steps", "completions", "process", "solution_steps", "modified_process")
-_RATINGS = ("labels", "label", "ratings", "rating", "step_labels", "rewards", "scores", "values")
+_RATINGS = (
+    *("labels", "label", "ratings", "rating", "step_labels", "rewards", "scores", "values"),
+    *("step_rewards", "step_scores"),
+)
 _ERRORS = (
     "label",
     "first_error",
@@ -19,11 +23,18 @@ _ERRORS = (
     "error_step",
     "error_index",
 )
-_RATED = ("rating", "label", "score", "reward", "correct", "is_correct", "correctness")
-_STEP = ("text", "step", "content", "thought", "action")
-_VALUES = ("value", "mc_value", "q_value", "soft_label", "score", "reward", "rating", "label")
-_CHILDREN = ("children", "branches", "nodes", "next_steps")
-_WRONG = ("error_steps", "errors", "error_list", "error_indices", "wrong_steps", "incorrect_steps")
+_RATED = (
+    *("rating", "label", "score", "reward", "correct", "is_correct", "correctness"),
+    *("step_rating", "step_reward"),
+)
+_PREFIXES = ("prefixes", "prefix", "partial_solutions", "step_prefixes", "cumulative_steps")
+_SHARES = (
+    *("values", "value", "mc_values", "mc_value", "soft_labels", "scores", "labels", "label"),
+)
+_WRONG = (
+    *("error_steps", "errors", "error_list", "error_indices", "wrong_steps", "incorrect_steps"),
+    *("mistakes", "label", "labels"),
+)
 # Math-Shepherd's, and those that others put in its place.
 _TAGS = ("\u043a\u0438", "<extra_0>", "<|reserved_special_token_0|>", "<step>", "<|step|>")
 _GOOD = ("+", "correct", "good", "right", "yes", "true", "pass", "passed", "great", "valid", "ok")
@@ -44,7 +55,7 @@ _WORDS = {**dict.fromkeys(_GOOD, 1.0), **dict.fromkeys(_BAD, 0.0)}
 _NEUTRAL = ("neutral", "unknown", "unsure", "unclear", "ambiguous")
 
 
-def _rating(value: Any, view: View) -> float | None:
+def rating(value: Any, view: View) -> float | None:
     """From 0 to 1; None where there is none."""
     signed = view.variant == "signed"
     if isinstance(value, str) and paths.number(value) is not None and not signed:
@@ -72,10 +83,10 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _listed(view: View, steps: Sequence[str], ratings: Sequence[float | None]) -> Steps:
-    problem = view.text(*_PROBLEMS)
+    problem = view.text(*PROBLEMS)
     if problem is None or view.get("history") is not None or len(steps) != len(ratings):
         raise UnreadError("a problem, or ratings, of another shape")
-    return Steps(problem, tuple(steps), tuple(ratings), system=view.text(*said.SYSTEM))
+    return Steps(problem, tuple(steps), tuple(ratings), system=said.system(view))
 
 
 def _stepwise(view: View) -> list[Said]:
@@ -83,29 +94,45 @@ def _stepwise(view: View) -> list[Said]:
     if not isinstance(ratings, list):
         raise UnreadError("ratings that are no list")
     steps = _texts(view.get(*_LISTS))
-    return [_listed(view, steps, [_rating(one, view) for one in ratings])]
+    return [_listed(view, steps, [rating(one, view) for one in ratings])]
+
+
+def _asked(text: str, start: str) -> int:
+    """Where the problem of a joined text ends: at the last of the places where steps may begin, if
+    others are the first of several steps of the problem's own."""
+    places, second = [x.start() for x in re.finditer(re.escape(start), text)], start
+    second = re.sub(r"\b1\b", "2", start, count=1)
+    own = places and second != start
+    if not places or (own and second in text[places[-1] :]):
+        raise UnreadError("a joined text whose problem ends elsewhere")
+    if own and any(second not in text[a:b] for a, b in pairwise(places)):
+        raise UnreadError("a joined text whose problem ends elsewhere")
+    return places[-1] if own else places[0]
 
 
 def _joined(view: View, pieces: Sequence[str], ratings: Sequence[float | None]) -> Steps:
     """A text whose steps stand before tags; the problem ends where the first step begins."""
     *steps, tail = pieces
-    start = view.words["prompt_separator"]
-    if tail.strip() or steps[0].count(start) != 1 or any(start in one for one in steps[1:]):
-        raise UnreadError("a joined text whose problem ends elsewhere")
-    at = steps[0].index(start)
+    at = _asked(steps[0], view.words["prompt_separator"])
     problem, steps[0] = steps[0][:at], steps[0][at:]
-    if len(steps) != len(ratings) or re.search(r"Step [2-9]:", problem):
-        raise UnreadError("a joined text whose problem ends elsewhere")
-    system = view.text(*said.SYSTEM)
-    return Steps(problem, tuple(steps), tuple(ratings), tuple(pieces), system)
+    if len(steps) != len(ratings) or tail.strip():
+        raise UnreadError("a joined text with more steps than ratings")
+    return Steps(problem, tuple(steps), tuple(ratings), tuple(pieces), said.system(view))
 
 
-def _cut(view: View, text: str | None) -> list[str]:
+def _cut(view: View, text: str | None, count: int | None = None) -> list[str]:
+    """A text at its tags; ``count`` ratings are in a list, so that line breaks may be tags."""
     told = view.words["step_tag"]
-    tags = [tag for tag in ([told] if told else _TAGS) if text is not None and tag in text]
-    if text is None or len(tags) != 1 or tags[0].isspace():
+    tag = next((tag for tag in ([told] if told else _TAGS) if tag in (text or "")), None)
+    if text is None or (tag is None and (told or count is None)):
         raise UnreadError("a joined text with another tag")
-    return text.split(tags[0])
+    if tag is not None and not (tag.isspace() and count is not None):
+        return text.split(tag)
+    for blank in ("\n\n", "\n") if tag is None else (tag,):
+        pieces = [x for x in re.split(f"(?:{re.escape(blank)})+", text) if x.strip()]
+        if tag or len(pieces) == count:
+            return [*pieces, ""]
+    raise UnreadError("a joined text with another tag")
 
 
 def _shepherd(view: View) -> list[Said]:
@@ -115,19 +142,47 @@ def _shepherd(view: View) -> list[Said]:
     at = 0
     for piece in pieces[:-1]:
         at += len(piece) + 1
-        ratings.append(_rating(label[at - 1 : at], view))
+        ratings.append(rating(label[at - 1 : at], view))
         if label[at - 1 - len(piece) : at - 1] != piece:
             raise UnreadError("two texts that do not line up")
     return [_joined(view, pieces, ratings)]
 
 
 def _valued(view: View) -> list[Said]:
-    """A joined text and a list of ratings."""
-    values = view.get("value", "label", "labels", "values")
-    if not isinstance(values, list) or view.get("problem", "prompt", "question", "query"):
+    """A joined text and a list of ratings; or a problem, and its steps in one text."""
+    values, asked = view.get("value", "label", "labels", "values"), view.get(*PROBLEMS)
+    text = view.get(*_LISTS) if isinstance(asked, str) else None
+    if not isinstance(values, list):
         raise UnreadError("ratings that are no list")
-    pieces = _cut(view, view.text("input", "steps", "completions", "process"))
-    return [_joined(view, pieces, [_rating(one, view) for one in values])]
+    ratings = [rating(one, view) for one in values]
+    if isinstance(text, str):
+        return [_answered(view, asked, _cut(view, text, len(values)), ratings)]
+    pieces = _cut(view, view.text("input"), len(values))
+    broken = (view.words["step_tag"] or "x").isspace() and len(pieces) - 2 == len(values)
+    pieces[: 2 * broken] = ["\n".join(pieces[:2])] * broken  # one ends the problem
+    return [_joined(view, pieces, ratings)]
+
+
+def _answered(
+    view: View, asked: str, pieces: Sequence[str], ratings: Sequence[float | None]
+) -> Steps:
+    """A problem, and an answer whose steps stand before tags."""
+    if pieces[-1].strip() or len(pieces) - 1 != len(ratings):
+        raise UnreadError("a joined text with more steps than ratings")
+    return Steps(asked, tuple(pieces[:-1]), tuple(ratings), system=said.system(view))
+
+
+def _tagged(view: View) -> list[Said]:
+    """A question and an answer in turns, with a tag behind each step, and a list of ratings."""
+    values = view.get("labels", "label", "values", "value", "ratings", "step_labels")
+    own, _ = turns.turns(view.get("conversations", "messages", "conversation"), view.words)
+    own = said.opened(view, own)
+    if [turn["role"] for turn in own[-2:]] != ["user", "assistant"] or len(own) > 3:
+        raise UnreadError("turns between steps")
+    pieces = _cut(view, own[-1]["content"], len(values))
+    made = _answered(view, own[-2]["content"], pieces, [rating(one, view) for one in values])
+    system = own[0]["content"] if own[0]["role"] == "system" else None
+    return [Steps(made.problem, made.steps, made.ratings, system=system)]
 
 
 def _first_error(view: View) -> list[Said]:
@@ -147,10 +202,11 @@ def _first_error(view: View) -> list[Said]:
 def _wrong_steps(view: View) -> list[Said]:
     steps = _texts(view.get(*_LISTS))
     wrong = view.get(*_WRONG) or []
-    if view.variant not in ("0-based", "1-based") or not all(type(one) is int for one in wrong):
+    if not view.variant.startswith(("0", "1")) or not all(type(one) is int for one in wrong):
         raise UnreadError("numbers of steps of which it is not said how they count")
-    at = {one - (view.variant == "1-based") for one in wrong}
+    at = {one - view.variant.startswith("1") for one in wrong}
     first = min(at, default=len(steps))
+    first = len(steps) if view.variant.endswith("-whole") else first
     found = [0.0 if i in at else 1.0 if i < first else None for i in range(len(steps))]
     return [_listed(view, steps, found)]
 
@@ -160,129 +216,63 @@ def _objects(view: View) -> list[Said]:
     if not isinstance(steps, list) or not all(isinstance(one, dict) for one in steps):
         raise UnreadError("steps that are no objects")
     every = [View(one, "", view.words) for one in steps]
-    texts = [one.get("text", "step", "content") for one in every]
-    ratings = [_rating(x.get("rating", "label", "score", "correct"), view) for x in every]
+    texts = [one.get("text", "step", "content", "step_text", "thought") for one in every]
+    ratings = [rating(one.get(*_RATED), view) for one in every]
     return [_listed(view, _texts(texts), ratings)]
 
 
 def _nested(view: View) -> list[Said]:
-    names = ("chain_of_thoughts", "chains_of_thought", "chains", "cots", "solutions", "rollouts")
+    names = (
+        *("chain_of_thoughts", "chains_of_thought", "chains", "cots", "solutions", "rollouts"),
+        *("trajectories", "reasoning_chains", "reasoning_paths"),
+    )
     found: list[Said] = []
     for one in view.get(*names) or ():
         if not isinstance(one, dict):
             raise UnreadError("solutions that are no objects")
-        inside = {k: v for k, v in view.row.items() if k not in names} | {"steps": one.get("steps")}
-        found += _objects(View(inside, view.variant, view.words))
+        kept = {k: v for k, v in view.row.items() if k in (*PROBLEMS, *said.SYSTEM)}
+        inside = View(one | kept, view.variant, view.words)
+        steps = inside.get(*_LISTS, "reasoning_steps", "rated_steps")
+        texts = isinstance(steps, list) and isinstance(steps[0], str)
+        found += _stepwise(inside) if texts else _objects(inside)
     return found
 
 
 def _prefixes(view: View) -> list[Said]:
-    whole = _texts(view.get("prefixes", "prefix", "partial_solutions", "step_prefixes"))
+    whole = _texts(view.get(*_PREFIXES))
     before = ["", *whole[:-1]]
     if not all(one.startswith(other) for one, other in zip(whole, before, strict=True)):
         raise UnreadError("prefixes of another shape")
     steps = [one[len(other) :] for one, other in zip(whole, before, strict=True)]
-    values = view.get("values", "value", "mc_values", "mc_value", "soft_labels", "scores", "labels")
-    return [_listed(view, steps, [_rating(one, view) for one in values or ()])]
+    values = view.get(*_SHARES)
+    return [_listed(view, steps, [rating(one, view) for one in values or ()])]
 
 
 def _judged_turns(view: View) -> list[Said]:
     """The user says a step, and the assistant whether it is good; the first has the problem."""
-    own, _ = said.turns(view.get("conversations", "messages", "conversation"), view.words)
-    system = view.text(*said.SYSTEM)
+    own, _ = turns.turns(view.get("conversations", "messages", "conversation"), view.words)
+    system = said.system(view)
     if own and own[0]["role"] == "system":
         raise UnreadError("a system text in turns of steps")
     texts = [turn["content"] for turn in own[::2]]
-    ratings = [_rating(turn["content"], view) for turn in own[1::2]]
+    ratings = [rating(turn["content"], view) for turn in own[1::2]]
     made = _joined(view, [*texts, ""], ratings)
     return [Steps(made.problem, made.steps, made.ratings, system=system)]
 
 
-def _alternatives(view: View) -> list[Said]:
-    """PRM800K: a chain for each completion that was not chosen, and one of all that were."""
-    problem, label = view.get("question"), view.get("label")
-    if not isinstance(problem, dict) or not isinstance(label, dict):
-        raise UnreadError("alternatives of another shape")
-    asked = str(said.text(problem.get("problem"), "problem"))
-    found: list[Said] = []
-    texts: list[str] = []
-    ratings: list[float | None] = []
-    for step in label["steps"]:
-        completions, human = step.get("completions") or [], step.get("human_completion")
-        chosen = step.get("chosen_completion")
-        for i, one in enumerate(completions):
-            if i == chosen:
-                continue
-            rating = _graded(one, view)
-            extra = Steps(asked, (*texts, one["text"]), (*ratings, rating))
-            found.append(None if _given(one) is None else extra)
-        if chosen is not None:
-            texts, ratings = (
-                [*texts, completions[chosen]["text"]],
-                [*ratings, _graded(completions[chosen], view)],
-            )
-        elif human is not None:
-            good = 1.0 if _given(human) is None else _graded(human, view)
-            texts, ratings = [*texts, human["text"]], [*ratings, good]
-        else:
-            break
-    return [*found, Steps(asked, tuple(texts), tuple(ratings))] if texts else found
-
-
-def _given(completion: dict[str, Any]) -> Any:
-    """The rating of a completion; a corrected one goes before the first."""
-    both = completion.get("corrected_rating"), completion.get("rating")
-    return next((one for one in both if one is not None), None)
-
-
-def _graded(completion: dict[str, Any], view: View) -> float | None:
-    rating = _given(completion)
-    if rating == 0:
-        return view.neutral()
-    return {1: 1.0, -1: 0.0}[rating] if rating in (1, -1) else None
-
-
 def _rated_turns(view: View) -> list[Said]:
     """A question, and steps in turns of the assistant, each with a rating."""
-    turns = view.get("messages", "conversations", "conversation")
-    own, _ = said.turns(
-        [{k: x for k, x in one.items() if k not in _RATED} for one in turns], view.words
-    )
-    system = view.text(*said.SYSTEM)
+    given = view.get("messages", "conversations", "conversation")
+    plain = [{k: x for k, x in one.items() if k not in _RATED} for one in given]
+    own, _ = turns.turns(plain, view.words)
+    system = said.system(view)
     if own[0]["role"] == "system":
-        system, own, turns = own[0]["content"], own[1:], turns[1:]
+        system, own, given = own[0]["content"], own[1:], given[1:]
     if [turn["role"] for turn in own] != ["user", *["assistant"] * (len(own) - 1)]:
         raise UnreadError("turns between steps")
-    ratings = [_rating(View(one, "", view.words).get(*_RATED), view) for one in turns[1:]]
+    ratings = [rating(View(one, "", view.words).get(*_RATED), view) for one in given[1:]]
     texts = tuple(str(turn["content"] or "") for turn in own[1:])
     return [Steps(str(own[0]["content"] or ""), texts, tuple(ratings), system=system)]
-
-
-def _tree(view: View) -> list[Said]:
-    """A chain of steps to each leaf of a tree, whose first node is the problem or nothing."""
-    root = view.get("tree", "root", "search_tree", "prefix_tree", "mcts_tree", "step_tree")
-    asked = view.text(*_PROBLEMS)
-    own = View(root, "", view.words).text(*_STEP)
-    if (asked is None) == (own is None) or view.get("history") is not None:
-        raise UnreadError("a first node that may be a step")
-    found: list[Said] = []
-
-    def below(node: Any, steps: list[str], ratings: list[float | None]) -> None:
-        lists = [node[name] for name in _CHILDREN if node.get(name)]
-        if len(lists) > 1 or any(
-            node.get(name) for name in ("prefix", "partial_solution", "state")
-        ):
-            raise UnreadError("a node of another shape")
-        if not lists and steps:
-            problem, system = str(asked or own), view.text(*said.SYSTEM)
-            found.append(Steps(problem, tuple(steps), tuple(ratings), system=system))
-        for child in lists[0] if lists else ():
-            one = View(child, "", view.words)
-            rating = _rating(one.get(*_VALUES), view)
-            below(child, [*steps, str(one.text(*_STEP))], [*ratings, rating])
-
-    below(root, [], [])
-    return found
 
 
 def one_text(said: Steps, separator: str) -> list[str]:
@@ -306,7 +296,6 @@ STEPS: dict[str, Callable[[View], list[Said]]] = {
     "nested_steps": _nested,
     "soft_prefix": _prefixes,
     "step_conversations": _judged_turns,
-    "prm800k": _alternatives,
     "rated_messages": _rated_turns,
-    "step_tree": _tree,
+    "tagged_messages": _tagged,
 }

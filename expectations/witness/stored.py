@@ -1,7 +1,7 @@
 """Which rows are drawn, and the examples of them that the shards hold."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,25 @@ _FLAT = ("input_ids", "labels", "loss_weights")
 _SIDES = ("chosen_ids", "rejected_ids")
 
 
+def _share(case: dict[str, Any]) -> float:
+    """The share of the lines that is drawn, 1 or more for all of them."""
+    total = sum(part["lines"] for one in case["inputs"] for part in one["parts"])
+    count = min(max(SHARE * total, LEAST), MOST)
+    return 1.0 if case["every"] else count / max(total, 1)
+
+
+def all_drawn(case: dict[str, Any]) -> bool:
+    """Whether every line is."""
+    return _share(case) >= 1
+
+
 def drawn(case: dict[str, Any]) -> dict[str, list[int]]:
     """Lines, from 1, by the names of the inputs: of each part some, at random.
 
     What is drawn of a part depends on its content, so nobody can know a row that never is.
     """
     parts = [(x["name"], part) for x in case["inputs"] for part in x["parts"]]
-    total = sum(part["lines"] for _, part in parts)
-    count = min(max(SHARE * total, LEAST), MOST)
-    share = 1.0 if case["every"] else count / max(total, 1)
+    share = _share(case)
     found: dict[str, list[int]] = {x["name"]: [] for x in case["inputs"]}
     for name, part in parts:
         count = min(part["lines"], -int(-share * part["lines"] // 1))
@@ -49,32 +59,53 @@ def examples(case: dict[str, Any], lines: dict[str, list[int]]) -> Iterator[tupl
     )
     for path in case["shards"]:
         with pa.memory_map(str(Path(case["folder"]) / path)) as source:
-            for batch in pa.ipc.open_stream(source):
-                for name, columns in _of_batch(batch, wanted):
+            batches = list(pa.ipc.open_stream(source))
+            named = [_named(batch) for batch in batches]
+            for batch, own, places in zip(batches, named, _places(named, wanted), strict=True):
+                for name, columns in _of_batch(batch, *own, places):
                     yield name, columns | {"split": path.partition("/")[0]}
 
 
-def _of_batch(batch: pa.RecordBatch, wanted: pa.Array) -> Iterator[tuple[str, Any]]:
+def _named(batch: pa.RecordBatch) -> tuple[pa.Array, Any]:
+    """The ids and the lengths of the examples of a batch."""
     packed = "seq_lengths" in batch.schema.names
     ids = batch.column("input_ids" if "input_ids" in batch.schema.names else _SIDES[0])
     names = batch.column("row_ids").flatten() if packed else batch.column("row_id")
-    sizes = batch.column("seq_lengths").flatten() if packed else pc.list_value_length(ids)
     masks = [name for name in batch.schema.names if name.endswith("attention_mask")]
     if masks:  # every padded row is as long; of a pair the longer side counts
-        each = [_filled(batch.column(name)) for name in masks]
-        sizes = pa.array(np.max(each, axis=0))
-    rows = names
-    if pc.any(pc.match_substring(names, "#")).as_py():
-        rows = pc.replace_substring_regex(names, r"#\d+$", "")
-    chosen = pc.is_in(rows, wanted).to_numpy(zero_copy_only=False)
-    chosen[np.argsort(sizes.to_numpy(zero_copy_only=False), kind="stable")[-LONGEST:]] = True
+        return names, np.max([_filled(batch.column(name)) for name in masks], axis=0)
+    sizes = batch.column("seq_lengths").flatten() if packed else pc.list_value_length(ids)
+    return names, sizes.to_numpy(zero_copy_only=False)
+
+
+def _places(named: Sequence[tuple[pa.Array, Any]], wanted: pa.Array) -> Iterator[list[int]]:
+    """Of each batch of a shard, where examples stand that are wanted or the longest."""
+    if not named:
+        return
+    every = np.concatenate([sizes for _, sizes in named])
+    longest = np.zeros(len(every), bool)
+    longest[np.argsort(every, kind="stable")[-LONGEST:]] = True
+    first = 0
+    for names, sizes in named:
+        rows = names
+        if pc.any(pc.match_substring(names, "#")).as_py():
+            rows = pc.replace_substring_regex(names, r"#\d+$", "")
+        chosen = pc.is_in(rows, wanted).to_numpy(zero_copy_only=False)
+        yield np.flatnonzero(chosen | longest[first : first + len(sizes)]).tolist()
+        first += len(sizes)
+
+
+def _of_batch(
+    batch: pa.RecordBatch, names: pa.Array, sizes: Any, places: Sequence[int]
+) -> Iterator[tuple[str, Any]]:
+    packed = "seq_lengths" in batch.schema.names
     owner = np.arange(len(names))
     if packed:
         owner = np.repeat(np.arange(len(batch)), pc.list_value_length(batch.column("row_ids")))
-    for one in np.flatnonzero(chosen).tolist():
+    for one in places:
         row = int(owner[one])
         first = int(np.searchsorted(owner, row))
-        lengths = sizes.slice(first, one - first + 1).to_pylist()
+        lengths = sizes[first : one + 1].tolist()
         yield names[one].as_py(), _example(batch, row, lengths if packed else None)
 
 

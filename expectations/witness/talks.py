@@ -6,24 +6,8 @@ from typing import Any
 
 from expectations.witness import trees
 from expectations.witness.raw import UnreadError
-from expectations.witness.said import (
-    QUESTIONS,
-    SYSTEM,
-    TOOLS,
-    Said,
-    Talk,
-    Turn,
-    View,
-    assistant,
-    opened,
-    role_of,
-    text,
-    thinking,
-    tools,
-    turns,
-    user,
-    weight,
-)
+from expectations.witness.said import QUESTIONS, TOOLS, Given, Said, Talk, View, opened, tools
+from expectations.witness.turns import Turn, assistant, role_of, text, thinking, turns, user, weight
 
 _ANSWERS = ("answer", "response", "solution", "output", "output_text")
 
@@ -31,14 +15,17 @@ _ANSWERS = ("answer", "response", "solution", "output", "output_text")
 def _exchange(view: View, asked: str | None, said: str | None) -> Talk:
     if asked is None or said is None:
         raise UnreadError("a question or an answer is missing")
-    every = opened(view, [user(asked), assistant(said)])
+    every = opened(view, [user(asked), assistant(said)], whole=False)
     return Talk(tuple(every), (None,) * len(every), tools(view))
 
 
 def instruction(view: View, more: Any = None) -> str | None:
     """An instruction and its input, with an empty line between them."""
     asked = view.text("instruction")
-    more = text(view.get("input", "context") if more is None else more or None, "input")
+    more = view.get("input", "context") if more is None else more or None
+    if isinstance(more, list) and all(isinstance(one, str) for one in more):
+        more = "\n\n".join(more)
+    more = text(more, "input")
     return asked if more is None or asked is None else f"{asked}\n\n{more}"
 
 
@@ -81,7 +68,9 @@ def _answered(asked: Sequence[str], said: Sequence[str]) -> Callable[[View], lis
                 own, weights = own + more, weights + flags
             else:
                 raise UnreadError("a question or an answer is missing")
-        every = opened(view, own)
+        whole = isinstance(question, list)
+        count = len(turns(question, view.words)[0]) if whole else 1
+        every = [*opened(view, own[:count], whole), *own[count:]]
         return [Talk(tuple(every), (*[None] * (len(every) - len(own)), *weights), tools(view))]
 
     return read
@@ -125,33 +114,29 @@ def _exchanges(view: View) -> list[Said]:
     return [Talk(tuple(every), (*before, *weights), tools(view))]
 
 
-def _contents(view: View) -> list[Said]:
-    """Turns whose content is a list of parts, and a system text that may be one, too."""
-    turns = [
-        {**{k: x for k, x in one.items() if k != "parts"}, "content": _parts(one["parts"])}
-        for one in view.get("contents")
-    ]
-    system = view.get(*SYSTEM)
-    if view.get(*TOOLS) is not None:
-        raise UnreadError("tools beside parts")
-    more = {"system": _parts(system["parts"]) if isinstance(system, dict) else system}
-    return _talk("messages")(View({"messages": turns, **more}, "", view.words))
+_MASKS = ("loss_mask", "assistant_masks", "assistant_mask", "completion_mask", "train_mask")
 
 
-def _parts(parts: Any) -> str:
-    if not all(isinstance(one, dict) and one.keys() == {"text"} for one in parts):
-        raise UnreadError("parts that are no texts")
-    return "".join(one["text"] for one in parts)
+def _ids(view: View) -> list[Said]:
+    """Token ids, and the labels or the mask beside them, without padding."""
+    ids, labels, real = (view.get(name) for name in ("input_ids", "labels", "attention_mask"))
+    if labels is None:
+        masks = [view.get(name) for name in _MASKS]
+        mask = next(one for one in masks if one is not None)
+        labels = [one if kept else -100 for one, kept in zip(ids, mask, strict=True)]
+    own = [i for i in range(len(ids)) if real is None or real[i]]
+    return [Given(tuple(ids[i] for i in own), tuple(labels[i] for i in own))]
 
 
 TALKS: dict[str, Callable[[View], list[Said]]] = {
     "openai": _talk("messages"),
     "sharegpt": _talk("conversations", "conversation", "messages"),
     "alpaca": _alpaca,
-    "contents": _contents,
+    "contents": _talk("contents"),
     "exchange_list": _exchanges,
     "message_paths": trees.paths,
     "message_thinking": _thought,
+    "pretokenized": _ids,
     "prompt_completion": _answered(("prompt",), ("completion",)),
     "query_response": _answered(QUESTIONS, _ANSWERS),
     "text": _bare,

@@ -10,21 +10,22 @@ tokenizer would make that token of it, and a build does not: so the spelling is 
 character that the row does not have, until the text is cut at the template's own control tokens.
 """
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Any
 
-from expectations.witness.printed import BrokenError, Printer, calls
+from expectations.witness.laws import FIGURES, figures, refusal
+from expectations.witness.printed import MARKS, BrokenError, Printer, calls, veiled
 from expectations.witness.raw import UnreadError
-from expectations.witness.said import Sides, Steps, Talk, Turn, plain, unstopped
+from expectations.witness.said import Given, Said, Sides, Steps, Talk, plain, unstopped
 from expectations.witness.steps import one_text
 from expectations.witness.talks import each
+from expectations.witness.turns import Turn
 
 IGNORED = -100
 ANSWERS = 64  # of a row, each of which is a rendering
-_MARKS = ("<|im_start|>", "<|start_header_id|>", "<start_of_turn>", "[INST]")
-_FREE = range(0xF0000, 0xFFFFE)  # private-use characters
 
 
 @dataclass
@@ -46,80 +47,15 @@ class Published(Printer):
     """The tokenizer of a build, and its template.
 
     Attributes:
-        ends: the ids that end a turn of text, and one of calls.
-        merged: texts that the tokenizer would have merged where an answer begins.
         truncated: tokens of turns and steps that do not fit.
-        marked: whether a text of the row that is read has a marker of a template.
+        asked: what the row that is read asks; ``notes``: what the manifest notes of it.
     """
 
     def __init__(self, folder: str, words: dict[str, Any]) -> None:
         super().__init__(folder, words)
-        added = self.tokenizer.added_tokens_decoder
-        self._swallow = {t.content for t in added.values() if t.lstrip or t.rstrip}
-        plain = [name for name in self.controls if name not in self._swallow]
-        self._anchor = max(plain, key=len, default="")
-        self.ends = [self.id_of(token) for token in words["ends"]]
-        self.merged, self.truncated, self.marked = 0, 0, False
+        self.truncated, self.asked = 0, ""
+        self.notes: set[str] = set()
         self.trims = words["too_long"] != "reject"
-
-    def id_of(self, token: str) -> int:
-        """The id of a token."""
-        (found,) = self.tokenizer.convert_tokens_to_ids([token])
-        return int(found)
-
-    def _encoded(self, text: str) -> list[int]:
-        return list(self.tokenizer.encode(text, add_special_tokens=False, verbose=False))
-
-    def _piece(self, text: str, before: str) -> list[int]:
-        """A text that stands behind another, whose last control token decides how it begins."""
-        if not before or not text:
-            return self._encoded(text) if text else []
-        swallowed = before.rstrip()
-        last = next(
-            (t for t in self.controls if (swallowed if t in self._swallow else before).endswith(t)),
-            self._anchor,
-        )
-        return self._encoded(last + text)[len(self._encoded(last)) :]
-
-    def _as_data(self, text: str) -> list[int]:
-        """A text whose control tokens are text."""
-        backend = self.tokenizer.backend_tokenizer
-        backend.encode_special_tokens = True
-        found = list(backend.encode(text, add_special_tokens=False).ids)
-        backend.encode_special_tokens = False
-        return found
-
-    def _hidden(self, text: str, hidden: dict[str, str]) -> list[int]:
-        """A rendered text with characters in the place of hidden spellings."""
-        ids, at = [], 0
-        for match in [*self.spelled.finditer(text), None]:
-            own = text[at : match.start() if match else len(text)]
-            for spelling, sign in hidden.items():
-                own = own.replace(sign, spelling)
-            ids += self._as_data(own) if own else []
-            if match:
-                ids.append(self.controls[match.group()])
-                at = match.end()
-        return ids
-
-    def _hide(self, texts: Iterable[str]) -> dict[str, str]:
-        """A character for each control token that texts spell."""
-        every = "".join(texts)
-        self.marked = self.marked or any(mark in every for mark in _MARKS)
-        spelled = list(dict.fromkeys(self.spelled.findall(every)))
-        if spelled and (self._swallow or self._encoded("a") != self._piece("a", " ")):
-            raise UnreadError("control tokens as text, with a tokenizer that looks around them")
-        free = (chr(code) for code in _FREE if chr(code) not in every)
-        return dict(zip(spelled, free, strict=False))
-
-    def _cut(self, text: str, cuts: Sequence[int], hidden: dict[str, str]) -> list[list[int]]:
-        """The ids of each piece of a text."""
-        bounds = list(pairwise([0, *cuts, len(text)]))
-        if hidden:
-            return [self._hidden(text[a:b], hidden) for a, b in bounds]
-        found = [self._piece(text[a:b], text[:a]) for a, b in bounds]
-        self.merged += bool(cuts) and self._encoded(text) != [*chain.from_iterable(found)]
-        return found
 
     def _read(
         self,
@@ -133,9 +69,9 @@ class Published(Printer):
         others = [str({**turn, "content": ""}) for turn in turns] + [str(tools)]
         if self.spelled.search("".join(others)):
             raise UnreadError("control tokens in other places than the content")
-        hidden = self._hide(said)
+        hidden = self.hide(said)
         shown = [
-            {**turn, "content": _veiled(turn["content"], hidden)}
+            {**turn, "content": veiled(turn["content"], hidden)}
             if isinstance(turn.get("content"), str)
             else turn
             for turn in turns
@@ -168,7 +104,7 @@ class Published(Printer):
         spans = pairwise([*starts, len(text)])
         thought = [_thought(text[:a], text[a:b]) if masked else 0 for a, b in spans]
         cuts = sorted({*starts, *(a + n for a, n in zip(starts, thought, strict=True))})
-        head, *pieces = self._cut(text, cuts, hidden)
+        head, *pieces = self.cut(text, cuts, hidden)
         found = Tokens(head, [0.0] * len(head), len(head))
         for length, i in zip(thought, trained, strict=True):
             reasoning = pieces.pop(0) if length else []
@@ -190,36 +126,39 @@ class Published(Printer):
 
     # What the columns must be.
 
-    def expected(
-        self, said: Talk | Sides | Steps, words: dict[str, Any]
-    ) -> list[dict[str, Any] | BrokenError]:
+    def expected(self, said: Said, words: dict[str, Any]) -> list[dict[str, Any] | BrokenError]:
         """The columns of each example that a sequence of a row becomes, or why it can be none."""
-        every: Sequence[Talk | Sides | Steps] = [said]
+        every: Sequence[Said] = [said]
         every = each(said, words) if isinstance(said, Talk) else every
         return [self._one(example, words) for example in every]
 
-    def _one(
-        self, said: Talk | Sides | Steps, words: dict[str, Any]
-    ) -> dict[str, Any] | BrokenError:
+    def _one(self, said: Said, words: dict[str, Any]) -> dict[str, Any] | BrokenError:
+        read: dict[type, Callable[..., dict[str, Any]]] = {
+            Talk: self._of_talk,
+            Sides: self._of_pair if self.words["framed"] else self._of_sides,
+            Steps: self._of_steps,
+            Given: self._of_ids,
+        }
+        why = refusal(said, words)
+        if why:
+            return BrokenError(why)
         try:
-            if isinstance(said, Steps):
-                return self._of_steps(said, words)
-            return (
-                self._of_sides(said, words)
-                if isinstance(said, Sides)
-                else self._of_talk(said, words)
-            )
+            made = read[type(said)](said, words)
+            return made | {FIGURES: figures(said, words, self.words["raw"])}
         except BrokenError as error:
             return error
 
+    def _of_ids(self, said: Given, words: dict[str, Any]) -> dict[str, Any]:
+        labels = [IGNORED, *said.labels[1:]]
+        weights = [float(label != IGNORED) for label in labels]
+        return {"input_ids": list(said.ids), "labels": labels, "loss_weights": weights}
+
     def _of_talk(self, said: Talk, words: dict[str, Any]) -> dict[str, Any]:
         turns, weights = plain(said.turns, words), [weight or 0.0 for weight in said.weights]
-        if self.words["appended"]:
-            raise UnreadError("a history that is appended")
         if turns[0]["role"] == "text":
-            hidden = self._hide([turns[0]["content"]])
-            text = _veiled(turns[0]["content"], hidden)
-            (ids,) = self._cut(text + self.words["ends"][0], [], hidden)
+            hidden = self.hide([turns[0]["content"]])
+            text = veiled(turns[0]["content"], hidden)
+            (ids,) = self.cut(text + self.words["ends"][0], [], hidden)
             found = Tokens(ids, [0.0, *[1.0] * (len(ids) - 1)])
         else:
             turns, weights = _with_system(turns, words), [*weights]
@@ -227,16 +166,43 @@ class Published(Printer):
             masked = words["reasoning"] == "mask"
             found = self._trimmed(turns, weights, said.tools, masked)
             if words["train_on"] == "all":
-                found = self._whole(found, weights)
+                found = self._whole(found, turns, weights, said.tools)
         return {"input_ids": found.ids, "labels": found.labels, "loss_weights": found.weights}
 
-    def _whole(self, found: Tokens, weights: Sequence[float]) -> Tokens:
-        """The same where all is trained up to the last end of turn."""
-        if {*weights} != {1.0} and {*weights[1:]} != {1.0}:
-            raise UnreadError("weights of turns, where all are trained")
-        last = self._closed(found)[-1]
-        own = [0.0, *[1.0] * (last - 1), *[0.0] * (len(found.ids) - last)]
-        return Tokens(found.ids, own, found.start)
+    def _whole(
+        self,
+        found: Tokens,
+        turns: Sequence[Turn],
+        weights: Sequence[float],
+        tools: list[Any] | None,
+    ) -> Tokens:
+        """The same where all is trained up to the last end of turn, or all but some turns."""
+        closed = self._closed(found)
+        own = [0.0] * len(found.ids)
+        of = [1.0] * len(closed)
+        if {*weights} != {1.0}:
+            of = self._owned(turns, weights, tools, len(closed))
+        for (start, stop), weight in zip(pairwise([0, *closed]), of, strict=True):
+            own[start:stop] = [weight] * (stop - start)
+        return Tokens(found.ids, [0.0, *own[1:]], found.start)
+
+    def _owned(
+        self, turns: Sequence[Turn], weights: Sequence[float], tools: list[Any] | None, ends: int
+    ) -> list[float]:
+        """The weight of the turn that each end of turn belongs to; of a turn that the template
+        puts before all others it is 1."""
+        if self.spelled.search("".join(str(turn.get("content")) for turn in turns)):
+            raise UnreadError("weights of turns whose texts spell control tokens")
+        signs = {*self.words["ends"]}
+        texts = [self.rendered(turns[: i + 1], tools) for i in range(len(turns))]
+        if not all(texts[-1].startswith(text) for text in texts):
+            raise UnreadError("weights of turns that the template joins")
+        counts = [sum(text.count(sign) for sign in signs) for text in texts]
+        if counts[-1] < ends:
+            raise UnreadError("weights of turns that a row does not have")
+        added = counts[0] == 2
+        of = [weights[bisect_right(counts, at)] for at in range(ends)]
+        return [1.0, *of[1:]] if added else of
 
     def _trimmed(
         self, turns: Sequence[Turn], weights: Sequence[float], tools: list[Any] | None, masked: bool
@@ -267,6 +233,22 @@ class Published(Printer):
         if self.ended(plain, None) != self.rendered(plain, None):
             raise UnreadError("turns that end where the next one opens, of which all count")
         return [i + 1 for i, token in enumerate(found.ids) if token in self.ends]
+
+    def _of_pair(self, said: Sides, words: dict[str, Any]) -> dict[str, Any]:
+        """Of an encoder: the prompt and the answer, framed as the tokenizer frames two texts."""
+        sides = {"chosen_ids": said.chosen, "rejected_ids": said.rejected}
+        made: dict[str, Any] = {"margin": said.margin}
+        for name, side in sides.items():
+            turns = _with_system(plain(side, words), words)
+            if [turn["role"] for turn in turns] != ["user", "assistant"] or said.tools:
+                raise UnreadError("several turns for an encoder")
+            if self.spelled.search(str(turns)):
+                raise UnreadError("control tokens as text, for an encoder")
+            both = self.tokenizer(turns[0]["content"], turns[1]["content"])
+            made[name] = list(both["input_ids"])
+            answer = sum(one == 1 for one in both.sequence_ids())
+            made["prompt_length"] = len(made[name]) - answer - 1
+        return made
 
     def _of_sides(self, said: Sides, words: dict[str, Any]) -> dict[str, Any]:
         made: dict[str, Any] = {"margin": said.margin}
@@ -308,27 +290,20 @@ class Published(Printer):
         """The ids of a problem and its first steps, each with the step token behind it."""
         mark, between = self.words["step"], self.words["separator"]
         own = [said.problem, *said.steps[:count], *said.pieces, said.system or ""]
-        hidden = self._hide(own)
-        self.marked = any(mark in one for one in own[:-1] for mark in _MARKS)  # no note of systems
-        problem, *texts = (_veiled(one.strip(), hidden) for one in own[: count + 1])
+        hidden = self.hide(own)
+        self.marked = any(mark in one for one in own[:-1] for mark in MARKS)  # no note of systems
+        problem, *texts = (veiled(one.strip(), hidden) for one in own[: count + 1])
         if self.words["raw"]:
             pieces = said.pieces or (*one_text(said, between), "")
-            text = "".join(_veiled(one, hidden) + mark for one in pieces[:count])
-            (ids,) = self._cut(text + _veiled(pieces[-1], hidden), [], hidden)
+            text = "".join(veiled(one, hidden) + mark for one in pieces[:count])
+            (ids,) = self.cut(text + veiled(pieces[-1], hidden), [], hidden)
             return ids
         answer = between.join(one + mark for one in texts)
-        system = [{"role": "system", "content": _veiled(said.system or "", hidden)}]
+        system = [{"role": "system", "content": veiled(said.system or "", hidden)}]
         asked = [*system * bool(said.system), {"role": "user", "content": problem}]
         asked = _with_system(asked, words)
         turns = [*asked, {"role": "assistant", "content": answer}]
-        return [*chain(*self._cut(*self.conversation(turns, [len(asked)], None), hidden))]
-
-
-def _veiled(text: str, hidden: dict[str, str]) -> str:
-    """A text with characters in the place of control tokens that it spells."""
-    for spelling, sign in hidden.items():
-        text = text.replace(spelling, sign)
-    return text
+        return [*chain(*self.cut(*self.conversation(turns, [len(asked)], None), hidden))]
 
 
 def _thought(before: str, answer: str) -> int:

@@ -1,14 +1,25 @@
-"""What a tree of messages says: a conversation for each path, or pairs of ranked answers."""
+"""What trees say: of messages a conversation for each path, or pairs of ranked answers; of steps a
+chain for each path."""
 
+from collections.abc import Callable
 from itertools import combinations, pairwise
 from typing import Any
 
-from expectations.witness import said
+from expectations.witness import said, turns
 from expectations.witness.raw import UnreadError
-from expectations.witness.said import Said, Sides, Talk, Turn, View
+from expectations.witness.said import Said, Sides, Steps, Talk, View
+from expectations.witness.steps import PROBLEMS, rating
+from expectations.witness.turns import Turn, role_of
 
 _ROOTS = ("prompt", "tree", "root", "message_tree", "message")
 _GONE = {"deleted": True, "is_deleted": True, "removed": True, "review_result": False}
+_STEP = ("text", "step", "content", "thought", "action", "step_text")
+_WHOLE = ("prefix", "partial_solution", "state")
+_VALUES = (
+    *("value", "mc_value", "q_value", "soft_label", "score", "reward", "rating", "label"),
+    "correctness",
+)
+_CHILDREN = ("children", "branches", "nodes", "next_steps")
 Node = dict[str, Any]
 
 
@@ -35,7 +46,7 @@ def _turn(node: Node, view: View) -> Turn:
     texts = [node[name] for name in ("text", "content") if node.get(name) is not None]
     if len(texts) != 1 or not isinstance(texts[0], str):
         raise UnreadError("a message of another shape")
-    return {"role": said.role_of(node, view.words), "content": texts[0]}
+    return {"role": role_of(node, view.words), "content": texts[0]}
 
 
 def _rank(node: Node) -> float | None:
@@ -111,3 +122,93 @@ def _pairs(node: Node, path: list[Turn], view: View) -> list[Said]:
         found += [None] if alone and not any(below) else []
         found += below
     return found
+
+
+def _alternatives(view: View) -> list[Said]:
+    """PRM800K: a chain for each completion that was not chosen, and one of all that were."""
+    problem, label = view.get("question"), view.get("label")
+    if not isinstance(problem, dict) or not isinstance(label, dict):
+        raise UnreadError("alternatives of another shape")
+    asked = str(turns.text(problem.get("problem"), "problem"))
+    found: list[Said] = []
+    texts: list[str] = []
+    ratings: list[float | None] = []
+    for step in label["steps"]:
+        completions, human = step.get("completions") or [], step.get("human_completion")
+        chosen = step.get("chosen_completion")
+        for i, one in enumerate(completions):
+            if i == chosen:
+                continue
+            rating = _graded(one, view)
+            extra = Steps(asked, (*texts, one["text"]), (*ratings, rating))
+            found.append(None if _given(one) is None else extra)
+        if chosen is not None:
+            found += [None] * (human is not None)
+            texts, ratings = (
+                [*texts, completions[chosen]["text"]],
+                [*ratings, _graded(completions[chosen], view)],
+            )
+        elif human is not None:
+            human = human if isinstance(human, dict) else {"text": human}
+            good = 1.0 if _given(human) is None else _graded(human, view)
+            texts, ratings = [*texts, human["text"]], [*ratings, good]
+        else:
+            break
+    return [*found, Steps(asked, tuple(texts), tuple(ratings))] if texts else found
+
+
+def _given(completion: dict[str, Any]) -> Any:
+    """The rating of a completion; a corrected one goes before the first."""
+    both = completion.get("corrected_rating"), completion.get("rating")
+    return next((one for one in both if one is not None), None)
+
+
+def _graded(completion: dict[str, Any], view: View) -> float | None:
+    rating = _given(completion)
+    if rating == 0:
+        return view.neutral()
+    return {1: 1.0, -1: 0.0}[rating] if rating in (1, -1) else None
+
+
+def _node(node: Any, before: str) -> tuple[str | None, str]:
+    """The step of a node, and the text up to its end, where it has that instead."""
+    one = View(node, "", {})
+    own, whole = one.text(*_STEP), one.text(*_WHOLE)
+    if whole is None:
+        return own, before
+    if (
+        not whole.startswith(before)
+        or (own or whole[len(before) :]).strip() != whole[len(before) :].strip()
+    ):
+        raise UnreadError("a node of another shape")
+    return whole[len(before) :], whole
+
+
+def _tree(view: View) -> list[Said]:
+    """A chain of steps to each leaf of a tree, whose first node is the problem, nothing, or a
+    step."""
+    root = view.get("tree", "root", "search_tree", "prefix_tree", "mcts_tree", "step_tree")
+    asked, (own, before) = view.text(*PROBLEMS), _node(root, "")
+    value = View(root, "", view.words).get(*_VALUES)
+    if (asked or own) is None or (asked is None and value is not None):
+        raise UnreadError("a first node that may be a step")
+    found: list[Said] = []
+
+    def below(node: Any, steps: list[str], ratings: list[float | None], before: str) -> None:
+        lists = [node[name] for name in _CHILDREN if node.get(name)]
+        if len(lists) > 1:
+            raise UnreadError("a node of another shape")
+        if not lists and steps:
+            problem, system = str(asked or own), said.system(view)
+            found.append(Steps(problem, tuple(steps), tuple(ratings), system=system))
+        for child in lists[0] if lists else ():
+            step, after = _node(child, before)
+            rated = rating(View(child, "", view.words).get(*_VALUES), view)
+            below(child, [*steps, str(step)], [*ratings, rated], after)
+
+    first = bool(asked and (own or "").strip() not in ("", asked.strip()))
+    below(root, [str(own)] * first, [rating(value, view)] * first, before)
+    return found
+
+
+CHAINS: dict[str, Callable[[View], list[Said]]] = {"prm800k": _alternatives, "step_tree": _tree}

@@ -17,6 +17,7 @@ from expectations.stored_rows import Chunk, chunk_of
 from pipeline.builder import (
     contaminated,
     description,
+    evidence,
     exporting,
     gate,
     planning,
@@ -26,7 +27,6 @@ from pipeline.builder import (
 )
 from pipeline.builder.dataset import write_dataset, write_index, write_shards
 from pipeline.builder.description import Outcome
-from pipeline.builder.evidence import Evidence
 from pipeline.builder.judge import Judge
 from pipeline.builder.max_reject import refuse_too_many
 from pipeline.builder.planning import MadeParts, Planned
@@ -48,7 +48,7 @@ from pipeline.shards.gather import ShardReport
 from pipeline.shards.measured import METRICS
 from stages.columns import Ints, offsets_of
 from stages.errors import DataError
-from stages.files import content, file_hash
+from stages.files import file_hash
 from stages.findings import AuditResult, Audits, Validation
 from stages.rows import carried
 
@@ -111,22 +111,23 @@ def assemble(
     witnessed.require(statement, case)
     report(CHECK, 1, 1)
     report(REPORT, 0, 1)
-    told = None if case is None else witnessed.record_of(statement)
-    build = _completed(outcome, folder, verdict, audits, told, case)
+    told = witnessed.record_of(statement)
+    build = _completed(outcome, folder, verdict, audits, told)
+    side_files.require(evidence.of(build, outcome, planned, verdict.dataset, case))
     report(REPORT, 1, 1)
     return Assembled(build, verdict, _unwritten(folder, shards))
 
 
 def _case(
     prepared: Prepared, planned: Planned, outcome: Outcome, folder: Path
-) -> Mapping[str, Any] | None:
+) -> Mapping[str, Any]:
     """What the witness is asked of the build in the staging directory."""
     lines = prepared.of_inputs([report.lines or report.rows for report in planned.reports])
     shards = [shard.path for shard in outcome.shards]
     how = prepared.config.judge.witness
     notes = [report.counts.get("note", {}) for report in planned.reports]
-    marked = sum(one.get(carried.MARKED, 0) for one in notes)
-    counts = description.merged_cuts_of(outcome), marked, description.tokens_of(outcome).truncated
+    noted = {name: sum(one.get(name, 0) for one in notes) for name in carried.WORDS}
+    counts = description.merged_cuts_of(outcome), noted, description.tokens_of(outcome).truncated
     return witnessed.case_of(prepared.recipe, prepared.inputs, lines, folder, shards, how, counts)
 
 
@@ -193,7 +194,7 @@ def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Callable[[], Validat
         where a critical expectation is broken, and ``GateError`` where something could not be
         judged.
     """
-    evidence = gate.Evidence(
+    given = gate.Evidence(
         folder=folder,
         indexes=outcome.indexes,
         metrics=folder / METRICS,
@@ -202,7 +203,7 @@ def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Callable[[], Validat
         declared=description.ledger(outcome),
         tables=judge.wants_tables,
     )
-    asked = judge.ask(evidence, outcome.recipe.context)
+    asked = judge.ask(given, outcome.recipe.context)
 
     def verdict() -> Validation:
         found = asked()
@@ -214,18 +215,12 @@ def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Callable[[], Validat
     return verdict
 
 
-def _are_lines(path: str) -> bool:
-    """Whether a file of this machine has rows as lines, as they are."""
-    return path.endswith(".jsonl") and Path(path).is_file() and content.compression(path) is None
-
-
 def _completed(
     outcome: Outcome,
     folder: Path,
     verdict: Validation,
     audits: list[AuditResult],
-    told: WitnessCounts | None,
-    case: Mapping[str, Any] | None,
+    told: WitnessCounts,
 ) -> Build:
     """The report and a trainer's files; then the hash of every file."""
     described = description.describe(outcome, verdict)
@@ -234,11 +229,7 @@ def _completed(
     described = exporting.for_trainer(folder, described, outcome.recipe.config.plan.trainer)
     card.write(Build(folder, described))
     known = {shard.path: shard.sha256 for shard in outcome.shards}
-    build = Build(folder, replace(described, files=hash_files(folder, known)))
-    lines = {x.name: x for x in outcome.inputs if _are_lines(x.path)}
-    measured = [shard.measured for shard in outcome.shards]
-    side_files.require(Evidence(build, measured, verdict.dataset, lines, case))
-    return build
+    return Build(folder, replace(described, files=hash_files(folder, known)))
 
 
 # Runs the audits on a staged build: on its shards, read back in chunks, and on its plan.
@@ -315,14 +306,7 @@ def audit(folder: Path, outcome: Outcome) -> list[AuditResult]:
         GateError: an audit could not be computed.
     """
     recipe = outcome.recipe
-    config = recipe.config
-    context = Context(
-        kind=recipe.task.kind,
-        layout=config.plan.layout,
-        max_length=config.plan.longest_example,
-        model=recipe.model,
-    )
-    tokens = description.tokens_of(outcome)
+    context, tokens = recipe.context, description.tokens_of(outcome)
     stride = -(-(tokens.total + tokens.padding) // SAMPLE_TOKENS)
     sample, everything = (partial(_chunks, folder, outcome, context, n) for n in (stride, 1))
     facts = AuditFacts(
@@ -335,7 +319,7 @@ def audit(folder: Path, outcome: Outcome) -> list[AuditResult]:
         spelled=description.spelled_of(outcome),
         sources=_sources(outcome),
     )
-    results = run_audits(sample, facts, config.judge.tolerance)
+    results = run_audits(sample, facts, recipe.config.judge.tolerance)
     write_json(folder / AUDITS, as_json(Audits(stride, tuple(results))))
     return results
 

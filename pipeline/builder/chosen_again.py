@@ -1,16 +1,22 @@
 """Judges again what options, chance and budgets have chosen: the sides, the order, the sources."""
 
+import json
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields
+from typing import Any
 
 from pipeline.builder.evidence import Evidence, place_of
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.records import CONTAMINATED, NEAR_DUPLICATES
+from pipeline.options.build_options import PHASES
+from pipeline.options.source import recorded
 from stages.errors import counted
 from stages.tokens import layouts
 
-_WORD = 1 << 64
+_DECODED = 1 << 18  # tokens of a build whose questions are read
 _CHANCE, _MANY = 8, 5  # deviations that no split by chance reaches, where so many are expected
 _NEIGHBOURS = 64  # that tell an order from one by chance
 _SHARE = 0.001  # by which the share of a source may differ from the one that was asked for
@@ -18,10 +24,44 @@ _SHARE = 0.001  # by which the share of a source may differ from the one that wa
 
 def problems(evidence: Evidence) -> Iterator[str]:
     """Choices that are not those that were asked for."""
+    yield from _of_said(evidence)
     yield from _of_budgets(evidence.manifest)
     yield from _of_sides(evidence.manifest)
     yield from _of_order(evidence)
     yield from _of_alike(evidence)
+    yield from _of_questions(evidence)
+
+
+def _of_said(evidence: Evidence) -> Iterator[str]:
+    """An option is what was said of it last: of a source before a build, of a build before all;
+    what nobody has said is as it is by default. A source of files for the test split, which no
+    table is of, is read as the build says."""
+    said = evidence.said
+    if said is None:
+        return
+    options, whole = evidence.manifest.options, {*PHASES} - {"run", "source"}
+    named = "sources" in options
+    common = {name: x for table in (*said.common, said.after) for name, x in table.items()}
+    yield from _differing("", options, common, whole)
+    for number, one in enumerate(evidence.asked):
+        own = said.own[number] if number < len(said.own) else {}
+        told = {**common, **own, **said.after}
+        yield from _differing(f"source {one['name']}: " if named else "", one, told, {"source"})
+
+
+def _differing(
+    where: str, recorded_: Mapping[str, Any], said: Mapping[str, Any], phases: Collection[str]
+) -> Iterator[str]:
+    for phase in sorted(phases):
+        names = {one.name for one in fields(PHASES[phase])}
+        given = {name: value for name, value in said.items() if name in names}
+        given |= {"data": ()} if phase == "source" else {}
+        wanted = json.loads(json.dumps(recorded(PHASES[phase](**given))))
+        there = json.loads(json.dumps({n: x for n, x in recorded_.items() if n in names}))
+        for name in sorted(wanted.keys() | there.keys()):
+            if there.get(name) != wanted.get(name):
+                told = f"{there.get(name)!r}, and {wanted.get(name)!r} is what was said"
+                yield f"{where}{name.replace('_', '-')} is {told}"
 
 
 def _of_sides(manifest: Manifest) -> Iterator[str]:
@@ -56,9 +96,6 @@ def _of_order(evidence: Evidence) -> Iterator[str]:
     chance = _CHANCE * (many / 12) ** 0.5 if many >= _NEIGHBOURS else many
     if abs(found - many / 2) > chance:
         yield f"shuffle: {found} of {many} examples stand behind what was read earlier"
-    whole = manifest.examples.made - manifest.examples.rejected == manifest.examples.kept
-    if whole and manifest.windows is None:
-        yield from _of_seed(evidence)
 
 
 def _of_alike(evidence: Evidence) -> Iterator[str]:
@@ -90,27 +127,23 @@ def _of_alike(evidence: Evidence) -> Iterator[str]:
             yield f"{one['id']} is left out, and {one['kept']} stays, which comes after it"
 
 
-def _mixed(number: int, seed: int) -> int:
-    """SplitMix64 of a number and a seed, as its authors published it."""
-    found = (number + seed * 0x9E3779B97F4A7C15 + 1) % _WORD
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        found = (found ^ (found >> shift)) * factor % _WORD
-    return found ^ (found >> 31)
-
-
-def _of_seed(evidence: Evidence) -> Iterator[str]:
-    """Where nothing is left out, a side stands by a hash of its examples' numbers and the seed."""
-    seed = int(str(evidence.manifest.options["seed"]))
-    inputs = {one.path: number for number, one in enumerate(evidence.manifest.inputs)}
-    every = [one.place for side in evidence.examples.values() for one in side]
-    numbered = sorted(every, key=lambda at: (inputs.get(at[0], -1), at[1:]))
-    keys = {at: _mixed(number, seed) for number, at in enumerate(numbered)}
-    for name, side in evidence.examples.items():
-        own = [keys[one.place] for one in side]
-        moved = sum(before > behind for before, behind in pairwise(own))
-        if moved:
-            text = f"stand where --seed {seed} does not put them"
-            yield f"shuffle: {counted(moved, 'example')} of {name} {text}"
+def _of_questions(evidence: Evidence) -> Iterator[str]:
+    """No question is on both sides, however its letters are written. A question is what stands
+    before the first trained token: where rows were trimmed, it is not what the row asks first."""
+    manifest = evidence.manifest
+    apart = manifest.sides is not None and manifest.sides.by in ("question", "files")
+    small = manifest.tokens.total <= _DECODED and not manifest.tokens.truncated
+    if not apart or not small or manifest.model.pair is not None:
+        return
+    asked: dict[str, set[str]] = {}
+    for name, some in evidence.prompts.items():
+        asked[name] = set()
+        for text in some:
+            folded = unicodedata.normalize("NFKD", text).casefold()
+            asked[name].add(re.sub(r"\W+", "", folded))
+    both = len(asked.get("train", set()) & asked.get("test", set()))
+    if both:
+        yield f"sides: {counted(both, 'question')} of train {'is' if both == 1 else 'are'} in test"
 
 
 def _of_budgets(manifest: Manifest) -> Iterator[str]:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,14 +13,19 @@ import pyarrow as pa
 
 from expectations import undo_layout
 from expectations.contract import EXAMPLE
+from pipeline.builder.description import Outcome
+from pipeline.builder.planning import Planned
 from pipeline.builds import stored
 from pipeline.builds.build import Build
 from pipeline.inputs.scan import Input
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.records import TOKENIZER
+from pipeline.options.source import Said
+from pipeline.shards.collect import PartSource
 from pipeline.shards.measured import Measured
 from stages.columns import IGNORED, Ints, count_per_row, numbers, offsets_of
 from stages.encoders import parsed
+from stages.files import content
 from stages.tokens import layouts
 
 AGAIN = 1 << 22  # tokens of a build whose rows are read once more
@@ -55,6 +61,9 @@ class Evidence:
         shards: as they were measured; ``dataset``: what was counted of all of them.
         inputs: those that are files of JSON lines, by the names that row ids have.
         case: what the witness has read the rows by; None where it has read none.
+        parts: those that the build was chosen from; none where they are not here.
+        filtered: of each example of these, whether a filter leaves it out; empty without filters.
+        said: what the options follow from; None where that is not known.
     """
 
     build: Build
@@ -62,6 +71,15 @@ class Evidence:
     dataset: Mapping[str, int]
     inputs: Mapping[str, Input] = field(default_factory=dict)
     case: Mapping[str, Any] | None = None
+    parts: Sequence[PartSource] = ()
+    filtered: Sequence[bool] = ()
+    said: Said | None = None
+
+    @property
+    def asked(self) -> list[Mapping[str, Any]]:
+        """The options of each source."""
+        options: Any = self.manifest.options
+        return list(options.get("sources") or [options])
 
     @property
     def manifest(self) -> Manifest:
@@ -115,6 +133,30 @@ class Evidence:
         }
 
     @cached_property
+    def sizes(self) -> dict[str, list[int]]:
+        """How many examples each row of a split has, in order."""
+        return {
+            name: [
+                count
+                for shard in side.shards
+                for count in np.diff(undo_layout.names(self._table(shard.path))[0]).tolist()
+            ]
+            for name, side in self.manifest.splits.items()
+        }
+
+    @cached_property
+    def prompts(self) -> dict[str, list[str]]:
+        """The texts before the first trained token of each example, by split; none where
+        ``examples`` are."""
+        decoded = parsed((self.build.here / TOKENIZER / "tokenizer.json").read_bytes()).decode_batch
+        found: dict[str, list[str]] = {}
+        for name, side in self.manifest.splits.items() if self.examples else ():
+            tables = [self._table(shard.path) for shard in side.shards]
+            ids = [one for table in tables for one in _prompts(table)]
+            found[name] = decoded(ids, skip_special_tokens=False)
+        return found
+
+    @cached_property
     def answers(self) -> Ints:
         """Tokens of each trained run, cut behind each end of turn; none where ``examples`` are."""
         model, found = self.manifest.model, [np.zeros(0, np.int64)]
@@ -158,6 +200,32 @@ class Evidence:
         return sum(s.counts.get(name, 0) for s in self.shards if split in (None, s.split))
 
 
+def of(
+    build: Build,
+    outcome: Outcome,
+    planned: Planned,
+    dataset: Mapping[str, int],
+    case: Mapping[str, Any],
+) -> Evidence:
+    """What a build that was just made is judged by; for ``dataset`` and ``case`` see there."""
+    filtered = planned.chosen.filtered if planned.chosen else None
+    return Evidence(
+        build,
+        [shard.measured for shard in outcome.shards],
+        dataset,
+        {one.name: one for one in outcome.inputs if _are_lines(one.path)},
+        case,
+        parts=planned.sources,
+        filtered=() if filtered is None else tuple((filtered.by > 0).tolist()),
+        said=outcome.recipe.config.said,
+    )
+
+
+def _are_lines(path: str) -> bool:
+    """Whether a file of this machine has rows as lines, as they are."""
+    return path.endswith(".jsonl") and Path(path).is_file() and content.compression(path) is None
+
+
 def _examples(table: pa.Table) -> Iterator[Example]:
     """The examples of a shard, whatever its layout."""
     names, named = undo_layout.names(table)[1], undo_layout.source_names(table)
@@ -175,6 +243,28 @@ def _examples(table: pa.Table) -> Iterator[Example]:
     own = [None] * len(names) if named is None else named.to_pylist()
     values = (names.to_pylist(), own, tokens.tolist(), trained.tolist())
     yield from map(Example, *values)
+
+
+def _prompts(table: pa.Table) -> Iterator[list[int]]:
+    """The tokens of each example of a shard before the first that is trained, without padding."""
+    pair = "chosen_ids" in table.schema.names
+    mask = "chosen_attention_mask" if pair else "attention_mask"
+    at, ids = numbers(undo_layout.column(table, "chosen_ids" if pair else "input_ids"))
+    real = np.ones(len(ids), bool)
+    if mask in table.schema.names:
+        real = numbers(undo_layout.column(table, mask))[1] == 1
+        at = offsets_of(count_per_row(at, real))
+    if pair:
+        ends = at[:-1] + table.column("prompt_length").to_numpy()
+    else:
+        if "seq_lengths" in table.schema.names:
+            at = offsets_of(numbers(undo_layout.column(table, "seq_lengths"))[1])
+        labels = numbers(undo_layout.column(table, "labels"))[1][real]
+        trained = np.append(np.flatnonzero(labels != IGNORED), len(labels))
+        ends = np.minimum(trained[np.searchsorted(trained, at[:-1])], at[1:])
+    kept = ids[real]
+    for start, end in zip(at[:-1].tolist(), ends.tolist(), strict=True):
+        yield kept[start:end].tolist()
 
 
 def _filled(table: pa.Table, prefix: str) -> Ints:

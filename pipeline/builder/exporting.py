@@ -300,8 +300,9 @@ def for_trainer(folder: Path, manifest: Manifest, name: str) -> Manifest:
     if described.prm:
         tables = map(stored.read_file, paths)
         labels = [chunk for table in tables for chunk in table.column("step_labels").chunks]
-        unlabelled = any(chunk.flatten().null_count for chunk in labels)
-        described = replace(described, prm=replace(described.prm, unlabelled=unlabelled))
+        unrated = sum(chunk.flatten().null_count for chunk in labels)
+        told = {"unlabelled": unrated > 0, "unrated": unrated or None}
+        described = replace(described, prm=replace(described.prm, **told))
     source = Build(folder, described)
     verdicts = exports.verdicts(source.facts)
     if name:

@@ -12,15 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from expectations import audits
 from pipeline import lines, tasks
-from pipeline.builder.forecast import Forecast, forecast, why_stop, would_stop
+from pipeline.builder.forecast import Forecast, forecast, why_stop
 from pipeline.builder.population import MAX_LENGTHS
 from pipeline.inputs import opening, scan, sheet
 from pipeline.inputs.detection import rows_of
 from pipeline.inputs.readings import Looks, glimpses, recognise_looks
 from pipeline.messages.explanations import left_out
 from pipeline.options.build_options import OPTIONS, default_cache
-from pipeline.options.command_line import config_from, not_read, stem
+from pipeline.options.command_line import config_from, not_read, stem, unread
 from pipeline.options.config import Config
 from pipeline.options.paths import Data, ModelName, local_cache
 from pipeline.options.recipe import builds_of
@@ -215,7 +216,7 @@ def long_enough(estimate: Forecast) -> int | None:
     """A ``--max-length`` that nearly all sampled examples fit in, where the build's own refuses too
     many; None where it does not, or where the model was trained on no such length."""
     sampled, config = estimate.sampled, estimate.recipe.config
-    if not sampled.long or not would_stop(estimate):
+    if not sampled.long or not why_stop(estimate):
         return None
     context = estimate.recipe.model.profile.context_length
     longer = [one for one in MAX_LENGTHS if config.plan.longest_example < one <= context]
@@ -225,7 +226,7 @@ def long_enough(estimate: Forecast) -> int | None:
 
 def reasons(estimate: Forecast) -> list[str]:
     """What becomes of the sampled rows of a build that would be refused; nothing of another."""
-    if not would_stop(estimate):
+    if not why_stop(estimate):
         return []
     sampled, ledger = estimate.sampled, estimate.sampled.ledger
     found = [
@@ -241,7 +242,7 @@ def reasons(estimate: Forecast) -> list[str]:
     if sampled.long:
         limit = estimate.recipe.config.plan.longest_example
         found.append(f"{counted(sampled.long, 'example')} longer than {counted(limit, 'token')}")
-    return found or [why_stop(estimate)]
+    return [*found, *map(audits.sentence, sampled.failing)] or [why_stop(estimate)]
 
 
 # Which task the rows of inputs are for, as far as sampled rows say.
@@ -267,14 +268,20 @@ def fitting(data: tuple[str, ...], given: Mapping[str, Any], looks: Looks) -> st
     """
     fits: dict[str, str] = {}
     errors: dict[str, PipelineError] = {}
-    for task in tasks.names():
+    written = {name: value for name, value in given.items() if value is not None}
+    foreign = {task: {name for name, _ in unread(task, written)} for task in tasks.names()}
+    for task, names in foreign.items():
         try:
-            config = config_from(task, data, given)
+            own = {name: value for name, value in given.items() if name not in names}
+            config = config_from(task, data, own)
             *_, last = recognise_looks(looks, config, other_tasks=False)
             fits[task] = f"{last.reading}: {last.evidence}"
         except (DataError, UsageError) as error:
             errors[task] = error
             fits.pop(task, None)
+    # A task that reads every option that was given is more likely meant than others.
+    fits = {task: why for task, why in fits.items() if not foreign[task]} or fits
+    errors = {task: why for task, why in errors.items() if not foreign[task]} or errors
     if len(fits) > 1:
         ways = " or as ".join(f"{task} ({why})" for task, why in fits.items())
         flags = " or ".join(f"--task {task}" for task in fits)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from expectations import audits
 from pipeline import sources
 from pipeline.builder.contaminated import Alike, FilteredSample
 from pipeline.builder.max_reject import exceeding, limits, together
@@ -33,6 +34,7 @@ from stages.chat_template.appended import APPENDED
 from stages.columns import Ints
 from stages.contract import Batch, Glimpse, Record
 from stages.errors import ContainerError
+from stages.findings import AuditResult
 from stages.normalize.evidence import Detection
 from stages.rows import carried
 from stages.tokens.folded_labels import unfold
@@ -73,7 +75,8 @@ class Sampled:
         tokens: of all examples, both sides of a pair counted.
         split: what ``turn_split.count`` finds; ``appended``: tokens of the same rows with an
             appended history, None where there is none of some row.
-        margins: of the sampled pairs (rm); None elsewhere.
+        margins: of the sampled pairs (rm); None elsewhere. ``unrated``: steps without a rating.
+        failing: audits that fail the examples of the sample.
         alike: what is like evaluations, or like other examples.
         long: examples that a build refuses for their length, trimmed as it trims them.
         left: at least so many are neither refused nor left out by a filter.
@@ -98,6 +101,8 @@ class Sampled:
     split: Counter[str] = field(default_factory=Counter)
     appended: int | None = 0
     margins: facts.Margins | None = None
+    unrated: int = 0
+    failing: list[AuditResult] = field(default_factory=list)
     long: int = 0
     left: int = 0
     chosen: FilteredSample = field(default_factory=FilteredSample)
@@ -259,7 +264,7 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
     unlimited = recipe.config.but(max_length=_NO_LIMIT, pad_to="longest", too_long="reject")
     machine = replace(recipe, config=unlimited)
     made = Sampled(margins=facts.Margins() if recipe.task.kind.compares else None)
-    lengths, trained = [], []
+    lengths, trained, chunks = [], [], []
     for look in looks:
         records = _affordable(look.glimpse.records, SAMPLE_BYTES // len(looks))
         made.large += sum(len(record.raw) > ROW_BYTES for record in look.glimpse.records)
@@ -280,8 +285,12 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         if own.splits_turns and "messages" in batch.schema.names:
             made.split.update(loss_weights.count(batch))
             made.count_appended(machine.of_source(look.source), look, records, batch)
+        if "step_labels" in batch.schema.names:
+            made.unrated += batch.column("step_labels").flatten().null_count
+        chunks.append(facts.sampled(batch, names, own.model, own.config))
         if made.margins is not None:
             made.margins += facts.of_column(batch.column("margin"))
+    made.failing = audits.foreseen(chunks, recipe.config.judge.tolerance)
     made.rows = made.read.total()
     made.lengths, made.trained = np.concatenate(lengths), np.concatenate(trained)
     return made
@@ -336,11 +345,4 @@ def why_stop(estimate: Forecast) -> str:
         over = exceeding(lost.scaled(rows), limit.share)
         if over is not None:
             return limit.sentence(exceeding(lost, limit.share) or over, "sampled ")
-    if made.margins is not None and made.margins.reversed_by(config.judge.tolerance):
-        return "most margins are below zero: chosen and rejected may be swapped"
-    return ""
-
-
-def would_stop(estimate: Forecast) -> bool:
-    """Whether a build would be refused."""
-    return bool(why_stop(estimate))
+    return "; ".join(map(audits.sentence, made.failing))

@@ -1,6 +1,7 @@
 """``launch/``: how to start a trainer on a build."""
 
 import importlib
+import itertools
 import runpy
 import shlex
 import sys
@@ -78,12 +79,7 @@ def _version() -> tuple[int, ...]:
         raise UsageError(
             "OpenRLHF is not installed here.", "Install it: pip install openrlhf"
         ) from error
-    numbers = []
-    for piece in text.split(".")[:3]:
-        if not piece.isdigit():
-            break
-        numbers.append(int(piece))
-    return tuple(numbers)
+    return tuple(map(int, itertools.takewhile(str.isdigit, text.split(".")[:3])))
 
 
 def check_version(task: str, version: tuple[int, ...]) -> None:

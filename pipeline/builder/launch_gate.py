@@ -106,8 +106,25 @@ def _words(facts: ExportFacts) -> set[str]:
         "partial": bool(facts.without_margin),
         "recurrent": bool(facts.recurrent),
         "small": 0 < facts.rows < 128,
+        "weights": "loss_weights" in facts.columns,
+        "soft": facts.soft,
+        "unlabelled": facts.unlabelled,
+        "encoder": facts.pair is not None,
+        "types": facts.pair is not None and bool(facts.pair.token_types),
     }
     return {task, facts.layout, *(name for name, holds in asked.items() if holds)}
+
+
+def trains(name: str, facts: ExportFacts) -> bool | None:
+    """Whether a trainer takes such a build; None where nothing is said of it, or of the model's
+    recurrent layers."""
+    told: Any = _table()["trains"].get(name)
+    if told is None or facts.recurrent:
+        return None
+    words = _words(facts)
+    layouts_ = {layout for task in words & told.keys() for layout in told[task].split()}
+    none = any(words.issuperset(one.split()) for one in told["none"])
+    return facts.layout in layouts_ and not none
 
 
 def _values(facts: ExportFacts) -> dict[str, object]:

@@ -173,7 +173,9 @@ def _for_long(
     """What helps examples that are too long: a sentence or two, and their figures."""
     fits, count = fitting([one.tokens for one in long]), len(long)
     listed = [f"{'all' if n == count else n} fit {length:,} tokens" for length, n in fits.items()]
-    text = f"Of {counted(count, 'example')} too long, {', '.join(listed)}."
+    text = f"Of the {counted(count, 'example')} that are too long, {', '.join(listed)}."
+    if count == 1:
+        text = f"One example is too long: it fits {next(iter(fits)):,} tokens."
     enough = _enough(losses, long, limit.share)
     if enough is not None:  # what is named as an option can be pasted, and should build
         goal = "this sample passes" if of else "this build passes"

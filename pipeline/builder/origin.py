@@ -1,7 +1,9 @@
 """Compares what a build has of its model with the model as it was given: a folder, whose files are
 read again, or a built-in model, whose declaration is."""
 
+import hashlib
 import json
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,16 @@ def problems(evidence: Evidence) -> Iterator[Problem]:
         yield from _folder(evidence, model, Path(model["folder"]))
 
 
+def changed() -> Iterator[Problem]:
+    """The files of declarations that are not what they were when they were compared with the
+    models' own files: ``declared.toml`` says it of each."""
+    known = tomllib.loads(Path(__file__).with_name("declared.toml").read_text("utf-8"))
+    for name, sha256 in known.items():
+        text = profiles.FOLDER.joinpath(name).read_text("utf-8")
+        if hashlib.sha256(text.encode()).hexdigest() != sha256:
+            yield f"profiles/{name}", "it is not the declaration that declared.toml says"
+
+
 def _differs(file: str, said: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[Problem]:
     for name, value in wanted.items():
         if said.get(name) != value:
@@ -57,6 +69,7 @@ def _declared(
     evidence: Evidence, model: Mapping[str, Any], template: str | None
 ) -> Iterator[Problem]:
     """A built-in model."""
+    yield from changed()
     wanted = {name: model[name] for name in FACTS}
     manifest = {name: getattr(evidence.manifest.model, name) for name in FACTS}
     yield from _differs("manifest.json", manifest, wanted)

@@ -171,6 +171,7 @@ def _rejects(forecast: Forecast) -> dict[str, Any]:
         "lost": {f"{one.noun}s": {"total": one.total, "refused": one.refused} for one in lost},
         "build_would_stop": bool(why),
         "why": why,
+        "explained": [one.name for one in sample.failing] or [*ledger.rows_by_code][:1],
         "by_code": {
             code: {
                 "rows": count,
@@ -220,6 +221,7 @@ def as_json(forecast: Forecast) -> dict[str, Any]:
         **sample.alike.as_json(recipe.config),
         "notes": dict(sorted(sample.notes.items())),
         "margins": _margins(sample.margins),
+        "unrated_steps": sample.unrated,
         "lengths": _lengths(forecast),
         "turn_split": loss_weights.figures(sample.split),
         "history": {"printed": recipe.config.parts.history, "cost": sample.history_cost},

@@ -133,16 +133,13 @@ def joined(prepared: Prepared, compared: bool = True) -> MadeParts:
     if lacking:
         of = Counter(record.rank[1] for record in records).most_common(1)[0][0]
         ranks = sorted({number % of for number in lacking})
+        several = len({record.made.backend for record in records}) > 1
+        every = f" ({made.backend} has to make all)" if several else ""
+        rest = ", and so on." if len(ranks) > 1 else "."
         raise UsageError(
-            f"{len(lacking)} of {len(prepared.splits)} parts are missing"
-            + (
-                f" ({made.backend} has to make all)"
-                if len({record.made.backend for record in records}) > 1
-                else ""
-            )
-            + f": those of rank {_listed(ranks)} of {of}.",
-            f"Run pipeline parts again with --num-shards {of} and --shard-id {ranks[0]}"
-            + (", and so on." if len(ranks) > 1 else "."),
+            f"{len(lacking)} of {len(prepared.splits)} parts are missing{every}: those of rank "
+            f"{_listed(ranks)} of {of}.",
+            f"Run pipeline parts again with --num-shards {of} and --shard-id {ranks[0]}{rest}",
             {"ranks": ranks, "of": of},
         )
     return made

@@ -5,21 +5,21 @@ What rows show by themselves is counted in builds that are not large.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from decimal import Decimal
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from pipeline import tasks
-from pipeline.builder import chosen_again
+from pipeline.builder import chosen_again, launch_gate, second_choice
 from pipeline.builder.evidence import Evidence
 from pipeline.builder.export_gate import policies
 from pipeline.builds import stored
 from pipeline.manifest import counts, records
-from pipeline.manifest.manifest import Manifest, id_of_manifest
+from pipeline.manifest.manifest import id_of_manifest
 from stages import formats
 from stages.files import content
 
@@ -52,12 +52,7 @@ def problems(evidence: Evidence) -> Iterator[str]:
         if any(column.share > 1 for column in one.unread):
             yield f"{one.path}: a column is unread in more rows than were read"
     yield from chosen_again.problems(evidence)
-
-
-def _asked(manifest: Manifest) -> list[Mapping[str, Any]]:
-    """The options of each source."""
-    options: Any = manifest.options
-    return list(options.get("sources") or [options])
+    yield from second_choice.problems(evidence)
 
 
 def _of_options(evidence: Evidence) -> Iterator[Figure]:
@@ -73,7 +68,7 @@ def _of_options(evidence: Evidence) -> Iterator[Figure]:
         yield "max_length", manifest.max_length, options["max_length"]
         asked = options["padding_side"] or manifest.model.padding_side
         yield "padding_side", manifest.model.padding_side, asked
-    every = _asked(manifest)
+    every = evidence.asked
     if manifest.prm:
         neutral = ",".join(dict.fromkeys(str(one["neutral"]) for one in every))
         yield "neutral", manifest.prm.neutral, neutral
@@ -131,7 +126,7 @@ def _of_files(evidence: Evidence) -> Iterator[Figure]:
 def _of_inputs(evidence: Evidence) -> Iterator[Figure]:
     """What inputs are as files, and what of their rows nothing has read."""
     manifest = evidence.manifest
-    conditions = any(one.get("where") for one in _asked(manifest))
+    conditions = any(one.get("where") for one in evidence.asked)
     for one in manifest.inputs:
         for column in () if conditions else one.unread:
             share = round(column.rows / max(one.rows, 1), 6)
@@ -208,8 +203,10 @@ def _of_shards(evidence: Evidence) -> Iterator[Figure]:
     if manifest.prm:
         soft = "soft" if any(one.soft_labels for one in evidence.shards) else "hard"
         yield "label_kind", manifest.prm.label_kind, soft
-        unrated = evidence.total("n_step_labels") > evidence.total("n_labelled")
-        yield "unlabelled", manifest.prm.unlabelled, unrated
+        unrated = evidence.total("n_step_labels") - evidence.total("n_labelled")
+        yield "unlabelled", manifest.prm.unlabelled, unrated > 0
+        if manifest.prm.unrated is not None:  # older builds do not count them
+            yield "unrated", manifest.prm.unrated, unrated
 
 
 def _of_rest(evidence: Evidence) -> Iterator[Figure]:
@@ -223,6 +220,9 @@ def _of_rest(evidence: Evidence) -> Iterator[Figure]:
     if manifest.encoder.encoded is not None:
         encoded = sum(manifest.encoder.encoded.values())
         yield "encoded", encoded, manifest.examples.made - manifest.examples.rejected
+    for name, one in manifest.trainers.items() if evidence.parts else ():
+        takes = launch_gate.trains(name, evidence.build.facts)
+        yield f"trainers.{name}", one.supported, one.supported if takes is None else takes
     # A build that fails a probe, or is encoded otherwise by the reference, has no manifest.
     yield "probes", [name for name, one in manifest.probes.items() if not one.passed], []
     yield "mismatches", manifest.encoder.parity.mismatches, 0
@@ -301,7 +301,7 @@ def _of_sources(evidence: Evidence) -> Iterator[Figure]:
     compares = tasks.kind_of(manifest.task).compares
     exact = not compares or (manifest.inference is None and evidence.answers_alone)
     trained = sum(one.splits["train"].trained for one in manifest.sources)
-    for one, asked in zip(manifest.sources, _asked(manifest), strict=False):
+    for one, asked in zip(manifest.sources, evidence.asked, strict=False):
         own = f"source {one.name}"
         share = round(one.splits["train"].trained / trained, 6) if trained else 0.0
         yield f"{own}: share", one.share, share

@@ -163,7 +163,8 @@ def _serving(evidence: Evidence) -> Iterator[Problem]:
     there = {**generation, "eos_token_id": [i for i in generation["eos_token_id"] if i in ends]}
     yield from _unequal(f"{TOKENIZER}/generation_config.json", there, wanted)
     engine = said["engines"]["transformers"]["GenerationConfig"]
-    yield from _unequal(SERVING, engine, generation)
+    others = [s for s in said["stop_strings"] if ids.get(s) not in generation["eos_token_id"]]
+    yield from _unequal(SERVING, engine, {**generation, "stop_strings": others or None})
 
 
 def _engines(said: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[Problem]:

@@ -34,24 +34,20 @@ def case_of(
     folder: Path,
     shards: Sequence[str],
     how: str,
-    counts: tuple[int, int, int],
-) -> dict[str, Any] | None:
+    counts: tuple[int, Mapping[str, int], int],
+) -> dict[str, Any]:
     """What the witness is asked.
 
     Args:
         lines: of each split of each input, or of each input as a whole.
         folder: of the build, staged or published; ``shards``: paths in it.
         how: ``sample`` or ``all`` rows.
-        counts: how many cuts were merged, how many rows have the markers of a template, and how
-            many tokens were trimmed.
-
-    Returns:
-        None where it reads nothing: of encoders, which have no chat template.
+        counts: how many cuts were merged, how many rows have each note, and how many tokens were
+            trimmed.
     """
     profile, config = recipe.model.profile, recipe.config
-    if profile.pair is not None:
-        return None
     model = {
+        "framed": profile.pair is not None,
         "date": profile.date_string,
         "variants": [dict(variant) for variant in profile.template_variants],
         "ends": list(profile.ends),
@@ -72,6 +68,7 @@ def case_of(
         "origin": origin.told(recipe),
         "every": how == EVERY,
         **dict(zip(("merged_cuts", "noted", "truncated"), counts, strict=True)),
+        "asked": bool(config.plan.test),
         "fitted": by_rows and _fits(config),
         "whole": by_rows and not config.plan.dedup,
         "keep": config.plan.dedup_keep if by_rows and config.plan.dedup else "",

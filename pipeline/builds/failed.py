@@ -46,6 +46,15 @@ def paths_of(output: Path) -> dict[str, str]:
     return {"failed": str(folder), **there}
 
 
+def way_of(folder: Path) -> str:
+    """What can be read in the folder of a refused build."""
+    told = {PAGE: "Why it was refused", REJECTS: "every refused row", REASONS: "both for programs"}
+    found = [
+        f"{what} is in {folder / name}" for name, what in told.items() if (folder / name).is_file()
+    ]
+    return f"{'; '.join(found)}."
+
+
 def clear(output: Path) -> bool:
     """Remove the files of an earlier refused build; False if the folder has other files."""
     folder = folder_of(output)

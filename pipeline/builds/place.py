@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline import stores
-from pipeline.builds import folder_versions, publish
+from pipeline.builds import failed, folder_versions, publish
 from pipeline.builds.versions import LetGo, Versions
 from pipeline.manifest import dataset_files
 from pipeline.manifest.manifest import MANIFEST, Manifest
@@ -234,6 +234,8 @@ def found(folder: str | Path) -> tuple[Path, bytes]:
         where = "Give the folder that pipeline run or pipeline export wrote."
         if (place / publish.CURRENT).is_symlink():
             why, where = "it holds versions", f"Give one of them: {place / publish.CURRENT}."
+        if (place / failed.REASONS).is_file():
+            why, where = "it is what a refused build left", failed.way_of(place)
         raise UsageError(f"{folder} is not a build: {why}.", where) from error
 
 

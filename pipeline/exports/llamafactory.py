@@ -60,12 +60,8 @@ def _pair(table: pa.Table) -> pa.Table:
 
 
 def _unpair(table: pa.Table) -> pa.Table:
-    return pa.table(
-        {
-            f"{side}_ids": _script.list_of(table, f"{side}_input_ids")
-            for side in ("chosen", "rejected")
-        }
-    )
+    sides = ("chosen", "rejected")
+    return pa.table({f"{s}_ids": _script.list_of(table, f"{s}_input_ids") for s in sides})
 
 
 def _neat(width: int, pad_id: int) -> Projection:
@@ -170,12 +166,9 @@ def _sft(row: _script.Row, exact: _script.Exact) -> tuple[_script.Texts, str | N
     texts: _script.Texts = {"conversations": turns}
     source, target = exact.ids(question, special=True), exact.ids(answer)
     # The script removes an eos token at the start of the prompt and at the end of the answer.
-    if exact.eos_id in (source[:1] + target[-1:]) or (source, target) != (
-        ids[:start],
-        ids[start : stop - 1],
-    ):
-        return texts, _OTHERWISE
-    return texts, None
+    cut = exact.eos_id in (source[:1] + target[-1:])
+    same = (source, target) == (ids[:start], ids[start : stop - 1])
+    return texts, None if same and not cut else _OTHERWISE
 
 
 def _rm(row: _script.Row, exact: _script.Exact) -> tuple[_script.Texts, str | None]:

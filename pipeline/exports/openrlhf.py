@@ -72,14 +72,12 @@ def _projection(facts: ExportFacts) -> Projection:
     good, bad = facts.model.good_token, facts.model.bad_token
 
     def prm(row: Row, exact: Exact) -> tuple[Texts, str | None]:
-        text = exact.text(row["input_ids"])
-        labels = [good if label == 1 else bad for label in row["step_labels"]]
-        texts = {"input": text, "label": labels}
-        if any(label not in (0, 1) for label in row["step_labels"]):
+        text, ratings = exact.text(row["input_ids"]), row["step_labels"]
+        texts = {"input": text, "label": [good if label == 1 else bad for label in ratings]}
+        if any(label not in (0, 1) for label in ratings):
             return texts, "has steps that are unlabelled or softly labelled"
-        if exact.ids(text) != row["input_ids"]:
-            return texts, "is tokenized differently as text"
-        return texts, None
+        same = exact.ids(text) == row["input_ids"]
+        return texts, None if same else "is tokenized differently as text"
 
     one = {CONVERSATION: _sft, PAIR: _rm, STEPS: prm}[facts.kind.trains_as]
     instead = "Export for openrlhf, whose launcher reads the ids themselves."

@@ -53,7 +53,10 @@ def _what_it_does(option: str, path: str, column: Column) -> str:
     kept = sum(condition(text).holds({path: one}) for one in column.values)
     if kept == len(column.values):
         return "say how good they must be (all of these are)"
-    few = condition(text).sign == "=" or "[]" in condition(text).column
+    said = condition(text)
+    if isinstance(said.value, str) and said.sign == "=" and not shapes.says_good(path, said.value):
+        return f"train only those that say {said.value} ({kept:,} of them)"
+    few = said.sign == "=" or "[]" in said.column
     return "train only the " + ("good ones" if few else f"better ones ({kept:,} of them)")
 
 

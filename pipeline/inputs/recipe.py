@@ -19,7 +19,7 @@ from pipeline.options.config import Config
 from stages import contract, encoders, formats
 from stages.chat_template import reasoning, spelling
 from stages.chat_template.appended import APPENDED
-from stages.chat_template.printed_fields import printed_fields
+from stages.chat_template.printed_fields import offers_tools, printed_fields
 from stages.chat_template.render import template_of_profile
 from stages.contract import Refused
 from stages.errors import ContainerError, DataError, PipelineError, UsageError
@@ -146,6 +146,7 @@ class Recipe:
             strip_reasoning=config.source.reasoning == "strip",
             selection=opening.selection_of(config),
             printed=printed_fields(self.model.profile.chat_template),
+            offers_tools=offers_tools(self.model.profile.chat_template),
             stop_text=config.source.stop_text,
             step_separator=self.model.profile.step_tokens.separator,
             group_by=config.groups,

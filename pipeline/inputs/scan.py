@@ -14,7 +14,7 @@ from pipeline.inputs.opening import reader_of, require_used
 from pipeline.options.config import Config
 from pipeline.sources import Located, locate
 from stages.contract import Cutter, Reader, Split
-from stages.errors import SurroundingsError, UsageError
+from stages.errors import SurroundingsError, UsageError, no_permission
 from stages.files import content, row_counts
 from stages.files.file_version import FileVersion, look, take
 
@@ -205,9 +205,7 @@ def scan(
             hashed = hash_now or is_small
             inputs.append(_opened(file, name, config, is_small=is_small, hash_now=hashed))
         except PermissionError as error:
-            raise SurroundingsError(
-                f"{file.origin} is not readable.", "Check its permissions."
-            ) from error
+            raise no_permission(file.origin) from error
         except FileNotFoundError as error:
             raise SurroundingsError(
                 f"{file.origin} disappeared while it was being read.",

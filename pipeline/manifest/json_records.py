@@ -16,7 +16,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import orjson
@@ -64,33 +64,17 @@ _R = TypeVar("_R")
 _S = TypeVar("_S", bound=Sealed)
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """How a JSON key is read into a field."""
-
-    name: str
-    read: Callable[[Any], Any]
-    optional: bool
-    sparse: bool
-    default: object
-
-
 @functools.cache
-def _keys(kind: Any) -> dict[str, _Key]:
+def _keys(kind: Any) -> dict[str, tuple[Field[Any], Callable[[Any], Any]]]:
+    """The field of each JSON key, and what reads its value."""
     hints = get_type_hints(kind)
-    keys = {}
-    for one in sorted(fields(kind), key=lambda one: one.name == KEY):  # the seal is last
-        if one.name not in _OWN:
-            factory = one.default_factory
-            default = one.default if factory is MISSING else factory()
-            keys[one.name.rstrip("_")] = _Key(
-                one.name,
-                read=_reader(hints[one.name]),
-                optional="optional" in one.metadata,
-                sparse="sparse" in one.metadata,
-                default=default,
-            )
-    return keys
+    every = sorted(fields(kind), key=lambda one: one.name == KEY)  # the seal is last
+    own = [one for one in every if one.name not in _OWN]
+    return {one.name.rstrip("_"): (one, _reader(hints[one.name])) for one in own}
+
+
+def _default(one: Field[Any]) -> object:
+    return one.default if one.default_factory is MISSING else one.default_factory()
 
 
 def _inside(key: object, read: Callable[[Any], Any], value: Any) -> Any:
@@ -152,10 +136,10 @@ def _mapping(
 def _record(kind: type[_R], value: Any) -> _R:
     _is(dict, value)
     known, given = _keys(cast(Any, kind)), {}
-    for key, one in known.items():
+    for key, (one, read) in known.items():
         if key in value:
-            given[one.name] = _inside(key, one.read, value[key])
-        elif not one.optional:
+            given[one.name] = _inside(key, read, value[key])
+        elif "optional" not in one.metadata:
             raise MalformedError(key, "is missing")
     if issubclass(kind, JsonRecord):
         given["unknown"] = {key: one for key, one in value.items() if key not in known}
@@ -191,18 +175,13 @@ def as_json(record: JsonRecord) -> dict[str, Any]:
     A key that the file did not have, or a sparse one, is written only if its value is not the
     default.
     """
-    known = _keys(cast(Any, type(record)))
-    values = {key: getattr(record, one.name) for key, one in known.items()}
-    own = {
-        key: plain(value)
-        for key, value in values.items()
-        if key in record.order
-        or value != known[key].default
-        or not (record.order or known[key].sparse)
-    }
-    every = {**own, **record.unknown}
-    first = {key: every[key] for key in record.order if key in every}
-    return {**first, **every}
+    every: dict[str, Any] = {}
+    for key, (one, _) in _keys(cast(Any, type(record))).items():
+        value, always = getattr(record, one.name), not (record.order or "sparse" in one.metadata)
+        if always or key in record.order or value != _default(one):
+            every[key] = plain(value)
+    every |= record.unknown
+    return {key: every[key] for key in record.order if key in every} | every
 
 
 def load(kind: type[_R], data: bytes) -> _R:
@@ -230,8 +209,7 @@ def one_line(record: JsonRecord) -> str:
 
 def sealed(record: _S) -> _S:
     """The record with its seal, in the place of an older one."""
-    seal_hash = sealed_text(as_json(record))[KEY]
-    return replace(record, content_sha256=seal_hash)
+    return replace(record, content_sha256=sealed_text(as_json(record))[KEY])
 
 
 # The seal of a JSON file: a hash of its content, stored in the file itself.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pipeline.manifest import counts, json_records, records
-from stages.findings import OPTIONAL, JsonRecord
+from stages.findings import OPTIONAL, SPARSE, JsonRecord
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
@@ -44,7 +44,7 @@ class PrmRecord(JsonRecord):
         template: ``chat`` or ``raw``.
         step_separator: text between two steps; None where rows keep their own.
         label_kind: ``hard`` when every rating is 0 or 1, else ``soft``.
-        unlabelled: some step has no rating.
+        unlabelled: some step has no rating; ``unrated``: how many, None where none is counted.
     """
 
     template: str
@@ -52,6 +52,7 @@ class PrmRecord(JsonRecord):
     label_kind: str
     neutral: str
     unlabelled: bool = field(default=False, metadata=OPTIONAL)
+    unrated: int | None = field(default=None, metadata=SPARSE)
 
 
 @dataclass(frozen=True, slots=True)

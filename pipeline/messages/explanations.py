@@ -2,7 +2,7 @@
 
 import functools
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, NamedTuple
@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from pipeline import lines
 from stages.errors import UsageError, did_you_mean
 
-AUDITS = "audits"
+NOTES, AUDITS = "notes", "audits"
 INVARIANTS = "expectations"  # the group that the program's invariants belong to
 # In the order in which a row, and then a build, comes to them.
 GROUPS = (
     "lines", "columns", "turns", "pairs", "steps", "tokens",
-    AUDITS, INVARIANTS, "check", "stops",
+    NOTES, AUDITS, INVARIANTS, "check", "stops",
 )  # fmt: skip
 
 
@@ -119,8 +119,25 @@ def group(name: str) -> Group:
         said: dict[str, Any] = {key: given.pop(key).strip() for key in ("means", "fix")}
         said |= {"left_out": given.pop("left_out", False), "example": _example(given)}
         codes.append(Explanation(code=code, group=name, title=title, **said))
+    codes += _reporting(table, {one.code for one in codes}) if name == AUDITS else []
     ordered = tuple(sorted(codes, key=lambda one: one.code))
     return Group(name, title, table["about"].strip(), ordered)
+
+
+def _reporting(table: Mapping[str, Any], known: Container[str]) -> list[Explanation]:
+    """Audits without limits: what is declared of them says what they mean."""
+    text = resources.files("expectations").joinpath("audits", "audits.toml").read_text("utf-8")
+    return [
+        Explanation(
+            code=name,
+            group=AUDITS,
+            title=table["title"],
+            means=f"{said['about']} It only reports: {said['why']}.",
+            fix=table["otherwise"],
+        )
+        for name, said in tomllib.loads(text).items()
+        if name not in known
+    ]
 
 
 def _of_invariants(table: Mapping[str, Any]) -> list[Explanation]:

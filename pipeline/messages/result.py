@@ -21,7 +21,7 @@ from pipeline import lines, stores
 from pipeline.builds import failed
 from pipeline.manifest.json_records import as_json
 from pipeline.secrets import shown
-from stages.errors import DataError, PipelineError, SurroundingsError, counted
+from stages.errors import DataError, PipelineError, SurroundingsError, counted, no_permission
 
 if TYPE_CHECKING:
     from pipeline.builds.limits import Built
@@ -254,19 +254,13 @@ _OF_SYSTEM = {
     errno.ENOTDIR: ("{} needs a folder where a file stands.", f"Move the file, {_ELSEWHERE}."),
     errno.EEXIST: ("{} is a file, and a folder is needed there.", f"Move it, {_ELSEWHERE}."),
     errno.EISDIR: ("{} is a folder, and a file is needed there.", f"Move it, {_ELSEWHERE}."),
-} | dict.fromkeys(
-    (errno.EACCES, errno.EPERM),
-    (
-        "You have no permission for {}.",
-        f"Change its permissions, or those of its folder, {_ELSEWHERE}.",
-    ),
-)
+} | dict.fromkeys((errno.EACCES, errno.EPERM), no_permission("{}").args)
 _OF_TARGET = (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG)  # of two paths, what is written
 
 
 def _from_system(error: OSError) -> SurroundingsError:
     error = _first(error)
-    what, remedy = _OF_SYSTEM.get(error.errno or 0, ("", "Check permissions and paths."))
+    what, remedy = _OF_SYSTEM.get(error.errno or 0, ("", "Check the disk and the path."))
     if not what or (error.filename is None and what.startswith(("{}", "There is no"))):
         return SurroundingsError(f"{error}.", remedy)
     path = error.filename2 if error.errno in _OF_TARGET and error.filename2 else error.filename

@@ -24,7 +24,7 @@ from pipeline.options.build_options import (
     SourceOptions,
     require_mixture,
 )
-from pipeline.options.source import Source, in_order, recorded, with_test
+from pipeline.options.source import Said, Source, in_order, recorded, with_test
 from stages.errors import UsageError
 
 if TYPE_CHECKING:  # commands read options, and import nothing heavy for it
@@ -36,14 +36,20 @@ FEW_ROWS = 4  # of a small file, which may be refused beyond ``--max-reject``
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """One build's options. ``Config.of`` takes them flat, by their names on the command line."""
+    """One build's options. ``Config.of`` takes them flat, by their names on the command line.
+
+    Attributes:
+        notes: for the user, shown with the result.
+        said: what they follow from; None where that is not known.
+    """
 
     sources: tuple[Source, ...]
     parts: PartOptions
     plan: PlanOptions
     judge: JudgeOptions
     run: RunOptions
-    notes: tuple[str, ...] = field(default=(), compare=False)  # for the user, shown with the result
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    said: Said | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for one in self.sources:
@@ -90,7 +96,7 @@ class Config:
         source = Source(SourceOptions(**values.pop("source")))
         made = {phase: PHASES[phase](**values[phase]) for phase in values}
         sources = with_test((source,), made["plan"].test, source.options)
-        return cls(sources=sources, **made)
+        return cls(sources=sources, said=Said((given,)), **made)
 
     @classmethod
     def of_record(
@@ -110,7 +116,7 @@ class Config:
         if named is None:
             return flat
         sources = tuple(map(Source.of_record, named, data))
-        return replace(flat, sources=sources)
+        return replace(flat, sources=sources, said=None)
 
     def but(self, **options: Any) -> Config:
         """The same with other values of some options, in all sources; raises as ``of`` does."""
@@ -125,6 +131,8 @@ class Config:
             changed["sources"] = tuple(
                 replace(one, options=replace(one.options, **of_source)) for one in self.sources
             )
+        if self.said is not None:
+            changed["said"] = replace(self.said, after={**self.said.after, **options})
         return replace(self, **changed)
 
     def only(self, number: int) -> Config:

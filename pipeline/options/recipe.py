@@ -21,7 +21,7 @@ from pipeline.options.build_options import (
 )
 from pipeline.options.command_line import default_output, unread
 from pipeline.options.config import Config
-from pipeline.options.source import Source, with_test
+from pipeline.options.source import Said, Source, with_test
 from stages.errors import IrregularError, PipelineError, UsageError
 from stages.files.toml_file import Place
 
@@ -101,7 +101,8 @@ def configs_of(
     made = []
     for number, own in enumerate([{}] if builds is None else builds):
         place: Place = () if builds is None else ("build", number)
-        reading = _Reading(every.below(own, place), list(sources or ()), place, mistakes)
+        inner = every.below(own, place)
+        reading = _Reading(inner, list(sources or ()), place, mistakes, said=(top, own))
         made.append(reading.config(folder, stem, versions))
     _require_apart(made, mistakes)
     mistakes.require_none()
@@ -164,12 +165,17 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """One build of a recipe, while it is read."""
+    """One build of a recipe, while it is read.
+
+    Attributes:
+        said: the tables of the build, before any value of one took the place of another's.
+    """
 
     table: _Table
     sources: list[Values]
     place: Place
     mistakes: recipe_file.Mistakes
+    said: tuple[Values, ...]
 
     def config(self, folder: Path, stem: str, versions: bool) -> Config | None:
         """Its options; None where there is a mistake."""
@@ -204,7 +210,8 @@ class _Reading:
 
     def _config(self, table: _Table, read: tuple[Source, ...], made: Values) -> Config:
         common = SourceOptions(**{"data": (), **_of("source", table.values)})
-        return Config(sources=with_test(read, made["plan"].test, common), **made)
+        said = Said(tuple(map(_settled, self.said)), tuple(map(_settled, self.sources)))
+        return Config(sources=with_test(read, made["plan"].test, common), said=said, **made)
 
     def _lacks(self, name: str) -> bool:
         if name in self.table.values or (name == "data" and self.sources):
@@ -260,6 +267,10 @@ class _Reading:
             place = table.places.get(name) or table.of(error)
             self.mistakes.add(place, error.what, error.remedy)
         return None
+
+
+def _settled(values: Values) -> dict[str, Any]:
+    return {name: EVERY[name].value.settled(value) for name, value in values.items()}
 
 
 def _of(phase: str, values: Values) -> dict[str, Any]:

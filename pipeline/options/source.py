@@ -47,6 +47,19 @@ def in_order(recorded: dict[str, object]) -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """What was said of options, table by table, as ``Config`` has values; what is said later wins.
+
+    Attributes:
+        common: of the build; ``own``: of each source; ``after``: of the build and every source.
+    """
+
+    common: tuple[Mapping[str, Any], ...]
+    own: tuple[Mapping[str, Any], ...] = ()
+    after: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """One source of a build: inputs, how they are read, and how much of them is used.
 

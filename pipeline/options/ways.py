@@ -173,6 +173,8 @@ def _is_value(flag: str, value: str) -> bool:
         return re.fullmatch(r"[^=\s]+=\S.*", value) is not None and value != "NAME=COLUMN"
     if isinstance(kind, OneOf):
         return value in kind.listed()
+    if kind.metavar == "TEXT" and value.isalpha() and value.islower():
+        return False  # a word of the sentence
     return bool(value) and not value.isupper()
 
 
@@ -270,7 +272,7 @@ def _with(given: list[str], way: Way) -> list[str]:
         many = option is not None and option.value.many
         if many and in_recipe:
             return []
-        if flag == TASK and own[0] == "run":
+        if flag == TASK:
             own = _words_for_task(own, value)
         elif not value:
             own = [*own, flag]
@@ -283,7 +285,8 @@ def _with(given: list[str], way: Way) -> list[str]:
 
 def _words_for_task(own: list[str], task: str) -> list[str]:
     """The same for another task, without options that this one does not read."""
-    words = [own[0], task, *own[2:]]
+    run = own[0] == "run"
+    words = [own[0], task, *own[2:]] if run else [*_without(own, TASK), TASK, task]
     for flag, option in FLAGS.items():
         if not_read(option.name, task):
             words = _without(words, flag)

@@ -254,13 +254,13 @@ def _heard(recipe: Recipe, inputs: list[Input], said: Manifest) -> Statement:
     known = zip(splits, said.inputs, strict=True)
     lines = [own if all(own) else [one.rows] for own, one in known]
     shards, how = [shard.path for shard in said.shards], config.judge.witness
-    where, marked = config.run.output, said.rows.notes.get(carried.MARKED, 0)
-    counts = said.encoder.merged_cuts, marked, said.tokens.truncated
+    where, noted = config.run.output, {carried.MARKED: 0, **said.rows.notes}
+    counts = said.encoder.merged_cuts, noted, said.tokens.truncated
     case = witnessed.case_of(recipe, inputs, lines, where, shards, how, counts)
-    if case is not None and said.rows.contaminated + said.rows.near_duplicates:
+    if said.rows.contaminated + said.rows.near_duplicates:
         case |= {"whole": False, "keep": ""}  # no manifest says how rows are compared
     # The model's files may have changed since.
-    return witnessed.hear(case and {**case, "origin": {}})
+    return witnessed.hear({**case, "origin": {}})
 
 
 def remake(

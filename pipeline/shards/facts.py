@@ -11,16 +11,25 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from expectations.audits import share, with_tolerances
+from expectations.contract import Context
+from expectations.stored_rows import Chunk, chunk_of
 from pipeline.executors import Sums
 from pipeline.manifest.counts import MarginCounts
 from pipeline.options.config import Config
 from pipeline.shards import budgets, plan
 from pipeline.shards.examples import Asked, Choice, PlannedExamples, rows_left_out
 from pipeline.shards.train_test import SplitRule
+from pipeline.tasks import kind_of
+from stages import columns
 from stages.columns import Ints
-from stages.tokens import packed
+from stages.contract import Batch
+from stages.profile import TargetModel
+from stages.tokens import packed, ragged
+from stages.tokens.folded_labels import unfold
+
+_AUDITED = {*ragged.ORDER} - {"source", "loss_weights"}  # columns of a part
 
 # How many pairs of a build have a margin, and how many have none.
 #
@@ -36,15 +45,6 @@ class Margins(Sums):
     absent: int = 0
     negative: int = 0
 
-    def reversed_by(self, tolerances: Mapping[str, float]) -> bool:
-        """Whether so many margins are below zero that the audit of margins fails a build.
-
-        Args:
-            tolerances: the user's, as ``audit.limit`` to number.
-        """
-        limit = with_tolerances(tolerances)["margins"]["fail"]
-        return share(self.negative, self.present) > limit
-
     def recorded(self) -> MarginCounts:
         """The manifest's ``rm.margins``; the audit of margins has those below zero."""
         return MarginCounts(self.present, self.absent)
@@ -54,6 +54,21 @@ def of_column(column: pa.Array | pa.ChunkedArray) -> Margins:
     """The counts of a float32 column, which is null where a pair has no margin."""
     values = column.drop_null().to_numpy()
     return Margins(len(values), column.null_count, int((values < 0).sum()))
+
+
+def sampled(batch: Batch, names: Sequence[str], model: TargetModel, config: Config) -> Chunk:
+    """The examples of a sample that fit, as audits read them.
+
+    Args:
+        batch: after ``encode``; ``names``: of its rows, by their lines.
+    """
+    longest = config.plan.longest_example
+    fit = unfold(batch.filter(pc.less_equal(batch.column("length"), longest)))
+    kept = [name for name in fit.schema.names if name in _AUDITED]
+    table = pa.table({name: columns.whole(fit.column(name)) for name in kept})
+    ids = pa.array([names[line] for line in fit.column("line").to_pylist()], pa.string())
+    context = Context(kind_of(config.task), ragged.LAYOUT.name, longest, model)
+    return chunk_of(table.append_column("row_id", ids), "train", context)
 
 
 def _margins(examples: PlannedExamples, choice: Choice) -> Margins | None:

@@ -89,13 +89,9 @@ class ShardSFT(_Shard):
         Rows of a padded build have one width, and stay as they are stored, left or right. Beside
         wider rows of another build, those that are padded left grow on the left.
         """
-        ids, masks, targets = zip(*(doc for item in items for doc in item), strict=True)
-        side = "left" if any(not mask[0, 0] for mask in masks) else "right"
-        return (
-            _pad(ids, self._pad_id, side),
-            _pad(masks, 0, side),
-            _pad(targets, self._fill, side),
-        )
+        columns = [*zip(*(doc for item in items for doc in item), strict=True)]
+        side = "left" if any(not mask[0, 0] for mask in columns[1]) else "right"
+        return tuple(map(_pad, columns, (self._pad_id, 0, self._fill), (side,) * 3))
 
 
 class ShardPRM(ShardSFT):
@@ -150,11 +146,8 @@ class ShardPRM(ShardSFT):
             labels[0, where] = torch.tensor(doc["step_labels"], dtype=torch.float32)
         steps = set(torch.nonzero(ids[0] == self._step).flatten().tolist())
         labelled = set(torch.nonzero(labels[0] != IGNORED).flatten().tolist())
-        if (
-            not labelled
-            or not labelled <= steps
-            or steps != {int(x) for x in doc["step_positions"]}
-        ):
+        stored = {int(x) for x in doc["step_positions"]}
+        if not labelled or not labelled <= steps or steps != stored:
             raise UsageError(
                 f"{doc.get('row_id', 'a row')} has labels outside its step tokens, or none.",
                 "Train with the tokenizer and the placeholder of the build.",
@@ -179,17 +172,10 @@ class ShardRM(_Shard):
             _require_length(row[name], self._longest, str(row.get("row_id", index)))
             ids = torch.tensor([row[name]])
             sides += [ids, torch.ones_like(ids)]
-        extra = row["prompt_length"] if self._dpo else (row.get("margin") or 0)
-        return (*sides, extra)
+        return (*sides, row["prompt_length"] if self._dpo else (row.get("margin") or 0))
 
     def collate_fn(self, items: Iterable[tuple[Any, ...]]) -> Any:
         """Both sides padded, ids with the pad token and masks with 0."""
-        chosen, chosen_mask, rejected, rejected_mask, extras = zip(*items, strict=True)
+        *sides, extras = zip(*items, strict=True)
         side = "right" if self._dpo else "left"
-        return (
-            _pad(chosen, self._pad_id, side),
-            _pad(chosen_mask, 0, side),
-            _pad(rejected, self._pad_id, side),
-            _pad(rejected_mask, 0, side),
-            list(extras),
-        )
+        return (*map(_pad, sides, (self._pad_id, 0) * 2, (side,) * 4), list(extras))

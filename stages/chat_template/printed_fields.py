@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from jinja2 import nodes
+from jinja2 import meta, nodes
 
 from stages.chat_template.segments import Span
 from stages.chat_template.template import SHORT, Template, parsed_tree
@@ -202,6 +202,12 @@ def printed_fields(template_source: str) -> frozenset[str]:
         ModelError: the source is not valid Jinja.
     """
     return _Reader(parsed_tree(template_source)).run()
+
+
+@functools.lru_cache(maxsize=64)
+def offers_tools(template_source: str) -> bool:
+    """Whether the template reads the tools of a conversation."""
+    return _TOOLS in meta.find_undeclared_variables(parsed_tree(template_source))
 
 
 # Tools, tool calls and reasoning of a conversation must be printed by the template.

@@ -16,6 +16,7 @@ from stages.errors import AskError, RowError
 from stages.formats import _pairs, _parts, _rated_steps, _turns
 from stages.rows import stop_text
 from stages.rows.dialects import DIALOGUE, Dialect, Turns
+from stages.rows.examples import tool_name
 from stages.rows.speakers import ASSISTANT, SYSTEM, USER
 
 _RESULT = re.compile(
@@ -216,16 +217,11 @@ def _taken(turn: Message) -> list[Any]:
     return next(filter(None, listed), [])
 
 
-def _name(tool: Any) -> str:
-    inner = tool.get("function", tool) if isinstance(tool, dict) else {}
-    return str(inner.get("name") or "") if isinstance(inner, dict) else ""
-
-
 def _require_once(turn: Message, tools: list[Any]) -> None:
     """Raises AskError where a system text lists the tools that the row has as data too."""
     if turn.role != "system" or not turn.content or not _LISTS.search(turn.content):
         return
-    names = [name for name in map(_name, tools) if name and name in turn.content]
+    names = [name for name in map(tool_name, tools) if name and name in turn.content]
     if names:
         what = f"the system text lists the tools of the row too ({names[0]}), so that the template "
         how = "Say which with --ignore tools or, to have both printed, --map tools=tools"

@@ -6,6 +6,7 @@ whose reject columns are filled.
 """
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -59,6 +60,7 @@ class Normalize:
         search: the evaluations that rows are searched for (``overlap.search``); None without any.
         likeness: what the likeness of rows is estimated from; None where they are not compared.
         leave: columns that are left out although they may change what is trained.
+        offers_tools: the template prints the tools of a row.
         spelled: values in the arguments of calls that the template prints as Python spells them.
         step_separator: put between two steps of a raw PRM row that has no line break there.
     """
@@ -81,6 +83,7 @@ class Normalize:
     search: Search | None = None
     likeness: Likeness | None = None
     leave: frozenset[str] = frozenset()
+    offers_tools: bool = False
     spelled: spelling.Spelled = frozenset()
 
     def __post_init__(self) -> None:
@@ -119,6 +122,8 @@ class Normalize:
             odd = [stopped, *odd]
         if self.spelled and spelling.holds(self.example_kind.turns(example), self.spelled):
             odd = [*odd, spelling.NOTE]
+        if self.offers_tools and self._calls_undeclared(example):
+            odd = [*odd, carried.UNDECLARED]
         if self._moves_reasoning:
             self._treat_reasoning(example)
         ready = self.example_kind.ready(example, self)
@@ -127,6 +132,11 @@ class Normalize:
             for side in others or ((),):  # a pair's answers stand behind their prompt
                 examples.require_order(first, side)
         return odd, ready
+
+    def _calls_undeclared(self, example: Any) -> bool:
+        """Whether a call names no tool of its row; a rejected answer may do that."""
+        turns = self.example_kind.turns(example)[:2]
+        return bool(turns) and examples.calls_undeclared([*itertools.chain(*turns)], example.tools)
 
     @functools.cached_property
     def _moves_reasoning(self) -> bool:

@@ -223,11 +223,12 @@ def tools_text(conversation: Conversation | None) -> str | None:
 # Notes: peculiarities of rows that are kept, counted by name and described in a sentence.
 
 
-MARKED = "template_text"
+MARKED, UNDECLARED = "template_text", "undeclared_tool"
 WORDS = {
     "ends_without_answer": "the conversation ends with a turn that has no answer",
     "empty_question": "a turn of the user says nothing",
     "missing_result": "a call has no result, and the conversation goes on",
+    UNDECLARED: "a call names a tool that the row does not declare",
     "repeated_role": "two turns of one role in a row",
     MARKED: "a text contains the markers of a chat template, as ordinary text",
     "stop_text_kept": "an answer ends in the text of a stop token, which is trained as text",
@@ -241,6 +242,7 @@ WARNINGS = (
     "stop_text_kept",
     "empty_question",
     "missing_result",
+    UNDECLARED,
 )  # a model learns from these what is rarely wanted
 MARKERS = (
     *stop_text.STOPS,

@@ -157,6 +157,28 @@ def notes(messages: list[Message]) -> list[str]:
     return found
 
 
+def calls_undeclared(turns: Sequence[Message], tools: Sequence[Any] | None) -> bool:
+    """Whether a call that may be trained names a tool that the row does not declare: as data or,
+    where it has none, in a system text."""
+    called = {
+        str(call["function"].get("name") or "")
+        for turn in turns
+        if turn.trained is not False and turn.fields
+        for call in turn.fields.get(_CALLS) or ()
+    }
+    if not called:
+        return False
+    said = "\n".join(turn.content or "" for turn in turns if turn.role == "system")
+    declared = {*map(tool_name, tools)} if tools else said
+    return any(name not in declared for name in called)
+
+
+def tool_name(tool: Any) -> str:
+    """The name of a declared tool; empty where it has none."""
+    inner = tool.get("function", tool) if isinstance(tool, dict) else {}
+    return str(inner.get("name") or "") if isinstance(inner, dict) else ""
+
+
 def _lacks_result(messages: Sequence[Message]) -> bool:
     """Whether fewer results than calls stand between two questions, or before the answer; calls
     that end the conversation, or whose results a user tells, lack none."""
@@ -204,8 +226,10 @@ def pair(
     prompt = [_decided(message, False) for message in example.prompt]
     sides = []
     for name, answer in (("chosen", example.chosen), ("rejected", example.rejected)):
-        if not answer or answer[-1].role != "assistant" or is_empty(answer[-1]):
+        if not answer or answer[-1].role != "assistant":
             raise RowError("empty_answer", f"{name} does not end with an answer")
+        if is_empty(answer[-1]):
+            raise RowError("empty_answer", f"{name} says nothing")
         if any(message.trained is False for message in answer):
             detail = f"a turn of {name} is not to be trained: a pair trains both"
             raise RowError("bad_weight", detail)

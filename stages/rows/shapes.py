@@ -141,7 +141,7 @@ _NAMED = re.compile(r"[^\W\d]\w*(?:\.\w+)*")  # a path that an expression takes 
 _NEGATING = exact("value", "negating")
 
 
-def _is_good(path: str, text: str) -> bool | None:
+def says_good(path: str, text: str) -> bool | None:
     """Whether a text says that a row is good, in its column; None where it says neither."""
     plain = "".join(text.casefold().split("_")).strip(" .!")
     if plain in _YES or plain in _NO:  # of what the column's name asks
@@ -296,7 +296,7 @@ def _of_words(path: str, values: Sequence[str], everywhere: bool) -> tuple[str, 
     two texts that say nothing, the more frequent one."""
     if not all(len(value) <= signals.SHORT for value in values):
         return None
-    said = {value: _is_good(path, value) for value in dict.fromkeys(values)}
+    said = {value: says_good(path, value) for value in dict.fromkeys(values)}
     if given_up := [value for value in said if signals.is_given_up(value)]:
         return "!=", given_up
     good = [value for value, sense in said.items() if sense]

@@ -22,8 +22,8 @@ from stages.files import file_hash, toml_file
 from stages.profile import AddedToken, ModelProfile
 
 MEMBERS: dict[str, str] = {}  # ours are files of TOML
-_FOLDER = Path(__file__).parents[1] / "profiles"
-_TEMPLATES = _FOLDER / "chat_templates"
+FOLDER = Path(__file__).parents[1] / "profiles"
+_TEMPLATES = FOLDER / "chat_templates"
 _BESIDE = ("like", "tokenizer", "chat_template_file", "template")
 _CHOICES = {"padding_side": ("left", "right"), "bos_policy": ("none", "template", "turns")}
 _POSITIVE = ("vocab_size", "embedding_size", "context_length")
@@ -50,13 +50,13 @@ def template(name: str) -> str:
 @functools.cache
 def own_families() -> dict[str, str]:
     """The text of each of our files, by its name."""
-    return {path.stem: path.read_text("utf-8") for path in sorted(_FOLDER.glob("*.toml"))}
+    return {path.stem: path.read_text("utf-8") for path in sorted(FOLDER.glob("*.toml"))}
 
 
 @functools.cache
 def own_family(name: str) -> tuple[ModelProfile, ...]:
     """The profiles of one of our files, in their order."""
-    return models_of(_FOLDER / f"{name}.toml")
+    return models_of(FOLDER / f"{name}.toml")
 
 
 def _ours(mention: str = "") -> dict[str, ModelProfile]:

@@ -1,0 +1,109 @@
+"""What holds of an example as its row says it: whether it may be stored at all, what it asks, and
+what is counted of it."""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from expectations.witness.said import STOPS, Given, Said, Sides, Steps, Talk, plain
+from expectations.witness.turns import Turn
+
+FIGURES = "figures"  # beside the columns of an example: what filters may ask of it
+
+
+def _conversations(said: Said) -> list[Sequence[Turn]]:
+    """Those of an example: one, or both sides of a pair."""
+    if isinstance(said, Sides):
+        return [said.chosen, said.rejected]
+    return [said.turns] if isinstance(said, Talk) else []
+
+
+def _is_empty(turn: Turn) -> bool:
+    return not str(turn.get("content") or "").strip() and not turn.get("tool_calls")
+
+
+def refusal(said: Said, words: dict[str, Any]) -> str:
+    """Why a row must be refused instead of stored; empty where nothing is known."""
+    if isinstance(said, Given) or said is None:
+        return ""
+    if isinstance(said, Steps):
+        if not said.problem.strip() or not said.steps or not all(map(str.strip, said.steps)):
+            return "steps: the problem or one of them is empty"
+        return "steps: none has a rating" if {*said.ratings} <= {None} else ""
+    turns = said.turns if isinstance(said, Talk) else said.chosen[: said.shared]
+    if turns and turns[0]["role"] == "text":
+        return "text: it is empty" if _is_empty(turns[0]) else ""
+    roles = [turn["role"] for turn in turns if turn["role"] != "system"]
+    if "user" not in roles or roles[0] == "assistant":
+        return "roles: the user does not begin"
+    if isinstance(said, Talk):
+        both = zip(said.turns, said.weights, strict=True)
+        answers = [turn for turn, weight in both if weight and turn["role"] == "assistant"]
+    else:
+        answers = [said.chosen[-1], said.rejected[-1]]
+        if said.chosen == said.rejected or roles[-1] == "assistant":
+            return "sides: they are alike, or the prompt ends in an answer"
+    if not answers or any(map(_is_empty, answers)):
+        return "answers: one is empty, or none is trained"
+    stops = [turn for turn in answers if str(turn.get("content") or "").rstrip().endswith(STOPS)]
+    if stops and words["stop_text"] == "reject":
+        return "answers: one ends in a stop as text"
+    misplaced = "tool_call_id" not in words["printed"] and any(
+        map(_misplaced, _conversations(said))
+    )
+    return "results: a tool's result does not stand in the order of the calls" if misplaced else ""
+
+
+def _misplaced(turns: Sequence[Turn]) -> bool:
+    """Whether results that name calls of one turn stand in another order than the calls."""
+    ids: list[str] = []
+    last = -1
+    for turn in turns:
+        if turn.get("tool_calls"):
+            ids, last = [str(one.get("id")) for one in turn["tool_calls"]], -1
+        of = str(turn.get("tool_call_id"))
+        if turn["role"] == "tool" and of in ids and len({*ids}) == len(ids) and "None" not in ids:
+            if ids.index(of) < last:
+                return True
+            last = ids.index(of)
+    return False
+
+
+def question(said: Said) -> str:
+    """What an example asks before its first answer, by its letters and digits alone."""
+    if isinstance(said, Steps):
+        asked = said.problem.strip()
+    else:
+        turns = [turn for turn in (_conversations(said) or [()])[0] if turn["role"] != "system"]
+        roles = [turn["role"] for turn in turns]
+        first = roles.index("assistant") if "assistant" in roles else len(turns)
+        asked = "\n".join(str(turn.get("content") or "") for turn in turns[: first or len(turns)])
+    folded = unicodedata.normalize("NFKD", asked).casefold()
+    return re.sub(r"\W+", "", folded) or asked
+
+
+def notes(said: Said) -> set[str]:
+    """What the manifest notes of a conversation, but for what is found in its texts."""
+    found: set[str] = set()
+    for turns in _conversations(said):
+        roles = [turn["role"] for turn in turns]
+        if any(turn["role"] == "user" and _is_empty(turn) for turn in turns):
+            found.add("empty_question")
+        if roles[-1] not in ("assistant", "text"):
+            found.add("ends_without_answer")
+        elif any(a == b and a in ("user", "assistant") for a, b in pairwise(roles)):
+            found.add("repeated_role")
+    return found
+
+
+def figures(said: Said, words: dict[str, Any], raw: bool) -> dict[str, float]:
+    """How many turns and characters an example has; of a pair, the longer side."""
+    if isinstance(said, Steps):
+        texts = [said.problem, *said.steps]
+        return {} if raw else {"n_characters": sum(len(one.strip()) for one in texts)}
+    every = [plain(turns, words) for turns in _conversations(said)]
+    sizes = [sum(len(str(one.get("content") or "")) for one in turns) for turns in every]
+    turns = [sum(turn["role"] != "system" for turn in one) for one in every]
+    return {"n_characters": max(sizes), "n_turns": max(turns)} if every else {}

@@ -1,0 +1,350 @@
+"""Chooses once more from the parts of a build: by loops over its examples, one step after another,
+where the build sorts columns. What is stored must be what comes out: the same examples, on the same
+sides, in the same order, in the same packs.
+
+What an example's text says is no part of it: its tokens, the hashes of what it asks and of what it
+is, whether a filter leaves it out, and the files of what is like something else are given. Builds
+that are not in ``Evidence.examples`` are not chosen again, and neither are those whose sides follow
+from likeness; of those of several windows, order and packs are not.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from expectations import undo_layout
+from pipeline.builder.evidence import Evidence
+from pipeline.builds import stored
+from pipeline.manifest.records import CONTAMINATED, NEAR_DUPLICATES
+from pipeline.shards.storage import here
+from stages.columns import numbers
+from stages.errors import counted
+from stages.tokens import layouts, packed
+
+_WORD = 1 << 64
+_SALT = 0x6275646765740000
+_LINES = 1 << 40  # more than an input has
+_COLUMNS = ("line", "sequence", "length", "trained", "digest", "group", "asked")
+_UNITS = {"rows": "one", "tokens": "length", "trained_tokens": "trained"}
+_BUDGET = ("share", "weight", *_UNITS, "epochs")
+_Taken: TypeAlias = tuple[int, int]  # whole passes, and how many once more
+
+
+def mixed(number: int, seed: int) -> int:
+    """SplitMix64 of a number and a seed, as its authors published it."""
+    found = (number + seed * 0x9E3779B97F4A7C15 + 1) % _WORD
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        found = (found ^ (found >> shift)) * factor % _WORD
+    return found ^ (found >> 31)
+
+
+class Made(NamedTuple):
+    """An example of a part; ``number``: among all, ``group``: what must not be separated."""
+
+    number: int
+    name: str
+    part: int
+    source: str
+    length: int
+    trained: int
+    digest: bytes
+    group: int
+    asked: int | None
+    one: int = 1
+
+
+def problems(evidence: Evidence) -> Iterator[str]:
+    """Where the build has something else."""
+    yield from _apart(evidence)
+    options: Any = evidence.manifest.options
+    apart = options["test_size"] or any(one.get("test") for one in evidence.asked)
+    likeness = options.get("near_dedup") and apart
+    if not evidence.parts or not evidence.examples or likeness:
+        return
+    try:
+        made = list(_made(evidence))
+    except OSError:  # another process has removed parts from the cache
+        return
+    yield from _Choice(evidence, options, made).problems()
+
+
+def _apart(evidence: Evidence) -> Iterator[str]:
+    """Of any build: packs of parts that have examples of two, packs of which two fit into one."""
+    manifest, within = evidence.manifest, evidence.manifest.options["pack_within"] == "part"
+    if manifest.layout != layouts.PACKED or not evidence.parts:
+        return
+    together = not within and not manifest.windows
+    inputs = list(dict.fromkeys(one.name for one in evidence.parts))
+    starts = np.array([inputs.index(one.name) * _LINES + one.first_line for one in evidence.parts])
+    for name, side in manifest.splits.items():
+        tables = [stored.read_file(evidence.build.here / one.path) for one in side.shards]
+        for table in tables if within else ():
+            bounds, names = undo_layout.names(table.select(["row_ids"]).combine_chunks())
+            place = undo_layout.names_read(inputs, names)
+            lines = place["source"] * _LINES + place["line"] - 1
+            part = np.searchsorted(starts, lines, side="right")
+            mixed_ = np.flatnonzero(part != np.repeat(part[bounds[:-1]], np.diff(bounds)))
+            if len(mixed_):
+                yield f"pack-within: {names[int(mixed_[0])]} is in a pack of another part"
+        filled = [np.diff(numbers(undo_layout.column(one, "input_ids"))[0]) for one in tables]
+        least = np.sort(np.concatenate(filled))[:2]
+        few = side.examples <= packed.GLOBAL_EXAMPLES
+        if few and together and len(least) == 2 and least.sum() <= manifest.max_length:
+            yield f"packs: two of {name} fit into one"
+
+
+def _made(evidence: Evidence) -> Iterator[Made]:
+    number = 0
+    for part, of in enumerate(evidence.parts):
+        with pa.memory_map(str(here(Path(of.path)))) as file:
+            table = pa.ipc.open_file(file).read_all()
+            names = [name for name in _COLUMNS if name in table.schema.names]
+            rows = table.select(names).to_pylist()
+        for row in rows:
+            name = f"{of.name}:{of.first_line + row['line'] + 1}"
+            name += f"#{row['sequence']}" if row["sequence"] >= 0 else ""
+            group, digest = row.get("group") or 0, row["digest"]
+            told = (row["length"], row["trained"], digest, group, row.get("asked"))
+            yield Made(number, name, part, of.source, *told)
+            number += 1
+
+
+def _joined(made: Sequence[Made]) -> list[Made]:
+    """The same in the groups that they are of where rows that ask the same are joined: of each
+    such chain of groups the least."""
+    if all(one.asked is None for one in made):
+        return list(made)
+    above: dict[Any, Any] = {}
+
+    def top(one: Any) -> Any:
+        while (upper := above.setdefault(one, one)) != one:
+            above[one] = one = above[upper]
+        return one
+
+    for one in made:
+        asked = one.group if one.asked is None else one.asked
+        if one.group and asked:
+            above[top(one.group)] = top((asked,))
+    least: dict[Any, int] = {}
+    for one in made:
+        least[top(one.group)] = min(one.group, least.get(top(one.group), one.group))
+    return [one._replace(group=least[top(one.group)]) for one in made]
+
+
+def packs(lengths: Sequence[int], capacity: int) -> list[list[int]]:
+    """Places of the examples that share a pack: the longest first, each into the fullest pack that
+    has room, of equally full ones into that which is so for the longest time."""
+    found: list[list[int]] = []
+    open_: list[tuple[int, int, int]] = []  # the room, since when, and the pack
+    for time, place in enumerate(sorted(range(len(lengths)), key=lambda at: -lengths[at])):
+        at = bisect_left(open_, (lengths[place],))
+        if at < len(open_):
+            room, _, pack = open_.pop(at)
+        else:
+            room, pack = capacity, len(found)
+            found.append([])
+        found[pack].append(place)
+        if room > lengths[place]:
+            insort(open_, (room - lengths[place], time, pack))
+    return found
+
+
+@dataclass(frozen=True)
+class _Choice:
+    evidence: Evidence
+    options: Mapping[str, Any]
+    made: Sequence[Made]
+
+    def problems(self) -> Iterator[str]:
+        """What is stored otherwise than it is chosen here."""
+        manifest, there = self.evidence.manifest, self.evidence.examples
+        test, used = self._left()
+        times, wanted = {one.number: 1 for one in used}, list[float]()
+        if self.options.get("total") is not None or any(map(_budget, self.evidence.asked)):
+            times, wanted = self._portions(used, test)
+        told = [one.amount for one in manifest.sources if one.wanted_share is not None]
+        if len(told) != len(wanted) or any(
+            abs(one - other) > 1 for one, other in zip(told, wanted, strict=True)
+        ):
+            yield f"sources: {wanted} trained tokens are wanted, and the manifest says {told}"
+        held = [[one for one in used if (one.number in test) == side] for side in (False, True)]
+        yield from self._figures(used, held, times)
+        for name, own in zip(("train", "test"), held, strict=True):
+            every = max((times[one.number] for one in own), default=0)
+            turns = [(n, one) for n in range(every) for one in own if times[one.number] > n]
+            if self.options["shuffle"]:
+                seed, total = int(self.options["seed"]), len(self.made)
+                turns.sort(key=lambda turn: mixed(turn[1].number + turn[0] * total, seed))
+            rows = self._rows([one for _, one in turns])
+            names = [one.name for row in rows for one in row]
+            stored = [one.name for one in there.get(name, [])]
+            if manifest.windows:
+                names, stored, rows = sorted(names), sorted(stored), []
+            differs = [a != b for a, b in zip(names, stored, strict=False)]
+            if len(names) != len(stored):
+                more = counted(len(names), "example")
+                yield f"choice: {name} has {len(stored)} examples, and {more} are chosen for it"
+            elif any(differs):
+                at = differs.index(True)
+                where = f"choice: {stored[at]} stands in {name}[{at}]"
+                yield f"{where}, where {names[at]} is chosen"
+            elif rows and [len(row) for row in rows] != self.evidence.sizes[name]:
+                yield f"choice: the rows of {name} end elsewhere than the packs that fit best"
+
+    def _figures(
+        self, used: Sequence[Made], held: Sequence[Sequence[Made]], times: Mapping[int, int]
+    ) -> Iterator[str]:
+        """What the manifest says of examples that are left out, and of what each source has."""
+        manifest, told = self.evidence.manifest, self.evidence.manifest.examples
+        found: dict[str, tuple[object, object]] = {
+            "examples": (told.made - told.rejected, len(self.made)),
+            "filtered": (told.filtered, sum(self.evidence.filtered)),
+            "left_out": (told.left_out, [*times.values()].count(0)),
+        }
+        for asked, one in zip(self.evidence.asked, manifest.sources, strict=False):
+            own = [x for x in held[0] if x.source == asked.get("name", "")]
+            sums = (len(own), sum(x.length for x in own), sum(x.trained for x in own))
+            has = (one.has.examples, one.has.tokens, one.has.trained)
+            found[f"source {one.name}: has"] = has, sums
+        for name, (said, counted_) in found.items():
+            if said != counted_:
+                yield f"{name}: the manifest says {said}, and {counted_} are there"
+
+    def _left(self) -> tuple[set[int], list[Made]]:
+        """The numbers of those of the test side, and what no filter, evaluation or equal example
+        leaves out."""
+        evidence, made = self.evidence, _joined(self.made)
+        gone: set[str] = set()
+        for file in (CONTAMINATED, NEAR_DUPLICATES):
+            if (evidence.build.here / file).is_file():
+                gone |= {one["id"] for one in evidence.lines(file)}
+        filtered = evidence.filtered or [False] * len(made)
+        tests = {one["name"] for one in evidence.asked if one.get("test")}
+        theirs = {one.group for one in made if one.source in tests} - {0}
+        used = [
+            one
+            for one, out in zip(made, filtered, strict=True)
+            if not out
+            and (one.name not in gone)
+            and (one.source in tests or one.group not in theirs)
+        ]
+        if self.options["dedup"]:
+            stays: dict[bytes, int] = {}
+            first = self.options.get("dedup_keep", "first") == "first"
+            there = set() if first else {x.name for own in evidence.examples.values() for x in own}
+            # Which of them has the best value is the witness's to say.
+            for one in sorted(used, key=lambda one: one.name not in there):
+                stays.setdefault(one.digest, one.number)
+            used = [one for one in used if stays[one.digest] == one.number]
+        share, seed = int(self.options["test_size"] * _WORD), int(self.options["seed"])
+        test = {
+            one.number
+            for one in used
+            if one.source in tests or (share and mixed(one.group, seed) < share)
+        }
+        return test, used
+
+    def _portions(self, used: Sequence[Made], test: set[int]) -> tuple[dict[int, int], list[float]]:
+        """How often each is stored, and the trained tokens of sources whose share says how many."""
+        asked, total = self.evidence.asked, self.options.get("total")
+        seed, manifest = int(self.options["seed"]) ^ _SALT, self.evidence.manifest
+        keys = {one.group: mixed(one.group, seed) for one in used}
+        pools, limits = [], []
+        for one in asked:
+            own = [x for x in used if x.source == one.get("name", "") and x.number not in test]
+            own.sort(key=lambda x: (keys[x.group], *_halves(x.digest)))
+            epochs = one.get("epochs")
+            limit = _take(own, "rows", round((1.0 if epochs is None else epochs) * len(own), 6))
+            amounts = [(unit, one[unit]) for unit in _UNITS if one.get(unit) is not None]
+            limits.append(min([limit, *(_take(own, *amount) for amount in amounts)]))
+            pools.append(own)
+        rooms = [_given(*both) for both in zip(pools, limits, strict=True)]
+        wanted = wanted_of(asked, rooms, total)
+        times = {one.number: 0 for one in used}
+        for n, own in enumerate(pools):
+            taken = limits[n]
+            if n in wanted:  # which is rounded, and so may differ by one
+                taken = min(taken, _take(own, "trained_tokens", manifest.sources[n].amount))
+            for at, mine in enumerate(own):
+                times[mine.number] = taken[0] + (at < taken[1])
+            # The test side is thinned by the same hash, and nothing of it is stored twice.
+            last = _WORD if taken[0] or not own else -1
+            if last < 0 < taken[1]:
+                last = keys[own[taken[1] - 1].group]
+            for mine in used:
+                if mine.source == asked[n].get("name", "") and mine.number in test:
+                    times[mine.number] = int(keys[mine.group] <= last)
+        return times, [wanted[n] for n in sorted(wanted)]
+
+    def _rows(self, order: Sequence[Made]) -> list[list[Made]]:
+        """What each training row holds."""
+        if self.evidence.manifest.layout != layouts.PACKED:
+            return [[one] for one in order]
+        within = self.options["pack_within"] == "part"
+        parts: dict[int, list[int]] = {}
+        for place, one in enumerate(order):
+            parts.setdefault(one.part if within else 0, []).append(place)
+        found = []
+        for own in parts.values():
+            lengths = [order[place].length for place in own]
+            together = packs(lengths, self.evidence.manifest.max_length)
+            found += [sorted(own[at] for at in pack) for pack in together]
+        return [[order[place] for place in pack] for pack in sorted(found)]
+
+
+def _budget(source: Mapping[str, Any]) -> bool:
+    return any(source.get(name) is not None for name in _BUDGET)
+
+
+def _halves(digest: bytes) -> tuple[int, int]:
+    first, second = digest[:8], digest[8:]
+    return int.from_bytes(first, "little"), int.from_bytes(second, "little")
+
+
+def _take(pool: Sequence[Made], unit: str, amount: float) -> _Taken:
+    """What an amount of a unit holds."""
+    sums = list(accumulate(getattr(one, _UNITS[unit]) for one in pool))
+    if not sums or not sums[-1]:
+        return 0, 0
+    passes = int(amount // sums[-1])
+    left = int(amount - passes * sums[-1])
+    return passes, bisect_right(sums, left) if left else 0
+
+
+def _given(pool: Sequence[Made], taken: _Taken) -> int:
+    """Trained tokens of what is taken."""
+    more = sum(one.trained for one in pool[: taken[1]])
+    return taken[0] * sum(one.trained for one in pool) + more
+
+
+def wanted_of(
+    asked: Sequence[Mapping[str, Any]], rooms: Sequence[int], total: int | None
+) -> dict[int, float]:
+    """Trained tokens of each source with a share or a weight, by its number.
+
+    Args:
+        asked: of each source; ``rooms``: the most that it may give; ``total``: of all.
+    """
+    shares, weights = (
+        {n: one[name] for n, one in enumerate(asked) if one.get(name) is not None}
+        for name in ("share", "weight")
+    )
+    if total is not None and not shares and not weights:
+        weights = {n: room for n, room in enumerate(rooms) if room}
+    heavy, left = sum(weights.values()), 1 - sum(shares.values())
+    whole, alone = float(total or 0), sum(rooms) - sum(rooms[n] for n in (*shares, *weights))
+    if total is None:
+        most = [rooms[n] / share for n, share in shares.items()]
+        most += [(rooms[n] * heavy / weight + alone) / left for n, weight in weights.items()]
+        whole = min(most, default=0.0) if weights or not alone else 0.0
+        # What has neither is used whole, however much it is.
+        whole = max(whole, alone / left) if alone else whole
+    rest = max(0.0, whole * left - alone)
+    by_weight = {n: rest * weight / heavy for n, weight in weights.items()}
+    return {n: whole * share for n, share in shares.items()} | by_weight

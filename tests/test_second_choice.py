@@ -1,0 +1,162 @@
+"""What is chosen once more by loops is what the build chooses by columns."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from small_tokenizers import template_folder
+from support import write_rows
+from test_recounted import judged as judged
+
+from pipeline import run_build
+from pipeline.builder import judge, second_choice, side_files
+from pipeline.builder.evidence import Evidence, Example
+from pipeline.options.build_options import Budget, require_mixture
+from pipeline.options.recipe import builds_of
+from pipeline.shards import budgets
+from stages.errors import DataError, UsageError
+from stages.tokenizers.profiles import all_profiles
+from stages.tokens import packed
+
+Examples = dict[str, list[Example]]
+ROOM = 40
+
+
+@given(st.lists(st.integers(1, ROOM), max_size=120))
+def test_packs_are_those_of_the_layout(lengths: list[int]) -> None:
+    found = second_choice.packs(lengths, ROOM)
+    pack_of = packed.plan(np.array(lengths, np.int64), ROOM)
+    wanted = [np.flatnonzero(pack_of == n).tolist() for n in range(len(found))]
+    assert sorted(map(sorted, found)) == wanted
+
+
+_OF_SOURCE = st.sampled_from([{}, {"share": 0.2}, {"share": 0.3}, {"weight": 1}, {"weight": 2.5}])
+
+
+@given(
+    st.lists(st.tuples(_OF_SOURCE, st.integers(0, 5000)), min_size=1, max_size=4),
+    st.one_of(st.none(), st.integers(1, 9000)),
+)
+def test_shares_and_weights_come_to_the_same(
+    of: list[tuple[dict[str, float], int]], total: int | None
+) -> None:
+    asked, rooms = [one for one, _ in of], [room for _, room in of]
+    own = [Budget(**one) for one in asked]  # type: ignore[arg-type]
+    try:
+        require_mixture({str(n): one for n, one in enumerate(own)}, total)
+    except UsageError:
+        return
+    pools: Any = [type("Pool", (), {"given": lambda self, room, unit: room})() for _ in rooms]
+    limits: Any = rooms
+    wanted = budgets._mixture(pools, own, limits, total)
+    found = second_choice.wanted_of(asked, rooms, total)
+    assert found.keys() == wanted.keys()
+    assert all(abs(found[n] - wanted[n]) <= 1 for n in wanted)
+
+
+def _problems(evidence: Evidence, examples: Examples) -> list[str]:
+    other = replace(evidence)
+    vars(other).update(examples=examples, sizes=evidence.sizes)
+    return [*second_choice.problems(other)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda one: [*one[:-2], one[-1], one[-2]],
+        lambda one: one[:-1],
+        lambda one: [*one, one[0]],
+        lambda one: [one[-1]._replace(name="b.jsonl:999"), *one[1:]],
+    ],
+)
+def test_another_choice_is_named(
+    change: Callable[[list[Example]], list[Example]], judged: dict[str, Evidence]
+) -> None:
+    """Another order, one that is missing, one that is there twice, and another in its place."""
+    for evidence in judged.values():
+        assert _problems(evidence, evidence.examples) == []
+        for name, own in evidence.examples.items():
+            if change(own) != own:
+                assert _problems(evidence, {**evidence.examples, name: change(own)})
+
+
+def test_packs_that_end_elsewhere_are_named(judged: dict[str, Evidence]) -> None:
+    evidence = judged["packed"]
+    first, second, *others = evidence.sizes["train"]
+    other = replace(evidence)
+    sizes = {**evidence.sizes, "train": [first + 1, second - 1, *others]}
+    vars(other).update(examples=evidence.examples, sizes=sizes)
+    assert any("end elsewhere" in one for one in second_choice.problems(other))
+
+
+RECIPE = """
+task = "sft"
+model = "{model}"
+output = "{here}/out"
+cache-dir = "{here}/cache"
+workers = 1
+keep = 0
+max-length = 64
+max-reject = 1.0
+{options}
+[[source]]
+name = "a"
+data = ["{here}/a.jsonl"]
+{a}
+[[source]]
+name = "b"
+data = ["{here}/b.jsonl"]
+{b}
+"""
+_BUDGETS = ["", "rows = 7", "tokens = 300", "epochs = 2.5", "epochs = 0.4", "weight = 2"]
+_OPTIONS = (
+    ["", "dedup = true", 'dedup = true\ndedup-keep = "highest:n"'],
+    ["", "test-size = 0.4", 'test-size = 0.4\ngroup-by = "topic+question"'],
+    ["", "shuffle = true", "shuffle = true\nseed = -3"],
+    ["", 'layout = "ragged"', 'pack-within = "part"'],
+    ["", 'filter = "n != 3"'],
+)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("chosen") / "model"
+    template_folder(folder, all_profiles()["qwen2-1.5b"].chat_template)
+    return folder
+
+
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.tuples(*map(st.sampled_from, _OPTIONS)), *[st.sampled_from(_BUDGETS)] * 2)
+def test_what_options_choose_is_chosen_again(
+    model: Path, tmp_path_factory: pytest.TempPathFactory, options: tuple[str, ...], a: str, b: str
+) -> None:
+    """Whatever goes together: the build passes, and nothing of it was left unseen."""
+    here = tmp_path_factory.mktemp("chosen")
+    for name in "ab":
+        rows = [
+            {"prompt": f"q{n % 17} {'w ' * (n % 7)}", "completion": f"{n % 19}", "n": n % 5}
+            for n in range(40)
+        ]
+        rows = [{**row, "topic": f"{name}{n % 9}"} for n, row in enumerate(rows)]
+        write_rows(here / f"{name}.jsonl", rows)
+    text = RECIPE.format(here=here, model=model, options="\n".join(options), a=a, b=b)
+    (here / "recipe.toml").write_text(text, "utf-8")
+    heard: list[Evidence] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judge, "_has_own_process", lambda config: False)
+        patch.setattr(side_files, "require", heard.append)
+        try:
+            (config,) = builds_of(here / "recipe.toml")
+            run_build.build(config, lambda *_: None)
+        except (UsageError, DataError):  # they do not go together, or leave nothing
+            return
+    (evidence,) = heard
+    evidence = replace(evidence, build=replace(evidence.build, folder=here / "out"))
+    assert evidence.examples
+    assert evidence.parts
+    assert [*second_choice.problems(evidence)] == []
