@@ -42,14 +42,9 @@ def _solid(rng: random.Random) -> str:
     return text if text.strip() else f"{text}ok"
 
 
-_SIGNATURE = {
-    "type": "function",
-    "function": {
-        "name": "lookup",
-        "description": 'Find <it> in "that" 书',
-        "parameters": {"type": "object", "properties": {"q": {"type": "string"}}},
-    },
-}
+_ASKED = {"type": "object", "properties": {"q": {"type": "string"}}}
+_LOOKS = {"name": "lookup", "description": 'Find <it> in "that" 书', "parameters": _ASKED}
+_SIGNATURE = {"type": "function", "function": _LOOKS}
 
 
 def _exchange(rng: random.Random, speech: Speech) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from stages.chat_template.render import Render, Renderer
 from stages.chat_template.segments import TRAINED
 from stages.normalize.stage import Normalize
 from stages.rows import stop_text
-from stages.tokenizers import builtin, probes, profiles
+from stages.tokenizers import probes, profiles
 from stages.tokens.outline_tokens import segments_of
 
 FAMILIES = (
@@ -27,17 +26,6 @@ FAMILIES = (
 )
 U = {"role": "user", "content": "2 + 2?"}
 THOUGHT = "<think>\nadd them\n</think>\n\n"
-
-
-@functools.lru_cache(maxsize=8)
-def bound(name: str, cache: Path) -> profile.TargetModel:
-    """A family's model; where its tokenizer is absent, on a small one."""
-    profile = profiles.all_profiles()[name]
-    if name in SMALL:
-        return rendering(name)
-    assert profile.ranks is not None
-    tokenizer = builtin.tokenizer_json(profile, profile.ranks, cache, fetch=True)
-    return probes.bind(profile, tokenizer, with_steps=False)
 
 
 @functools.cache

@@ -8,20 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import pyarrow as pa
 import pytest
 from huggingface_hub import DatasetCard
 from hypothesis import given
 from hypothesis import strategies as st
 from support import ROOT, SAMPLES, Make, Run, few, files_of, read_manifest, write_rows
+from test_check import SHARD, resealed, rewrite
 
 from pipeline.builder.exporting import export_build
 from pipeline.builds.build import Build
-from pipeline.manifest import dataset_files, json_records
+from pipeline.builds.stored import read_file as read
 from pipeline.publish.check import check
 from pipeline.report import card
 from pipeline.report.card import Publisher, block, code, plain
-from stages.files import file_hash
 
 SOURCES = {
     "sft": SAMPLES / "sft" / "word_problems.jsonl",
@@ -77,9 +76,7 @@ def test_load_dataset_refuses_a_folder_with_fewer_rows(make: Make) -> None:
     """A shard that was cut, or is missing, is not loaded in silence."""
     folder = make("rm", SOURCES["rm"])
     (shard,) = folder.glob("train/*.arrow")
-    table = pa.ipc.open_stream(shard.read_bytes()).read_all()
-    with pa.ipc.new_stream(str(shard), table.schema) as writer:
-        writer.write_table(table.slice(1))
+    rewrite(shard, read(shard).to_pylist()[1:])
     with pytest.raises(datasets.exceptions.NonMatchingSplitsSizesError):
         datasets.load_dataset(str(folder))
 
@@ -88,19 +85,13 @@ def test_check_compares_what_datasets_reads_with_what_the_trainer_reads(
     make: Make, tmp_path: Path
 ) -> None:
     """The rows in both files of a shard are the same, or check says that they are not."""
-    export_build("medicalgpt", make("rm", SOURCES["rm"]), tmp_path / "e")
-    assert check(tmp_path / "e", tmp_path).faults == []
-    name = "train/data-00000-of-00001.arrow"
-    shard = tmp_path / "e" / name
-    table = pa.ipc.open_stream(shard.read_bytes()).read_all()
-    turned = table.take(list(reversed(range(len(table)))))
-    with pa.ipc.new_stream(str(shard), table.schema) as writer:
-        writer.write_table(turned)
-    manifest = json.loads((tmp_path / "e" / "manifest.json").read_bytes())
-    manifest["files"][name] = file_hash.sha256(shard)
-    dataset_files.write_json(tmp_path / "e" / "manifest.json", json_records.sealed_text(manifest))
-    (fault,) = check(tmp_path / "e", tmp_path).faults
-    assert (fault.where, fault.code) == (name, "datasets")
+    folder = tmp_path / "e"
+    export_build("medicalgpt", make("rm", SOURCES["rm"]), folder)
+    assert check(folder, tmp_path).faults == []
+    rewrite(folder / SHARD, read(folder / SHARD).to_pylist()[::-1])
+    resealed(folder, SHARD)
+    (fault,) = check(folder, tmp_path).faults
+    assert (fault.where, fault.code) == (SHARD, "datasets")
 
 
 def test_the_front_matter_is_what_the_hub_reads(make: Make) -> None:

@@ -209,7 +209,7 @@ def test_options_stand_before_a_double_dash() -> None:
 
 
 @pytest.mark.slow
-def test_rows_that_were_piped_in_are_to_be_piped_in_again(pipeline: Run, tmp_path: Path) -> None:
+def test_rows_that_were_piped_in_are_to_be_piped_in_again(tmp_path: Path) -> None:
     """The message names standard input, and says what each command needs; it then builds."""
     row = {"prompt": "{n}?", "chosen": "Yes {n}.", "rejected": "No."}
     write_rows(tmp_path / "rows", _rows(12, row))

@@ -17,7 +17,7 @@ from stages.tokenizers import probes
 from stages.tokenizers.profiles import all_profiles
 
 TEMPLATE = all_profiles()["qwen2-1.5b-instruct"].chat_template
-PAD, PAD_ID = "<|endoftext|>", 2
+PAD = "<|endoftext|>"
 TOKENIZER = byte_level(["<|im_start|>", "<|im_end|>", PAD])
 SIZE = TOKENIZER.get_vocab_size()
 

@@ -5,7 +5,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,19 +84,10 @@ def outputs(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Every text that each output of a cell has had, in a process that runs as a kernel."""
     shown: list[list[str]] = []
 
-    class Handle:
-        def __init__(self, number: int) -> None:
-            self._number = number
-
-        def update(self, content: dict[str, str], *, raw: bool) -> None:
-            assert raw
-            shown[self._number].append(content["text/plain"])
-
-    def display(content: dict[str, str], *, raw: bool, display_id: bool) -> Handle:
-        assert raw
-        assert display_id
-        shown.append([content["text/plain"]])
-        return Handle(len(shown) - 1)
+    def display(content: dict[str, str], *, raw: bool, display_id: bool) -> Any:
+        assert (raw, display_id) == (True, True)
+        shown.append(texts := [content["text/plain"]])
+        return SimpleNamespace(update=lambda more, raw: texts.append(more["text/plain"]))
 
     fake = ModuleType("IPython.display")
     vars(fake)["display"] = display

@@ -52,10 +52,8 @@ def model_dir(folder: Path, dtype: str, *, tied: bool = True, sharded: bool = Fa
     if not sharded:
         save(folder / "model.safetensors", {**embedding, **rest}, dtype)
         return folder
-    files = {
-        "model-00001-of-00002.safetensors": embedding,
-        "model-00002-of-00002.safetensors": rest,
-    }
+    names = (f"model-0000{number}-of-00002.safetensors" for number in (1, 2))
+    files = dict(zip(names, (embedding, rest), strict=True))
     weights = {}
     for name, tensors in files.items():
         save(folder / name, tensors, dtype)

@@ -1,5 +1,6 @@
 """Layouts: an example is in one pack or row, nothing is changed by it, and it comes out again."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -241,18 +242,11 @@ def test_both_sides_of_a_pair_have_one_width(
 
 def test_width_follows_what_is_asked_for() -> None:
     """The longest example rounded up to a multiple of 8, never above the limit; or as named."""
-    for pad_to, longest, max_length, wanted in (
-        ("longest", 1, 4096, 8),
-        ("longest", 8, 4096, 8),
-        ("longest", 9, 4096, 16),
-        ("longest", 4090, 4096, 4096),
-        ("longest", 99, 100, 100),
-        ("longest", 100, 100, 100),
-        ("max-length", 9, 4096, 4096),
-        ("max-length", 9, 100, 100),
-        ("512", 9, 4096, 512),
-    ):
-        assert padded.LAYOUT.width(pad_to, longest, max_length) == wanted
+    for longest, most in itertools.product((1, 8, 9, 99, 100), (100, 4096)):
+        wanted = min(-(-longest // 8) * 8, most)
+        assert padded.LAYOUT.width("longest", longest, most) == wanted
+        assert padded.LAYOUT.width("max-length", longest, most) == most
+        assert padded.LAYOUT.width("512", longest, most) == 512
 
 
 def test_an_example_wider_than_the_width_is_refused() -> None:

@@ -21,12 +21,6 @@ from pipeline.shards.chain import Losses, Refusal
 from posttrain_pipeline.commands import cli
 from stages.readers import jsonl
 
-
-def rows(path: Path, answers: list[str]) -> Path:
-    """A file of questions with these answers."""
-    return write_rows(path, ({"question": "q", "answer": a} for a in answers))
-
-
 limits = st.sampled_from([0.0, 0.001, 0.01, 0.1, 0.29, 0.5, 1.0])
 
 

@@ -480,16 +480,12 @@ def test_every_family_of_ours_can_be_trained_on() -> None:
         assert [verdict.passed for verdict in prove(model, policy)] == [True, True]
 
 
-def test_a_template_that_is_no_jinja_is_refused() -> None:
-    """A syntax error and a date that is none are faults of the recipe."""
-    with pytest.raises(errors.ModelError, match="not valid Jinja"):
-        Template("{% for %}", "2024-07-26")
-    with pytest.raises(errors.ModelError, match="not a date"):
-        Template("x", "26 July")
-
-
-def test_a_template_has_no_clock() -> None:
-    """The date is the recipe's, tokens are named, and JSON is not escaped."""
+def test_a_template_is_jinja_without_a_clock() -> None:
+    """A syntax error and a date that is none are faults of the recipe. The date is the recipe's,
+    tokens are named, and JSON is not escaped."""
+    for text, date, says in (("{% for %}", "2024-07-26", "valid Jinja"), ("x", "26 July", "date")):
+        with pytest.raises(errors.ModelError, match=f"not a?.*{says}"):
+            Template(text, date)
     source = "{{ strftime_now('%d %B %Y') }} {{ eos_token }} {{ messages | tojson }}"
     template = Template(source, "2024-07-26", eos_token=END)
     assert template.render([{"a": "é<"}]) == f'26 July 2024 {END} [{{"a": "é<"}}]'

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import SAMPLES
+from support import SAMPLES, noted
 from test_plan_command import planned
 from test_render import MODELS, QWEN2
 
@@ -54,28 +54,21 @@ def split(row: Row) -> list[Row]:
 class Meter:
     """Counts the turns that templates print."""
 
-    def __init__(self) -> None:
-        self.turns = 0
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._turns = noted(patch, template.Template, "render", lambda _, turns, *__: len(turns))
 
     def of(self, model: profile.TargetModel, rows: list[Row], history: str = "rendered") -> int:
         """Turns that are printed for some rows by a renderer that has seen none."""
-        renderer, before = Renderer(model, history=history), self.turns
+        renderer, before = Renderer(model, history=history), len(self._turns)
         for row in rows:
             renderer(row)
-        return self.turns - before
+        return sum(self._turns[before:])
 
 
 @pytest.fixture
 def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
     """A meter that is running."""
-    found, render = Meter(), template.Template.render
-
-    def counted(self: template.Template, messages: Any, *rest: Any, **more: Any) -> str:
-        found.turns += len(messages)
-        return render(self, messages, *rest, **more)
-
-    monkeypatch.setattr(template.Template, "render", counted)
-    return found
+    return Meter(monkeypatch)
 
 
 @pytest.mark.parametrize("make", [chat, agent])

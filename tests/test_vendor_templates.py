@@ -17,7 +17,7 @@ from typing import Any
 
 import peers
 import pytest
-from conversations import Speech, conversation
+from conversations import Speech, conversations
 from jinja2 import TemplateError
 from support import WIDE, few, table
 from test_families import FAMILIES, TABLE
@@ -75,10 +75,9 @@ def prompts(messages: Messages) -> list[Messages]:
     return [messages[: i + 1] for i, turn in enumerate(messages) if turn["role"] == "user"]
 
 
-def rows(name: str, count: int = 40) -> list[dict[str, Any]]:
+def rows(speech: Speech, count: int = 40) -> list[dict[str, Any]]:
     """Conversations; whether control text is in them makes no difference to a rendering."""
-    rng = random.Random(7)
-    return [conversation(rng, FAMILIES[name]) for _ in range(count)]
+    return list(conversations(7, count, speech))
 
 
 APART = ("mistral-7b-instruct-v0.3", "mistral-nemo-instruct-2407")
@@ -93,7 +92,7 @@ def test_a_template_prints_what_the_vendors_does(name: str) -> None:
     The copy that there is of Qwen2's knows no default system text, so a system text is given.
     """
     ours, theirs = printers(name)
-    for row in rows(name):
+    for row in rows(FAMILIES[name]):
         messages, tools = row["messages"], row["tools"]
         if name == "qwen2-1.5b" and messages[0]["role"] != "system":
             messages.insert(0, {"role": "system", "content": "be brief"})
@@ -111,7 +110,7 @@ def test_mistral_prints_what_the_vendors_does(name: str) -> None:
     signature holds no quotes: the copies print them as they are, which is not JSON.
     """
     ours, theirs = printers(name)
-    for row in rows(name):
+    for row in rows(FAMILIES[name]):
         messages = row["messages"]
         tools = json.loads(json.dumps(row["tools"]).replace('\\"that\\"', "that"))
         for turn in messages:
@@ -127,7 +126,7 @@ def test_deepseek_prints_the_vendors_prompts() -> None:
     """Every prompt is the vendor's, and an example is its prompt with a whole answer behind it."""
     ours, theirs = printers(DISTILLED)
     end = all_profiles()[DISTILLED].end_of_turn
-    for row in rows(DISTILLED):
+    for row in rows(FAMILIES[DISTILLED]):
         for asked in prompts(row["messages"]):
             prompt = theirs(asked, None, add_generation_prompt=True)
             assert ours(asked, None, add_generation_prompt=True) == prompt
@@ -148,12 +147,9 @@ def test_deepseek_v4_prints_what_its_encoder_does(thinking: bool) -> None:
     """
     profile = all_profiles()["deepseek-v4-flash"]
     copy = peers.shipped_template("deepseek-ai-DeepSeek-V4-Flash-0731")
-    ours, theirs = (
-        printer(one, profile.bos_token, profile.eos_token) for one in (profile.chat_template, copy)
-    )
-    rng = random.Random(7)
-    for _ in range(40):
-        row = conversation(rng, Speech(("x",)))
+    ends = profile.bos_token, profile.eos_token
+    ours, theirs = (printer(one, *ends) for one in (profile.chat_template, copy))
+    for row in rows(Speech(("x",))):
         if row["messages"][0]["role"] != "system":
             row["messages"].insert(0, {"role": "system", "content": "be brief"})
         for turn in row["messages"] if thinking else ():
@@ -177,17 +173,11 @@ _TYPES += [
 def test_gpt_oss_prints_what_the_vendors_does() -> None:
     """Conversations with reasoning, and tools of every type; the vendor's takes no null for a text,
     and calls reasoning thinking."""
-    ours, theirs = (
-        printer(source, None, "<|return|>")
-        for source in (
-            all_profiles()["gpt-oss-20b"].chat_template,
-            peers.member("trl==1.16.0", "trl/chat_templates/gptoss.jinja"),
-        )
-    )
+    copy = peers.member("trl==1.16.0", "trl/chat_templates/gptoss.jinja")
+    own = all_profiles()["gpt-oss-20b"].chat_template
+    ours, theirs = (printer(source, None, "<|return|>") for source in (own, copy))
     taken = {f"p{i}": one for i, one in enumerate(_TYPES)}
-    rng = random.Random(7)
-    for number in range(60):
-        row = conversation(rng, Speech(("x",), tools="one", thinking=True))
+    for number, row in enumerate(rows(Speech(("x",), tools="one", thinking=True), 60)):
         needed = {"properties": taken, "required": [f"p{number % len(taken)}"]}
         given = [needed, {"type": "object", "properties": {}}, None][number % 3]
         signature = {"name": "look", "description": "Looks", "parameters": given}
@@ -223,18 +213,12 @@ def test_the_math_models_default_to_their_system_text() -> None:
 
 VENDORS = sorted(Path(os.environ.get("POSTTRAIN_TEMPLATES", "absent")).glob("*.jinja"))
 TOKENS = {"bos_token": "<BOS>", "eos_token": "<EOS>"}
+_ASKS = {"q": {"type": "string", "description": "what", "enum": ["a", "b"]}}
+_ASKED = {"type": "object", "properties": _ASKS, "required": ["q"]}
 SIGNATURES = [
     {
         "type": "function",
-        "function": {
-            "name": name,
-            "description": "Finds <it>.",
-            "parameters": {
-                "type": "object",
-                "properties": {"q": {"type": "string", "description": "what", "enum": ["a", "b"]}},
-                "required": ["q"],
-            },
-        },
+        "function": {"name": name, "description": "Finds <it>.", "parameters": _ASKED},
     }
     for name in ("lookup", "search")
 ]

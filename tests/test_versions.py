@@ -368,14 +368,6 @@ def test_a_build_that_is_open_stays_what_it_was(make: Make, tmp_path: Path) -> N
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"
 
 
-def rows(path: Path, count: int, words: int = 1) -> Path:
-    """Questions with answers of so many words."""
-    return write_rows(
-        path,
-        ({"question": f"Count {n}.", "answer": " ".join([f"n{n}"] * words)} for n in range(count)),
-    )
-
-
 def test_a_limit_that_is_none_is_refused(pipeline: Run) -> None:
     """Before anything is read. Every limit that there is can be given."""
     assert set(counts.DRIFTS) == {limits.ROWS, limits.TRAINED, limits.SHARE}
