@@ -27,16 +27,16 @@ _NEARLY_ALL = 0.9  # of the rows, that have a value of a column that all are cho
 _BEGUN = ("begun", "beginning")  # the classes of a text that the answers go on from
 
 
-def condition_for(path: str, column: Column, rows: Sequence[Row]) -> str:
+def condition_for(path: str, column: Column) -> str:
     """The option that keeps the better rows, as text; empty if it is unknown which are better."""
     ties = dict.fromkeys(value for value in column.values if signals.is_tie(value))
     if ties:
         return " ".join(differs_from(path, tie) for tie in ties)
     if column.of:
-        everywhere = column.own and column.rows == len(rows) and not signals.is_low(path)
+        everywhere = column.own and column.is_everywhere and not signals.is_low(path)
         return differs_from(f"{column.of},{path}[good]", "") if everywhere else ""
-    option = shapes.keeping(path, column.values, column.rows == len(rows))
-    if not option and column.rows >= _NEARLY_ALL * len(rows):
+    option = shapes.keeping(path, column.values, column.is_everywhere)
+    if not option and column.rows >= _NEARLY_ALL * column.of_rows:
         option = shapes.keeping(path, column.values)
     flag, *text = shlex.split(option) or [""]
     kept = (condition(text[0]).holds({path: one}) for one in column.values)
@@ -90,7 +90,7 @@ def _rated(
     if about := _of_another(path, rows[0], reading, config):
         what = f"{said} rates {about!r}, which is not trained."
         ways = [f"leave it out with {ignore(path)}"]
-    elif chosen := condition_for(path, column, rows):
+    elif chosen := condition_for(path, column):
         # Of numbers without a middle nobody but the user knows which are good.
         known = column.of or shapes.have_a_middle(column.values)
         ways.insert(not known, f"{_what_it_does(chosen, path, column)} with {chosen}")
@@ -115,7 +115,7 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
         if any(judgements.together(value, "best") == judgements.TIE for value in values):
             untied = differs_from(f"{path}[best]", judgements.TIE)
             ways.insert(0, f"keep only the rows in which one is better with {untied}")
-    elif chosen := condition_for(path, survey.columns[path], rows):
+    elif chosen := condition_for(path, survey.columns[path]):
         # A high number says nothing about the pair, but of the better side on a scale.
         sure = not BETTER.isdisjoint(parts(path)) and shapes.have_a_middle(values)
         ways.insert(signals.has_side(path) and not sure, f"keep only the better rows with {chosen}")
@@ -209,17 +209,15 @@ def _maps(names: Sequence[str], columns: Sequence[str]) -> str:
 
 
 def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where: str) -> DataError:
-    why = "" if column.asked is None else f" {column.asked.detail.removeprefix(path).lstrip()};"
-    if column.asked is None:
-        why = " holds most of the rows' text;"
+    why = "holds most of the rows' text" if column.asked is None else column.asked.detail
+    why = why.removeprefix(path).lstrip().removesuffix(", and nothing reads it")
     ways = [f"have it read with {way}" for way in _readable(path, column, reading, rows)]
     wholes = _wholes(rows[0], reading)
     left = " ".join(map(ignore, wholes)) if path in wholes else ignore(path)
     ways.append(f"leave it out with {left}")
-    name = formats.load(reading).name
     return DataError(
-        f"{where}: column {path!r} ({column.contents(len(rows))}){why} format {name} does not "
-        "read it.",
+        f"{where}: column {path!r} ({column.contents(len(rows))}) {why}, and format "
+        f"{formats.load(reading).name} does not read it.",
         f"Say which: {', or '.join(ways)}.",
     )
 
@@ -235,7 +233,7 @@ def _weighing(
     read = formats.load(reading).columns.get("weights of turns", ())
     if read and all(isinstance(value, list) for value in column.values):
         ways.insert(0, f"read it as the weights of the turns with {mapped(read[0], path)}")
-    elif known and not scale and (chosen := condition_for(path, column, rows)):
+    elif known and not scale and (chosen := condition_for(path, column)):
         ways.insert(0, f"use only the rows that it keeps with {chosen}")
     what = f"{where}: {column.asked.detail} ({column.contents(len(rows))})."
     return DataError(what, f"Say which: {', or '.join(ways)}.")

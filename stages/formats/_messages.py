@@ -17,6 +17,7 @@ from stages.rows.unread import FLAGS, NUMERIC
 _OWN = {"role", "from", "content", "value", "parts", *FLAGS}
 _BODIES = ("content", "value", "parts")
 _TEXTS = ("text", "message", "utterance", "system_prompt")  # where there is none of these
+_SPOKEN = ("role", "from", *_BODIES)
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 _SAME = {"tool_calls": ("function_call",), "reasoning_content": _REASONING}
 
@@ -198,7 +199,10 @@ def _message(turn: Any, where: str) -> Message:
         return Message(role, body)
     fields = _fields(turn, where)
     if body is None and not (fields and fields.get("tool_calls")):
-        raise RowError("empty_answer" if role == "assistant" else "bad_column", f"{where} is empty")
+        more = [k for k, v in turn.items() if k not in _SPOKEN and v not in (None, "", [], {})]
+        why = f": {' and '.join(more)} of it hold no call under tool_calls" if more else ""
+        code = "empty_answer" if role == "assistant" else "bad_column"
+        raise RowError(code, f"{where} is empty{why}")
     return Message(role, body, fields, *trained(turn, where))
 
 

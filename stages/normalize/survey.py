@@ -37,7 +37,8 @@ class Column:
     """A column that nothing reads.
 
     Attributes:
-        rows: sampled rows that have it; ``bytes``: of their values.
+        rows: sampled rows that have it, ``of_rows``: of those that the format could read;
+            ``bytes``: of their values.
         values: some of the values.
         numbers: what each row's value says as a list of numbers of steps (``ReadRow``).
         of: the column of texts that nothing reads of which its lists say something; ``own``: one of
@@ -46,12 +47,18 @@ class Column:
     """
 
     rows: int = 0
+    of_rows: int = 0
     bytes: int = 0
     values: list[Any] = field(default_factory=list)
     numbers: list[bool | None] = field(default_factory=list)
     of: str = ""
     own: bool = True
     asked: AskError | None = None
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether every row has it; a row that is refused says nothing about that."""
+        return self.rows == self.of_rows
 
     def contents(self, of: int) -> str:
         """The values in words, of so many rows: ``true in 31, false in 9 of 40 sampled rows``."""
@@ -195,6 +202,8 @@ def survey(
                 if kind.trains_answers:
                     name, good = read.judged(left.path, left.values[0])
                     column.of, column.own = name or column.of, column.own and good is not False
+    for column in result.columns.values():
+        column.of_rows = result.rows
     _ask_of_all(result, kind, settled)
     _ask_of_long(result, unread, total)
     return result

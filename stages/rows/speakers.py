@@ -109,8 +109,12 @@ def _says_who(key: str) -> bool:
     return words.words(key)[-1:] != () and words.words(key)[-1] in _SURELY
 
 
-def spoken(value: Any, own: bool = False) -> Iterator[list[Any]]:
-    """Who speaks in each list of turns inside of a value, in their order.
+_MADE = ("tool_calls", "function_call")  # the keys of calls
+
+
+def spoken(value: Any, own: bool = False) -> Iterator[list[tuple[Any, bool]]]:
+    """Who speaks in each list of turns inside of a value, in their order, and whether that turn
+    calls a tool.
 
     Args:
         own: also of turns with keys of their own, and of objects with a list for each key of turns.
@@ -126,7 +130,7 @@ def spoken(value: Any, own: bool = False) -> Iterator[list[Any]]:
     each = zip(turns, keys, strict=True)
     said = [next((one[key] for key in of if one.get(key) is not None), None) for one, of in each]
     if any(name is not None for name in said):
-        yield said
+        yield [(name, any(map(one.get, _MADE))) for name, one in zip(said, turns, strict=True)]
     for one in inner:
         yield from spoken(one, own)
 
@@ -202,10 +206,11 @@ def _beside(turn: Mapping[str, Any], who: tuple[str, ...], what: str) -> dict[st
 
 def guessed(rows: list[dict[str, Any]], own: bool = False) -> dict[str, str]:
     """For each name of nobody that is known, who it probably is, by its places among turns: who
-    begins is a user, and whoever else speaks is the assistant, unless the turn before says more, or
-    the assistant speaks under another name."""
+    begins is a user, who speaks behind a call is its tool, and whoever else speaks is the
+    assistant, unless the turn before says more, or the assistant speaks under another name."""
     votes: dict[str, list[str]] = {}
-    for said in spoken(rows, own):
+    for turns in spoken(rows, own):
+        said = [name for name, _ in turns]
         known = [role_named(name) for name in said]
         first = next((at for at, role in enumerate(known) if role != SYSTEM), 0)
         for at, (name, role) in enumerate(zip(said, known, strict=True)):
@@ -215,9 +220,12 @@ def guessed(rows: list[dict[str, Any]], own: bool = False) -> dict[str, str]:
             before = known[at - 1] if at > first else None
             asks = before in (ASSISTANT, TOOL) or (before is None and name == said[first])
             asks = asks or ASSISTANT in known  # nobody trains what others say by such a guess
-            if len(said) > first + 1:  # a turn alone may be either
+            others = [calls for other, calls in turns[:at] if other != name]
+            if others[-1:] == [True]:
+                mine.append(TOOL)
+            elif len(said) > first + 1:  # a turn alone may be either
                 mine.append(USER if asks else ASSISTANT)
-    return {name: max((USER, ASSISTANT), key=mine.count) for name, mine in votes.items()}
+    return {name: max((USER, ASSISTANT, TOOL), key=mine.count) for name, mine in votes.items()}
 
 
 def require_said(roles: Mapping[str, str], rows: list[dict[str, Any]], where: str) -> None:
@@ -227,7 +235,7 @@ def require_said(roles: Mapping[str, str], rows: list[dict[str, Any]], where: st
         UsageError: none has it.
     """
     said = (
-        dict.fromkeys(str(name) for names in spoken(rows, own=True) for name in names)
+        dict.fromkeys(str(name) for turns in spoken(rows, own=True) for name, _ in turns)
         if roles
         else {}
     )
