@@ -6,7 +6,6 @@ What rows show by themselves is counted in builds that are not large.
 
 from collections import Counter
 from collections.abc import Iterator
-from decimal import Decimal
 from itertools import chain, groupby
 from pathlib import Path
 from typing import TypeAlias
@@ -326,12 +325,6 @@ def _of_sources(evidence: Evidence) -> Iterator[Figure]:
             yield f"{own}: unit", (one.unit, float(one.amount)), (unit, float(amount))
         if one.unit == "epochs":
             yield f"{own}: given", (one.given, one.short), (one.amount, False)
-            # Examples are not divided; in whole passes, all that is counted is a multiple.
-            passes, train = Decimal(str(one.amount)), one.splits["train"]
-            exactly = () if manifest.packs else _PORTION if passes % 1 == 0 else _PORTION[:1]
-            for name in exactly:
-                wanted_of = int(round(passes * getattr(one.has, name), 6))
-                yield f"{own}: {name} of passes", getattr(train, name), wanted_of
         for split, portion in one.splits.items() if evidence.examples else ():
             source = one.name if asked.get("name") else None
             names = _PORTION if exact else _PORTION[:2]
