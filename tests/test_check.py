@@ -200,7 +200,7 @@ def test_a_source_that_changed_is_no_fault(copy: Path, cache_dir: Path, tmp_path
         [
             ("sft", "sft", "packed"),
             ("sft", "sft/zh_dialogues.jsonl", "padded"),
-            ("prm", "prm/alternatives.jsonl", "packed"),
+            ("prm", "prm/stepwise_soft.jsonl", "packed"),
             ("prm", "prm/first_error.json", "padded"),
             ("rm", "rm/pairs.jsonl", "padded"),
         ][::-1],

@@ -168,7 +168,7 @@ def _objects(view: View) -> list[Said]:
 def _nested(view: View) -> list[Said]:
     names = ("chain_of_thoughts", "chains_of_thought", "chains", "cots", "solutions", "rollouts")
     found: list[Said] = []
-    for one in view.get(*names) or ():
+    for one in view.get(*names) or ("none",):
         if not isinstance(one, dict):
             raise UnreadError("solutions that are no objects")
         inside = {k: v for k, v in view.row.items() if k not in names} | {"steps": one.get("steps")}
@@ -199,7 +199,7 @@ def _judged_turns(view: View) -> list[Said]:
 
 
 def _alternatives(view: View) -> list[Said]:
-    """PRM800K: a chain for each completion that was not chosen, and one of all that were."""
+    """PRM800K: a chain of the completions that were chosen, and one for each that was not."""
     problem, label = view.get("question"), view.get("label")
     if not isinstance(problem, dict) or not isinstance(label, dict):
         raise UnreadError("alternatives of another shape")
@@ -215,7 +215,8 @@ def _alternatives(view: View) -> list[Said]:
                 continue
             rating = _graded(one, view)
             extra = Steps(asked, (*texts, one["text"]), (*ratings, rating))
-            found.append(None if _given(one) is None else extra)
+            if _given(one) is None or view.variant != "path":
+                found.append(None if _given(one) is None else extra)
         if chosen is not None:
             texts, ratings = (
                 [*texts, completions[chosen]["text"]],
@@ -224,6 +225,12 @@ def _alternatives(view: View) -> list[Said]:
         elif human is not None:
             good = 1.0 if _given(human) is None else _graded(human, view)
             texts, ratings = [*texts, human["text"]], [*ratings, good]
+        elif view.variant == "path" and len(completions) == 1:
+            texts, ratings = (
+                [*texts, completions[0]["text"]],
+                [*ratings, _graded(completions[0], view)],
+            )
+            break
         else:
             break
     return [*found, Steps(asked, tuple(texts), tuple(ratings))] if texts else found
