@@ -37,7 +37,7 @@ def columns_named(rows: Iterable[contract.Row]) -> str:
         if "." not in path:
             there = next((value for value in values if value not in EMPTY), None)
             what = "empty" if there is None else _WORDS.get(type(there), "value")
-            said.append(f"{path} ({what})")
+            said.append(f"{judgements.bare(path)} ({what})")
     return ", ".join(said[:NAMED])
 
 

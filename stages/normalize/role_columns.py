@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from stages.contract import Row
 from stages.formats import _messages, _turns
 from stages.normalize import role_names
-from stages.rows import shapes, signals
+from stages.rows import judgements, shapes, signals
 from stages.rows.column_names import EMPTY
 from stages.rows.selection import lookup
 
@@ -29,6 +29,8 @@ _FEW = 0.2  # different texts in that many rows: a category, a name, a constant
 _SHORT = 16  # characters of what may only be checked against
 _END = 200  # characters of an answer in which it repeats the reference
 _FAMILY = 3  # columns that differ in their number alone
+
+JSON = "[json]"  # the ending of a path of texts that are the JSON of lists of texts
 
 Fits: TypeAlias = Callable[[Any], bool]
 
@@ -66,7 +68,17 @@ def columns_of(
     for path in [*values]:  # a text where all lists have one alone
         if path.endswith(".0") and any(map(_has_more, values[path.removesuffix(".0")])):
             del values[path]
+    lists = [p for p in values if _are_json(values[p])]
+    asked = any(role_names.role_of(path) == "question" for path in lists)
+    for path in lists if asked else ():  # what is said stands inside
+        values[f"{path}{JSON}"] = [judgements.together(one, "json") for one in values.pop(path)]
     return Columns(values, answers_alone, guess, odd)
+
+
+def _are_json(values: Sequence[Any]) -> bool:
+    """Whether all values that say anything are JSON lists of texts."""
+    told = [one for one in values if one not in EMPTY]
+    return bool(told) and all(map(judgements.listed_in, told))
 
 
 @dataclass(frozen=True)
@@ -76,7 +88,8 @@ class Columns:
     Attributes:
         answers_alone: every answer is trained, so one of two sides is no answer.
         guess: the one text that has no role by its name may be the question, or the answer.
-        odd: the share of lists that may be longer or shorter than those that they belong to.
+        odd: the share of lists that may be longer or shorter than those that they belong to; more
+            than usual only of ratings of what are surely steps.
     """
 
     values: Mapping[str, list[Any]]

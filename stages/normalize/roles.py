@@ -15,7 +15,7 @@ from stages.contract import FormatOptions, Row
 from stages.errors import RowError, counted
 from stages.format import Format
 from stages.normalize import finders
-from stages.normalize.role_columns import Columns, columns_of
+from stages.normalize.role_columns import JSON, ODD, Columns, columns_of
 from stages.normalize.role_names import COUNTED, SAID, SHAPES, TWO, Shape, answer_beside
 from stages.rows import judgements
 from stages.rows.selection import renamed
@@ -79,6 +79,10 @@ class Candidate:
             what = f"nothing says which answer {strength} prefers where it is below 0"
             other = self.options.replace(*_SIGNS, 1)
             return what, f"Say which with {self.options}, or with {other}"
+        if said := [path for path in self.renamed.values() if path.endswith(JSON)]:
+            what = f"{' and '.join(map(judgements.bare, said))} are JSON lists of texts"
+            plain = self.options.replace(JSON, "")
+            return what, f"To read what is inside, add {self.options}, or as it is with {plain}"
         for path in self.renamed.values():
             before, how = judgements.ended(path)
             if how == "good":
@@ -174,16 +178,11 @@ def _found(
     only: str,
     *,
     guess: bool = False,
-    odd: float = 0.0,
+    odd: float = ODD,
 ) -> list[Candidate]:
-    """See ``find``.
-
-    Args:
-        guess: the one text without a role may be the question; ``odd``: of lists, may be longer or
-            shorter than others, where they are surely steps and their ratings.
-    """
+    """See ``find``; ``guess`` and ``odd`` as ``Columns`` has them."""
     free = [{name: value for name, value in row.items() if name not in columns} for row in some]
-    held = columns_of(free, kind.trains_answers, guess, *[odd][: bool(odd)])
+    held = columns_of(free, kind.trains_answers, guess, odd)
     found: dict[str, Candidate] = {}
     for shape in SHAPES.get(kind.formats, ()):
         if only in ("", shape.format):
@@ -230,6 +229,9 @@ def misses(
     some = rows[:SAMPLED]
     read, _ = _run(Candidate(format_.name, {}, {}), some, columns)
     if read * 2 < len(some):
+        return True
+    free = [{name: value for name, value in row.items() if name not in columns} for row in some]
+    if any(path.endswith(JSON) for path in columns_of(free, kind.trains_answers).values):
         return True
     if not kind.trains_answers:
         return False

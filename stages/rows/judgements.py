@@ -10,7 +10,8 @@ good, the empty text where none is; ``article,post[first]`` is the first text th
 whole number, ``tie`` between two. ``ranking[order]`` are the ranks of answers that letters name
 from best to worst. ``scores[best]`` is the place of the highest, ``tie`` where all
 are equal. ``log[turns]`` are turns with ``role`` and ``content``, whatever their keys are called.
-Endings may follow one another.
+``prompt[json]`` is what a JSON text lists, of a list of one text that text. Endings may follow one
+another.
 """
 
 import functools
@@ -18,13 +19,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from stages.contract import Row
 from stages.rows import signals, speakers
 from stages.rows.words import exact
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
 _ENDED = re.compile(
-    r"(?P<path>.+)\[(?P<how>most|mean|best|first|good|place|turns|low|nearest|order|-?\d+\.\.-?\d+)\]"
+    r"(?P<path>.+)\[(?P<how>most|mean|best|first|good|place|turns|low|nearest|order|json|-?\d+\.\.-?\d+)\]"
 )
 _NOTHING = (None, "")
 _NO_PLACE = exact("value", "no") | {"none", "null", "n/a", "correct", "-"}
@@ -47,6 +50,9 @@ def together(value: Any, how: str) -> Any:
     """What a value says under an ending; where lists stand in a list, what each of them says."""
     if how == "turns":
         return speakers.turned(value)
+    if how == "json":
+        texts = listed_in(value)
+        return texts[0] if len(texts) == 1 else texts or None
     if how == "order":
         return [value.index(one) + 1 for one in sorted(value)] if are_letters(value) else None
     if how == "nearest":
@@ -145,6 +151,17 @@ def flat(value: Any) -> Iterator[Any]:
 def depth(value: Any) -> int:
     """How many lists stand in one another."""
     return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
+
+
+def listed_in(value: Any) -> list[str]:
+    """The texts of a text that is the JSON of a list of texts; none of any other value."""
+    if not isinstance(value, str) or not value.lstrip().startswith('["'):
+        return []
+    try:
+        found = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return []
+    return found if all(isinstance(one, str) for one in found) else []
 
 
 def are_letters(value: Any) -> bool:
