@@ -26,8 +26,10 @@ import pytest
 from pipeline.builds.build import Build
 from pipeline.manifest.records import ModelRecord
 from pipeline.tasks import kind_of
+from stages import formats
 from stages.contract import Example, FormatOptions, Row
-from stages.normalize.evidence import detect
+from stages.format import Format
+from stages.normalize import evidence
 from stages.rows.column_names import Watched
 
 ROOT = Path(__file__).parent.parent
@@ -106,16 +108,31 @@ def rows_to(path: Path, *rows: Row) -> Path:
     return write_rows(path, rows)
 
 
+def detected_as(
+    rows: Sequence[Row], task: str, reading: str, evidence_of: str = ""
+) -> tuple[Format, str]:
+    """The format and the reading that rows show; where they leave it open, one that is offered."""
+    try:
+        found = evidence.detect(rows, kind_of(task), "x.jsonl")
+    except evidence.UnsettledError as asked:
+        offered = asked.remedy
+    else:
+        assert evidence_of in found.evidence
+        return found.format, found.reading
+    assert f"--format {reading}" in offered
+    return formats.load(reading), reading
+
+
 def check_reading(reading: str, task: str, row: Row, wanted: list[Example]) -> None:
     """A row is detected among all formats of its task and read as these examples, unchanged.
 
     It is read as it is and as a build reads it, which watches what is asked of it.
     """
     before = json.dumps(row)
-    found = detect([row] * 3, kind_of(task), "x.jsonl")
-    assert found.reading == reading
-    assert found.format.read(row, FormatOptions()) == wanted
-    assert found.format.read(Watched(row), FormatOptions()) == wanted
+    found, shown = detected_as([row] * 3, task, reading)
+    assert shown == reading
+    assert found.read(row, FormatOptions()) == wanted
+    assert found.read(Watched(row), FormatOptions()) == wanted
     assert json.dumps(row) == before
 
 

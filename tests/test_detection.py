@@ -16,7 +16,7 @@ from stages import formats
 from stages.contract import Conversation, FormatOptions, Pair, Record, Refused, Row, StepChain
 from stages.errors import DataError, RowError, UsageError
 from stages.formats import _inside
-from stages.normalize import evidence, survey
+from stages.normalize import evidence, lacking
 from stages.normalize.mixture import detect_mixture
 from stages.normalize.stage import Normalize
 from stages.rows import examples as made_of
@@ -124,28 +124,28 @@ def test_nothing_is_taken_without_a_sign() -> None:
                 evidence.detect(rows, kind_of("sft"), "x.jsonl")
         with pytest.raises(DataError):
             evidence.detect(rows, kind_of("rm"), "x.jsonl")
-    both_ways = survey.offer([{"left": "q", "right": "a", "n": 3}], kind_of("sft"))
+    both_ways = lacking.offer([{"left": "q", "right": "a", "n": 3}], kind_of("sft"))
     assert "--map prompt=left --map completion=right" in both_ways
     assert "--map prompt=right --map completion=left" in both_ways
-    assert survey.offer([{"left": "q", "right": "a"}, {"left": "q"}], kind_of("sft")) == ""
+    assert lacking.offer([{"left": "q", "right": "a"}, {"left": "q"}], kind_of("sft")) == ""
 
 
 def test_rows_of_single_turns_are_told_as_such() -> None:
     """An array of turns in a file of its own is read as rows; role and text are no two texts."""
-    assert survey.offer(TURNS, kind_of("sft")).startswith("Each row is one turn")
-    assert survey.offer([{"role": "user", "content": "q"}], kind_of("sft")).startswith(
+    assert lacking.offer(TURNS, kind_of("sft")).startswith("Each row is one turn")
+    assert lacking.offer([{"role": "user", "content": "q"}], kind_of("sft")).startswith(
         "Each row is one turn"
     )
-    assert "--map" in survey.offer([{"role": "a clown", "content": "q"}], kind_of("sft"))
+    assert "--map" in lacking.offer([{"role": "a clown", "content": "q"}], kind_of("sft"))
 
 
 @given(st.dictionaries(st.text("abxy_", min_size=1), st.text(max_size=3) | st.integers()))
 def test_what_is_offered_names_columns_of_the_rows(row: dict[str, Any]) -> None:
     """Whatever the columns are called."""
-    for word in shlex.split(survey.offer([row], kind_of("sft"))) if row else []:
+    for word in shlex.split(lacking.offer([row], kind_of("sft"))) if row else []:
         name, sign, column = word.partition("=")
         if sign:
-            assert name in ("prompt", "completion", "messages")
+            assert name in ("prompt", "completion", "messages", "text")
             assert column.rstrip(",.?") in row
 
 

@@ -12,7 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import READ, REFUSED, UNUSABLE, WHOLE, turns, unfolded
-from support import ROOT, SAMPLES, Run, check_reading, few, read_manifest, rows_to, table
+from support import (
+    ROOT,
+    SAMPLES,
+    Run,
+    check_reading,
+    detected_as,
+    few,
+    read_manifest,
+    rows_to,
+    table,
+)
 
 from pipeline.tasks import kind_of
 from stages import catalog, contract, errors, formats, readers
@@ -28,7 +38,7 @@ def test_a_row_says_what_it_says(name: str) -> None:
     """Detected among all formats of its task, and turned into exactly these examples."""
     one = READ[name]
     assert formats.choose(one.reading, kind_of(one.task)).matches(one.row)
-    assert "3 of 3" in evidence.detect([one.row] * 3, kind_of(one.task), "x.jsonl").evidence
+    detected_as([one.row] * 3, one.task, one.reading, "3 of 3")
     check_reading(one.reading, one.task, one.row, one.examples)
 
 
@@ -281,11 +291,11 @@ def test_sample_files_are_recognised_and_read() -> None:
         splits = reader.splits(str(SAMPLES / name))
         batches = [batch for split in splits for batch in reader.read(split)]
         found = [record for batch in batches for record in batch.records]
-        kind = kind_of(name.partition("/")[0] if "/" in name else "sft")
+        task = name.partition("/")[0] if "/" in name else "sft"
         rows = [record.data for record in found if record.data is not None]
-        detected = evidence.detect(rows, kind, name).format
-        assert (detected.name, len(found)) == (reading, count), name
-        batch = stage.Normalize(kind, detected, contract.FormatOptions())(found)
+        detected, _ = detected_as(rows, task, reading)
+        assert (detected.name, len(found)) == (reading.partition("/")[0], count), name
+        batch = stage.Normalize(kind_of(task), detected, contract.FormatOptions())(found)
         assert sorted(batch["reject_code"].drop_null().to_pylist()) == codes, name
         assert set(batch["line"].to_pylist()) == {record.line for record in found}
         if reading in ("math_shepherd", "openrlhf_prm") or name == "prm/stepwise.jsonl":

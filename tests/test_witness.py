@@ -215,10 +215,7 @@ def _prm(rng: random.Random) -> dict[str, list[Row]]:
                 "label": {
                     "steps": [
                         {
-                            "completions": [
-                                {"text": s[0], "rating": 1},
-                                {"text": "No.", "rating": 1, "corrected_rating": -1},
-                            ],
+                            "completions": [{"text": s[0], "rating": -1, "corrected_rating": 1}],
                             "human_completion": None,
                             "chosen_completion": 0,
                         },

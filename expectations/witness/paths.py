@@ -8,6 +8,7 @@ from expectations.witness.raw import UnreadError
 
 _ENDED = re.compile(r"(.+)\[(\w+|-?\d+\.\.-?\d+)\]", re.DOTALL)
 _WHOLE = ("best", "good", "first")  # of what several paths give together
+_JOINED = ("most", "mean")  # of what several lists say, as one list
 _WHO = ("role", "from", "speaker", "sender", "actor", "who", "author", "by", "type", "name")
 _WHAT = ("content", "value", "text", "message", "msg", "utterance", "body", "said")
 _NONE = ("none", "null", "n/a", "correct", "-", "no")
@@ -22,13 +23,15 @@ def at(value: Any, path: str) -> Any:
     if isinstance(value, dict) and path in value:
         return value[path]
     ended = _ENDED.fullmatch(path)
-    if "," in path and not (ended and ended[2] in _WHOLE):
+    if "," in path and not (ended and ended[2] in (*_WHOLE, *_JOINED)):
         several = [at(value, one) for one in path.split(",")]
         while len(several) > 2 and several[-1] in (None, ""):
             several.pop()
         return several if any(one is not None for one in several) else None
     if ended:
-        return _together(at(value, ended[1]), ended[2])
+        found = at(value, ended[1])
+        joined = "," in ended[1] and ended[2] in _JOINED
+        return _together([*leaves(found)] if joined else found, ended[2])
     head, inside, rest = path.partition("[]")
     for key in head.split("."):
         if isinstance(value, list):
@@ -66,6 +69,8 @@ def _mean(values: list[Any]) -> float | None:
 
 
 def _most(values: list[Any]) -> Any:
+    if any(isinstance(one, str) and len(re.findall(r"[^\W_]+", one)) > 1 for one in values):
+        raise UnreadError("votes in other words")
     most = max(map(values.count, values), default=0)
     said = [one for i, one in enumerate(values) if one not in values[:i]]
     often = [one for one in said if values.count(one) == most]

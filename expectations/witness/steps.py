@@ -205,7 +205,7 @@ def _nested(view: View) -> list[Said]:
         *("trajectories", "reasoning_chains", "reasoning_paths"),
     )
     found: list[Said] = []
-    for one in view.get(*names) or ():
+    for one in view.get(*names) or ("none",):
         if not isinstance(one, dict):
             raise UnreadError("solutions that are no objects")
         kept = {k: v for k, v in view.row.items() if k in (*PROBLEMS, *said.SYSTEM)}

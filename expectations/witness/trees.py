@@ -122,7 +122,7 @@ def _pairs(node: Node, path: list[Turn], view: View) -> list[Said]:
 
 
 def _alternatives(view: View) -> list[Said]:
-    """PRM800K: a chain for each completion that was not chosen, and one of all that were."""
+    """PRM800K: a chain of the completions that were chosen, and one for each that was not."""
     problem, label = view.get("question"), view.get("label")
     if not isinstance(problem, dict) or not isinstance(label, dict):
         raise UnreadError("alternatives of another shape")
@@ -138,7 +138,8 @@ def _alternatives(view: View) -> list[Said]:
                 continue
             rating = _graded(one, view)
             extra = Steps(asked, (*texts, one["text"]), (*ratings, rating))
-            found.append(None if _given(one) is None else extra)
+            if _given(one) is None or view.variant != "path":
+                found.append(None if _given(one) is None else extra)
         if chosen is not None:
             found += [None] * (human is not None)
             texts, ratings = (
@@ -149,6 +150,12 @@ def _alternatives(view: View) -> list[Said]:
             human = human if isinstance(human, dict) else {"text": human}
             good = 1.0 if _given(human) is None else _graded(human, view)
             texts, ratings = [*texts, human["text"]], [*ratings, good]
+        elif view.variant == "path" and len(completions) == 1:
+            texts, ratings = (
+                [*texts, completions[0]["text"]],
+                [*ratings, _graded(completions[0], view)],
+            )
+            break
         else:
             break
     return [*found, Steps(asked, tuple(texts), tuple(ratings))] if texts else found

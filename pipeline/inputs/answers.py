@@ -15,6 +15,7 @@ from pipeline.options.config import Config
 from pipeline.options.ways import Way, applied, ways, without, written
 from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError
 from stages.rows import judgements
+from stages.rows.expressions import parse
 from stages.rows.selection import condition
 
 Read = TypeVar("Read")
@@ -206,7 +207,7 @@ def _leaving_rest(
     read: Callable[[Config], object], config: Config, chain: Sequence[Asked]
 ) -> Iterator[list[Asked]]:
     """The same answers, with all columns left out that nothing reads, where that is enough."""
-    others = [one for one in chain if not any(_column(*pair) for pair in one.answer)]
+    others = [one for one in chain if not any(_columns(*pair) for pair in one.answer)]
     rest = Asked(chain[-1].error, (("--leave-rest", ""),))
     try:
         for one in (*others, rest):
@@ -223,14 +224,18 @@ def _asked_about(chain: Sequence[Asked]) -> dict[str, str]:
         path: one.error.what
         for one in chain
         for flag, value in one.answer
-        if (path := _column(flag, value))
+        for path in _columns(flag, value)
     }
 
 
-def _column(flag: str, value: str) -> str:
+def _columns(flag: str, value: str) -> Sequence[str]:
+    """The columns that an option is about."""
+    if flag == "--filter":
+        return parse(value).columns
     if flag == "--where":
-        return judgements.bare(condition(value).column).rpartition(",")[2]
-    return {"--ignore": value, "--map": value.partition("=")[2]}.get(flag, "")
+        return (judgements.bare(condition(value).column).rpartition(",")[2],)
+    named = {"--ignore": value, "--map": value.partition("=")[2]}.get(flag)
+    return (named,) if named else ()
 
 
 def _together(error: PipelineError, chains: Sequence[Sequence[Asked]]) -> DataError:

@@ -208,7 +208,7 @@ def recognise_rows(
         given = [renamed(row, detection.format.renamed) for row in rows]
         seen = survey(given, detection.format, kind, format_options(config), selection_of(config))
         settled = _left_out(seen.asked, config)
-        ask(seen, rows, detection.reading, where, config, settled)
+        ask(seen, rows, raw, detection.reading, where, config, settled)
         detection = replace(detection, left=tuple(sorted(settled)))
     return detection
 

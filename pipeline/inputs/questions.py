@@ -8,6 +8,9 @@ rows, and options to choose from; the build works with any of them.
 import itertools
 import shlex
 from collections.abc import Collection, Sequence
+from typing import Any
+
+import orjson
 
 from pipeline import tasks
 from pipeline.inputs.opening import format_options, selection_of
@@ -17,14 +20,15 @@ from stages import formats
 from stages.contract import Row
 from stages.errors import DataError, PipelineError, UnknownFormatError, counted
 from stages.normalize import evidence
-from stages.normalize.role_names import BETTER, answer_beside, by_better, how_good, parts, role_of
+from stages.normalize.readable import maps, options, wholes
+from stages.normalize.role_names import BETTER, answer_beside, by_better, parts
 from stages.normalize.survey import Column, Survey, survey
 from stages.rows import column_names, judgements, shapes, signals
-from stages.rows.selection import condition, renamed
+from stages.rows.column_names import EMPTY
+from stages.rows.selection import condition, lookup, renamed
 from stages.rows.unread import differs_from, ignore, mapped
 
 _NEARLY_ALL = 0.9  # of the rows, that have a value of a column that all are chosen by
-_BEGUN = ("begun", "beginning")  # the classes of a text that the answers go on from
 
 
 def condition_for(path: str, column: Column) -> str:
@@ -48,8 +52,10 @@ def _what_it_does(option: str, path: str, column: Column) -> str:
     if column.of:
         return "leave out the rows in which none is good"
     flag, text, *more = shlex.split(option)
-    if flag != "--where" or more:
-        return "train only the good ones"
+    if more:
+        return "leave out the ties"
+    if flag != "--where":  # rows without a value are trained too
+        return "leave out the bad ones"
     kept = sum(condition(text).holds({path: one}) for one in column.values)
     if kept == len(column.values):
         return "say how good they must be (all of these are)"
@@ -65,15 +71,30 @@ def _are_texts_alone(reading: str) -> bool:
     return {"question", "turns", "answer"}.isdisjoint(formats.load(reading).columns)
 
 
-def _of_another(path: str, row: Row, reading: str, config: Config) -> str:
-    """The answer that a column rates, where nothing reads it; else empty."""
+def _of_another(path: str, row: Row, raw: Sequence[Row], reading: str, config: Config) -> str:
+    """The answer that a column rates, where nothing reads it, or the texts that are left out of
+    which its lists say something; else empty."""
+    for name in config.source.ignore:
+        if all(_are_as_many(one.get(name), one.get(path)) for one in raw):
+            return name
     given = {**row, **dict.fromkeys(config.source.ignore, "")}
     found, about = formats.load(reading), answer_beside(path, given)
     return "" if about in {*formats.names_of(found), *found.renamed.values()} else about
 
 
+def _are_as_many(texts: Any, verdicts: Any) -> bool:
+    lists = isinstance(verdicts, list) and shapes.is_list_of_texts(texts)
+    return lists and len(texts) == len(verdicts)
+
+
 def _rated(
-    path: str, column: Column, rows: Sequence[Row], reading: str, config: Config, where: str
+    path: str,
+    column: Column,
+    rows: Sequence[Row],
+    raw: Sequence[Row],
+    reading: str,
+    config: Config,
+    where: str,
 ) -> DataError:
     said = f"{where}: column {path!r} ({column.contents(len(rows))})"
     if column_names.is_a(path, "label") and _are_texts_alone(reading):
@@ -87,7 +108,7 @@ def _rated(
         shown = "a good one is" if column.own else "nothing shows that a good one is"
         what = f"{said} rates the texts in {column.of!r}, and {shown} trained where there is one."
     ways = [f"train all of them with {ignore(path)}"]
-    if about := _of_another(path, rows[0], reading, config):
+    if about := _of_another(path, rows[0], raw, reading, config):
         what = f"{said} rates {about!r}, which is not trained."
         ways = [f"leave it out with {ignore(path)}"]
     elif chosen := condition_for(path, column):
@@ -100,14 +121,18 @@ def _rated(
     return DataError(what, f"Say which: {', or '.join(ways)}.")
 
 
-def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataError:
+def _scored(
+    path: str, survey: Survey, rows: Sequence[Row], reading: str, config: Config, where: str
+) -> DataError:
+    read = {**formats.load(reading).renamed, **config.source.map}.values()
+    beside = "[]" in path and any(f"{path.partition('[]')[0]}[]" in one for one in read)
     shown = survey.columns[path].contents(len(rows))
     sides = next((both for both in by_better([*survey.columns]) if path in both), None)
     if sides is not None:
         return DataError(
             f"{where}: columns {sides[0]!r} and {sides[1]!r} ({shown}) may be the scores of the "
             "answers, and no format reads them under these names.",
-            f"Read them with {_maps(('chosen_score', 'rejected_score'), sides)}, or leave them "
+            f"Read them with {maps(('chosen_score', 'rejected_score'), sides)}, or leave them "
             f"out with {' '.join(map(ignore, sides))}.",
         )
     values, ways = survey.columns[path].values, [f"leave it out with {ignore(path)}"]
@@ -116,9 +141,12 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
             untied = differs_from(f"{path}[best]", judgements.TIE)
             ways.insert(0, f"keep only the rows in which one is better with {untied}")
     elif chosen := condition_for(path, survey.columns[path]):
-        # A high number says nothing about the pair, but of the better side on a scale.
+        # A high number says nothing about the pair, but of the better side on a scale; nor does
+        # what the judges of the verdict that is read say of something else.
         sure = not BETTER.isdisjoint(parts(path)) and shapes.have_a_middle(values)
-        ways.insert(signals.has_side(path) and not sure, f"keep only the better rows with {chosen}")
+        unsure = (signals.has_side(path) and not sure) or beside
+        kept = "leave out the ties" if "!=" in chosen else "keep only the better rows"
+        ways.insert(unsure, f"{kept} with {chosen}")
     odd = sum(type(value) not in (int, float) for value in values)  # rows that are refused then
     if 10 * odd <= len(values) and column_names.is_a(path, "margin") and not signals.has_side(path):
         ways.insert(0, f"read it as the margin with {mapped('margin', path)}")
@@ -127,54 +155,6 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
         "order of the two is, and no format reads it under this name.",
         f"Say which: {', or '.join(ways)}.",
     )
-
-
-def _readable(path: str, column: Column, reading: str, rows: Sequence[Row]) -> list[str]:
-    """Options that have a format read a column, where one has a place for it."""
-    row, kinds = rows[0], {*map(type, column.values)}
-    text, lists = kinds == {str}, kinds == {list}
-    nameless = not (signals.classes(path) or signals.is_about(path) or role_of(path))
-    may_be_context = column_names.is_a(path, "context") or (lists and nameless)
-    passages = all(map(shapes.is_passages, column.values))
-    record_format = formats.load(reading)
-    name, read, found = record_format.name, record_format.columns, record_format.renamed
-    if name == "text":  # no turns, before which anything could stand
-        return []
-    ahead = column_names.is_a(path, "system") or (may_be_context and "turns" in read)
-    if ahead and "system text" in read and "[]" not in path:
-        return [mapped("system", path)]
-    if "tools" in read and "[]" not in path and all(map(signals.are_tools, column.values)):
-        return [mapped("tools", path)]
-    if column_names.is_a(path, "history") and "history" in read:
-        return [mapped("history", path)]
-    if path in (wholes := _wholes(row, reading)):
-        return [_maps([*wholes.values()], [*wholes])]
-    if column_names.is_a(path, "corrected") and text and "answer" in read and "." not in path:
-        answered = next((column for column in read["answer"] if column in row), None)
-        return [] if answered is None else [mapped(answered, path)]
-    begun = text and not signals.classes(path).keys().isdisjoint(_BEGUN)
-    if begun and {"instruction", "prompt"} <= read.keys():
-        asked = next((found.get(n, n) for n in read["prompt"] if n in (found or row)), "COLUMN")
-        return [_maps(("instruction", "input"), (asked, path))]
-    if name in ("query_response", "prompt_completion") and "." not in path:
-        asked, answered = (
-            next((found.get(one, one) for one in read[meaning] if one in (found or row)), "COLUMN")
-            for meaning in ("question", "answer")
-        )
-        if column_names.is_a(path, "reasoning") and text:
-            names = ("problem", "message_thinking", "message_content")
-            each = [n for n in row if column_names.is_a(n, "reasoning") and answer_beside(n, row)]
-            each = sorted(each, key=lambda n: -how_good(n, rows)) if path in each else [path]
-            both = ((asked, one, answer_beside(one, row) or answered) for one in each)
-            # Every template has a place for a <think> block; not every one prints the field.
-            return [f"{_maps(names, columns)} --reasoning-in think" for columns in both]
-        if may_be_context and passages:
-            if isinstance(row.get(asked), list):  # turns, before which it stands
-                return [mapped("system", path)]
-            return [_maps(("instruction", "input", "output"), (asked, path, answered))]
-    if name == "alpaca" and may_be_context and passages:
-        return [mapped("input", path)]
-    return []
 
 
 def _whole(path: str, column: Column, reading: str) -> str:
@@ -191,35 +171,29 @@ def _whole(path: str, column: Column, reading: str) -> str:
     )
 
 
-def _wholes(row: Row, reading: str) -> dict[str, str]:
-    """The columns with the whole of a text of which a column that is read has the end, with it."""
-    read = [name for names in formats.load(reading).columns.values() for name in names]
-    return {
-        whole: end
-        for whole in row
-        for end in read
-        if column_names.is_a(whole, "whole") and whole.endswith(f"_{end}")
-        if str(row[whole]).endswith(str(row.get(end)))
-    }
-
-
-def _maps(names: Sequence[str], columns: Sequence[str]) -> str:
-    pairs = zip(names, columns, strict=True)
-    return " ".join(mapped(name, column) for name, column in pairs)
-
-
 def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where: str) -> DataError:
     why = "holds most of the rows' text" if column.asked is None else column.asked.detail
     why = why.removeprefix(path).lstrip().removesuffix(", and nothing reads it")
-    ways = [f"have it read with {way}" for way in _readable(path, column, reading, rows)]
-    wholes = _wholes(rows[0], reading)
-    left = " ".join(map(ignore, wholes)) if path in wholes else ignore(path)
+    ways = [f"have it read with {way}" for way in options(path, column, reading, rows)]
+    if column_names.is_a(path, "media") and (without := _without(path, rows)):
+        ways.insert(0, f"use only the rows without one with {without}")
+    both = wholes(rows[0], reading)
+    left = " ".join(map(ignore, both)) if path in both else ignore(path)
     ways.append(f"leave it out with {left}")
     return DataError(
         f"{where}: column {path!r} ({column.contents(len(rows))}) {why}, and format "
         f"{formats.load(reading).name} does not read it.",
         f"Say which: {', or '.join(ways)}.",
     )
+
+
+def _without(path: str, rows: Sequence[Row]) -> str:
+    """The option that keeps the rows in which a column says nothing; empty where none does."""
+    empty = [value for row in rows if (value := lookup(row, path)) in EMPTY]
+    if not empty or any(value != empty[0] for value in empty):
+        return ""
+    said = empty[0] if isinstance(empty[0], str) else orjson.dumps(empty[0]).decode()
+    return f"--where {shlex.quote(f'{path}={said}')}"
 
 
 def _weighing(
@@ -242,6 +216,7 @@ def _weighing(
 def ask(
     survey: Survey,
     rows: Sequence[Row],
+    raw: Sequence[Row],
     reading: str,
     where: str,
     config: Config,
@@ -250,6 +225,7 @@ def ask(
     """Stop at the first column that must not be left out without the user's decision.
 
     Args:
+        raw: the rows with all that the file has.
         settled: columns that may be left out.
 
     Raises:
@@ -260,9 +236,9 @@ def ask(
         if error is None or path in settled:
             continue
         if error.code == "rated" and tasks.kind_of(config.task).trains_answers:
-            raise _rated(path, column, rows, reading, config, where)
+            raise _rated(path, column, rows, raw, reading, config, where)
         if error.code == "rated" and tasks.kind_of(config.task).compares:
-            raise _scored(path, survey, rows, where)
+            raise _scored(path, survey, rows, reading, config, where)
         if error.code in ("unread_weight", "unknown_flag"):
             raise _weighing(path, column, rows, reading, where)
         if error.code == "unread_column":

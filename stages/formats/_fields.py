@@ -23,14 +23,14 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 FEW = 0.01  # of the rows: no more of them stop a file
 Question = tuple[str, str]  # what is open, and the options that settle it
 Names = tuple[str, ...]  # of one column, or of the two that are sides of one thing
-_TABLE = tomllib.loads(Path(__file__).with_name("columns.toml").read_text("utf-8"))
+TABLE_OF_ROWS = tomllib.loads(Path(__file__).with_name("columns.toml").read_text("utf-8"))
 
 
 def columns_of(name: str) -> Columns:
     """What the rows of a format may say, and the columns that may say it: its place in the table
     ``columns.toml``."""
     found: dict[str, Names] = {}
-    for what, names in _TABLE[name].items():
+    for what, names in TABLE_OF_ROWS[name].items():
         shared = map(columns_of, names.split()) if what == "with" else [{what: (*names.split(),)}]
         for one in shared:
             found |= one

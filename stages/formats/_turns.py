@@ -15,6 +15,7 @@ from stages.rows.unread import ignore
 
 SYSTEM = columns_of("system")["system text"]
 _WEIGHTS = "turn_weights"
+_REASONING, _FIELD = "message_thinking", "reasoning_content"
 _AHEAD = frozenset((*SYSTEM, "history"))
 
 
@@ -207,6 +208,23 @@ def answered(row: Row, question: str, answer: str) -> list[Message]:
     if isinstance(said, list):
         return whole(row, question) + conversation(said, answer)
     return [*whole(row, question), Message("assistant", text(row, answer))]
+
+
+def add_reasoning(row: Row, turns: list[Message]) -> None:
+    """Give the last turn the reasoning that stands in a column of its own.
+
+    Raises:
+        RowError: it is no answer, or has some.
+    """
+    if column_names.peek(row, _REASONING) in (None, ""):
+        return
+    said, last = text(row, _REASONING), turns[-1]
+    if last.role == "assistant" and not (last.content or "").strip() and not last.fields:
+        raise RowError("empty_answer", "the answer says nothing, and only its reasoning does")
+    if last.role != "assistant" or (last.fields and _FIELD in last.fields):
+        what = "has reasoning of its own" if last.role == "assistant" else "is no answer"
+        raise RowError("bad_column", f"the last turn {what}, beside that of a column")
+    last.fields = {**(last.fields or {}), _FIELD: said}
 
 
 def joined(ahead: list[Message], turns: list[Message]) -> list[Message]:

@@ -40,6 +40,7 @@ class _Dialogue(Format, abstract=True):
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         names = self.columns["turns"]
         turns = _turns.dialogue(row, _turns.first_of(row, names) or names[0])
+        _turns.add_reasoning(row, turns)
         return [Conversation(turns, _turns.tools(row))]
 
 

@@ -7,13 +7,15 @@ from itertools import pairwise
 from typing import Any
 
 from stages.contract import Example, FormatOptions, Row, StepChain
-from stages.errors import RowError
+from stages.errors import AskError, RowError
 from stages.format import Format
 from stages.formats import _rated_steps, _ratings, _turns
 from stages.formats._fields import NOTHING, Asking, Field, columns_of, is_list
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
+from stages.rows.judgements import is_marked
 from stages.rows.shapes import is_text
+from stages.rows.unread import differs_from
 
 _LABELS = columns_of("stepwise")["ratings"]
 
@@ -85,6 +87,41 @@ class _Stepwise(_ratings.Signed, _Rated):
     def _chain(self, row: Row, options: FormatOptions, count: int | None) -> StepChain:
         steps = _rated_steps.texts(row, _rated_steps.STEPS, options)
         return StepChain(_rated_steps.problem(row, options), steps, [])
+
+
+_NEXT = columns_of("next_step")
+_STEP = Field("next step", _NEXT["next step"], is_text)
+_ONE = Field("rating of the step", _NEXT["rating"], is_marked)
+
+
+class _NextStep(_ratings.Signed):
+    """The steps so far, the next one, and the rating of that one alone.
+
+    Rows whose step is neither good nor bad say nothing: they are asked about.
+    ``next_step/signed`` reads ratings of -1 (bad), 0 (neutral) and 1 (good).
+    """
+
+    name = "next_step"
+    columns = _NEXT
+    _needs = (_STEP, _ONE)
+    prompts = _rated_steps.PROBLEMS
+
+    def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
+        return (peek(row, name) for name in _ONE.held(row, columns))
+
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        step, rating = (field.needed(row, options.columns) for field in self._needs)
+        earlier = _turns.first_of(row, _NEXT["earlier steps"])
+        steps = [*(row[earlier] or ())] if earlier else []
+        label = self._label(options)(row[rating], rating)
+        if label is None:
+            way = differs_from(options.columns.get(rating, rating), row[rating])
+            what = f"{rating} is {row[rating]!r}: the step is neither good nor bad"
+            raise AskError("nothing_labelled", what, f"Leave such rows out with {way}")
+        if not _rated_steps.are_texts(steps):
+            raise RowError("bad_column", f"column {earlier!r} is not a list of texts")
+        labels = [*[None] * len(steps), label]
+        return [StepChain(_rated_steps.problem(row, options), [*steps, row[step]], labels)]
 
 
 def _steps_of(prefixes: list[str]) -> list[str]:
@@ -238,6 +275,7 @@ class _StepConversations(Format):
 
 TABLE = (
     _Stepwise(),
+    _NextStep(),
     _SoftPrefix(),
     _MathShepherd(),
     _OpenRLHF(),

@@ -8,8 +8,9 @@ from stages.contract import Example, FormatOptions, Refused, Row, StepChain
 from stages.errors import AskError, RowError
 from stages.formats import _messages, _rated_steps, _ratings, _turns
 from stages.formats._fields import Field, Question, columns_of, is_any, is_list, required
-from stages.rows.column_names import read_key
-from stages.rows.shapes import is_text
+from stages.rows import judgements
+from stages.rows.column_names import peek, read_key
+from stages.rows.shapes import is_passages, is_text
 
 _STEP = columns_of("rated_step")
 RATINGS = _STEP["rating"]
@@ -105,7 +106,9 @@ class _NestedSteps(_ratings.Signed):
     """Several solutions of one problem, each with its own ``steps``: ``chain_of_thoughts[].steps``.
 
     The steps of a solution are objects with a text and a rating each, or texts beside a list of
-    ratings. A solution that has neither is refused by name, beside the others of its row.
+    ratings. A solution that has neither is refused by name, beside the others of its row. Where
+    ``--map`` names the steps and the labels of all solutions, a solution may be one text too, with
+    a tag or a line break after each step.
     """
 
     name = "nested_steps"
@@ -115,11 +118,15 @@ class _NestedSteps(_ratings.Signed):
     _asks = False  # of what one solution leaves open, instead of refusing it alone
 
     def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
-        solutions = filter(_is_solution, row[_SOLUTIONS.first(row) or ""])
-        return (value for inner in solutions for value in _shown_by(inner))
+        name = _SOLUTIONS.first(row)
+        if name is None:
+            return judgements.flat(row["labels"])
+        return (value for inner in filter(_is_solution, row[name]) for value in _shown_by(inner))
 
     def matches(self, row: Row) -> str | None:
         name = _SOLUTIONS.first(row)
+        if name is None and _are_taken(row):
+            return "the steps of several solutions, and the labels of each"
         return f"{name}, each with rated steps" if name else None
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
@@ -128,10 +135,12 @@ class _NestedSteps(_ratings.Signed):
         return _ratings.Signed.doubt(asking, rows, columns)
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        name = required(_SOLUTIONS.first(row), "there is no list of solutions with rated steps")
-        problem = _rated_steps.problem(row, options)
+        name, problem = _SOLUTIONS.first(row), _rated_steps.problem(row, options)
+        taken = name is None and _are_taken(row)
+        name = "steps" if taken else name
+        name = required(name, "there is no list of solutions with rated steps")
         examples: list[Example] = []
-        for number, inner in enumerate(row[name]):
+        for number, inner in enumerate(_taken(row, options) if taken else row[name]):
             try:
                 examples.append(StepChain(problem, *self._chain(inner, name, options)))
             except RowError as error:
@@ -151,6 +160,24 @@ class _NestedSteps(_ratings.Signed):
         steps, labels = beside[0], _ratings.rated(inner, _LISTS, before=f"{outer}[].")
         texts = inner[steps]
         return texts, _ratings.ratings(inner[labels], len(texts), labels, self._label(options))
+
+
+def _are_taken(row: Row) -> bool:
+    """Whether a row has the steps of several solutions, and a list of labels for each."""
+    steps, labels = peek(row, "steps"), peek(row, "labels")
+    if not is_list(steps) or not is_list(labels) or not len(steps) == len(labels) > 0:
+        return False
+    return all(map(is_list, labels)) and all(map(is_passages, steps))
+
+
+def _taken(row: Row, options: FormatOptions) -> list[Row]:
+    """These solutions as objects, each cut into its steps."""
+    solutions = []
+    for steps, labels in zip(row["steps"], row["labels"], strict=True):
+        if isinstance(steps, str):
+            steps = [one for one in _rated_steps.cut(steps, options, len(labels)) if one.strip()]
+        solutions.append({"steps": steps, "labels": labels})
+    return solutions
 
 
 def _speaks(turn: Row) -> bool:

@@ -54,9 +54,7 @@ class _MessageThinking(Asking):
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         asked = self._needs[0].needed(row, options.columns)
         messages = _turns.answered(row, asked, "message_content")
-        if row.get("message_thinking") not in (None, ""):
-            thinking = _turns.text(row, "message_thinking")
-            messages[-1].fields = {"reasoning_content": thinking}
+        _turns.add_reasoning(row, messages)
         return [Conversation(messages, _turns.tools(row))]
 
 

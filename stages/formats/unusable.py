@@ -1,22 +1,21 @@
 """Rows that are recognised to be refused by their name: no example of the task is in them."""
 
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from stages.contract import Example, FormatOptions, Row
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _messages, _turns
+from stages.formats._fields import TABLE_OF_ROWS
 from stages.rows import column_names
 from stages.rows.column_names import peek
 
-_SAID = tomllib.loads(Path(__file__).with_name("unusable.toml").read_text("utf-8"))
+_SAID = TABLE_OF_ROWS["unusable"]
 
 
 class Unusable(Format, abstract=True):
-    """A format that none of the tasks can use; ``unusable.toml`` says what its rows are.
+    """A format that none of the tasks can use; ``columns.toml`` says what its rows are.
 
     Args:
         evidence: why a row looks like it, in words; None when it does not.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from stages import contract, formats, kinds
 from stages.errors import DataError, RowError, UndecidedError, UnknownFormatError, counted
 from stages.format import Format
-from stages.normalize import inside, roles, survey
+from stages.normalize import inside, lacking, roles
 from stages.rows import stop_text, unread
 from stages.rows.selection import in_raw_names, renamed
 
@@ -48,11 +48,13 @@ class Detection:
 
 def _none_fits(rows: Sequence[contract.Row], kind: kinds.Kind, where: str) -> UnknownFormatError:
     """The error for rows that have no format, and no columns that play the roles of one."""
-    said = roles.columns_named(rows[:10]) or "(none)"
+    said = lacking.columns_named(rows[:10]) or "(none)"
     none = f"{where}: no format of {kind.words} fits rows with the columns {said}."
-    if kind.marks and (lacking := survey.without_ratings(rows[: roles.SAMPLED])):
-        return UnknownFormatError(f"{none[:-1]}: {lacking[0]}.", f"{lacking[1]}.")
-    if likely := survey.offer(rows, kind):
+    if pieces := lacking.in_pieces(rows[: roles.SAMPLED], kind):
+        return UnknownFormatError(f"{none[:-1]}: {pieces[0]}.", f"{pieces[1]}.")
+    if kind.marks and (rated := lacking.without_ratings(rows[: roles.SAMPLED])):
+        return UnknownFormatError(f"{none[:-1]}: {rated[0]}.", f"{rated[1]}.")
+    if likely := lacking.offer(rows, kind):
         return UnknownFormatError(none, likely)
     offered = ", ".join(f.name for f in formats.usable_for(kind))
     named = f"Name the columns with --map, or the format with --format ({offered})."
@@ -91,7 +93,7 @@ class _Roles:
         if not found:
             raise _none_fits(self.rows, self.kind, self.where)
         if len(found) > 1:
-            raise roles.which(found, self.where)
+            raise lacking.which(found, self.where)
         if open_ := found[0].open:
             raise DataError(f"{self.where}: {open_[0]}.", f"{open_[1]}.")
         return self.reading(found[0])
@@ -157,7 +159,9 @@ def _read_as(
         ways = by_roles.found()
         if len(ways) == 1 or (ways and (doubt is None or elsewhere)):
             return by_roles.only(ways)
-    if doubt is not None:
+    alone = "text" in detected.columns or (doubt is not None and elsewhere)
+    pieces = lacking.in_pieces(fitting[: roles.SAMPLED], kind) if alone else None
+    if doubt := pieces or doubt:
         raise DataError(f"{by_roles.where}: {doubt[0]}.", f"{doubt[1]}.")
     try:
         reading, more = settle(
@@ -314,11 +318,11 @@ def detect(
     columns = columns or {}
     by_roles = _Roles(rows, kind, where, already_templated, columns)
     evidence = matching(rows, kind, columns)
-    counts = {name: sum(map(bool, reasons)) for name, reasons in evidence.items()}
-    counts = dict(sorted(counts.items(), key=lambda pair: -pair[1]))
+    every = {name: sum(map(bool, reasons)) for name, reasons in evidence.items()}
+    counts = dict(sorted(every.items(), key=lambda pair: -pair[1]))
     if not counts:
         if kind.compares:
-            survey.refuse_unpaired(rows, where)
+            lacking.refuse_unpaired(rows, where)
         return by_roles.only(by_roles.found())
     best = next(iter(counts))
     frequent = [name for name, count in counts.items() if count * 2 > len(rows)]
@@ -341,7 +345,5 @@ def detect(
             f"Add --format {best} to have them checked and passed through.",
         )
     fitting = [row for row, reason in zip(rows, evidence[best], strict=True) if reason]
-    sentence = (
-        f"{common(evidence[best])} in {counts[best]:,} of {counted(len(rows), 'sampled row')}"
-    )
-    return _read_as(detected, fitting, by_roles, Detection(best, sentence, len(rows), counts))
+    found = f"{common(evidence[best])} in {counts[best]:,} of {counted(len(rows), 'sampled row')}"
+    return _read_as(detected, fitting, by_roles, Detection(best, found, len(rows), counts))

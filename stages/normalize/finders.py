@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from stages.formats import _rated_steps, _ratings, _turns
-from stages.normalize import role_columns, role_names
-from stages.normalize.role_columns import Columns
+from stages.normalize import role_columns, role_names, verdict_columns
+from stages.normalize.role_columns import ODD, Columns
 from stages.rows import column_names, judgements, shapes, signals, stop_text
-from stages.rows.column_names import EMPTY
 from stages.rows.judgements import are_numbers, is_marked, of_several
 
-_VERDICTS = 5  # different values of a verdict: each side, its name, a tie
-_SOME = 0.5  # of the rows, in which a verdict must stand: who judged may have skipped others
+_MARKS = 5  # different ratings of steps that are surely such
+_NEXT = {"next", "current", "candidate"}
 _SCALES = (3, 4, 5, 6, 7, 10, 100)  # the best mark of a scale that begins at 0 or 1
 
 
@@ -35,7 +34,8 @@ def couples(held: Columns, role: str) -> list[tuple[str, str]]:
         said = [path for path in held.where(role_columns.is_said) if not role_names.is_about(path)]
         of, paths = role.partition(" ")[0], held.varied([p for p in said if "[]" not in p])
     found = held.of_two((role_names.by_side if of == "first" else role_names.by_better)(paths))
-    return [*dict.fromkeys([*found, *_named_sides(held)])] if role == "first answer" else found
+    named = verdict_columns.named_sides(held) if role == "first answer" else ()
+    return [*dict.fromkeys([*found, *named])]
 
 
 def _questions(held: Columns) -> list[str]:
@@ -44,11 +44,34 @@ def _questions(held: Columns) -> list[str]:
     sides = {*itertools.chain(*(one for role in both for one in couples(held, role)))}
     asked = [path for path in held.questions if path not in sides]
     asked = asked or [*filter(held.is_spoken, held.called("history", held.alone))]
-    if asked or not held.guess:
+    if asked or not held.guess or held.answers_alone:
         return asked
     open_ = [p for p in held.alone if p not in sides and not role_names.role_of(p)]
     likely = [p for p in open_ if held.is_varied(p) and held.is_spoken(p)]
     return likely if len(likely) == 1 else held.first_of(sides)
+
+
+def _are_verdicts(value: Any) -> bool:
+    """Whether a value is a list that says of each thing whether it is good."""
+    return isinstance(value, list) and all(judgements.is_good(one) is not None for one in value)
+
+
+def _answer(held: Columns) -> list[str]:
+    """Answers in columns of their own, or the first of each list; first of lists of one."""
+    listed = held.called("answer", held.where(shapes.is_list_of_texts))
+    listed.sort(key=lambda path: not held.all(path, lambda value: len(value) == 1))
+    if held.answers or _good_answer(held):
+        return held.answers
+    return [f"{path}.0" for path in listed if "[]" not in path]
+
+
+def _good_answer(held: Columns) -> list[str]:
+    """The first good one of several answers, where a list says of each whether it is good."""
+    answers = [p for p in role_columns.list_of_answers(held) if held.all(p, shapes.are_texts)]
+    verdicts = [p for p in held.where(_are_verdicts) if column_names.is_rating(p)]
+    each = itertools.product(answers, verdicts)
+    likely = [(a, v) for a, v in each if held.as_long(v, [a]) and not signals.is_low(v)]
+    return [f"{answer},{verdict}[good]" for answer, verdict in likely]
 
 
 def _prompt(held: Columns) -> list[str]:
@@ -110,6 +133,18 @@ def steps_of(held: Columns) -> list[str]:
     return held.called("steps", texts) or texts
 
 
+def _steps_of_solutions(held: Columns) -> list[str]:
+    """Lists of texts of each of several solutions, or texts that can be cut."""
+
+    def are_steps(value: Any) -> bool:
+        each = value if isinstance(value, list) else ()
+        cut = (shapes.is_text(one) and ("\n" in one or _rated_steps.is_tagged(one)) for one in each)
+        return bool(each) and (all(map(shapes.is_list_of_texts, each)) or all(cut))
+
+    inside = [path.partition("[]") for path in held.where(are_steps) if "[]" in path]
+    return ["".join(path) for path in inside if not role_names.mentions(path[0], "steps")]
+
+
 def _tagged_steps(held: Columns) -> list[str]:
     """Texts with a step tag, or with as many paragraphs or lines as a list has numbers."""
     tagged = [p for p in held.single if held.all(p, _rated_steps.is_tagged)]
@@ -136,10 +171,17 @@ def _rated(held: Columns) -> list[str]:
     for path in dict.fromkeys((*held.where(_are_marks), *held.families, *judged)):
         if signals.is_low(judgements.bare(path)):
             continue  # true says that something is bad, or not there
-        if held.all(path, _are_marks) and held.as_long(path, steps_of(held)):
+        steps = [p for p in steps_of(held) if held.odd <= ODD or _are_surely_rated(held, p, path)]
+        if held.all(path, _are_marks) and held.as_long(path, steps):
             scale = _scale(held, path)
             found += [f"{path}[{scale}]" if scale else path]
     return found
+
+
+def _are_surely_rated(held: Columns, steps: str, ratings: str) -> bool:
+    """Whether steps are texts of more than a word each, beside few different ratings."""
+    texts, marks = judgements.flat(held.told(steps)), judgements.flat(held.told(ratings))
+    return all(len(one.split()) > 1 for one in texts) and len({*map(str, marks)}) <= _MARKS
 
 
 def _scale(held: Columns, path: str) -> str:
@@ -166,161 +208,21 @@ def _first_error(held: Columns) -> list[str]:
     return _wrong(p if p in whole else f"{p}[place]" for p in places)
 
 
-# Numbers of answers.
-
-
-def _turned_round(path: str) -> str:
-    """A path; of numbers of which a low one is good, with the ending that turns them round."""
-    return path + "[low]" * signals.is_low(judgements.bare(path))
-
-
-def _measures(path: str) -> str:
-    """The role of a column of numbers; also of those that measure what is bad, or are verdicts."""
-    role = role_names.role_of(path)
-    rates = column_names.is_rating(path) and (role == "" or signals.is_low(path))
-    return "number" if rates else role
-
-
-def _numbers_of(held: Columns, *roles: str) -> list[str]:
-    several = [f"{path}[mean]" for path in held.where(of_several)]
-    paths = [*held.where(are_numbers), *held.families, *several]
-    paths = [p for p in paths if _measures(judgements.bare(p).split(",")[0]) in roles]
-    lists = role_columns.list_of_answers(held)
-    likely = [p for p in paths if held.all(p, are_numbers)]
-    likely = [p for p in likely if held.as_long(p, lists) and _in_order(held, p, lists)]
-    return [*map(_turned_round, likely)]
-
-
-def _in_order(held: Columns, path: str, others: Iterable[str]) -> bool:
-    """Whether a list of objects stands in the order of other lists: a key of both, such as a name,
-    says the same in both."""
-    mine = path.partition("[]")[0]
-    for other in (one.partition("[]")[0] for one in others):
-        for key in _keys(held, mine) & _keys(held, other) if other != mine else ():
-            left, right = held.values[f"{mine}[].{key}"], held.values[f"{other}[].{key}"]
-            for a, b in zip(left, right, strict=True):
-                if a != b and sorted(map(repr, a or ())) == sorted(map(repr, b or ())):
-                    return False
-    return True
-
-
-def _keys(held: Columns, path: str) -> set[str]:
-    return {one.rpartition(".")[2] for one in held.values if one.startswith(f"{path}[].")}
-
-
-def _two_numbers(held: Columns) -> list[str]:
-    pairs = held.where(lambda value: are_numbers(value) and len(value) == 2)
-    return [path for path in pairs if role_names.role_of(path) in ("number", "verdict")]
-
-
-def _sides(held: Columns) -> list[str]:
-    """Two texts that are sides, as one path; those that are called answers, if some are."""
-    both = held.of_two(role_names.by_side(held.single))
-    named = [one for one in both if role_names.role_of(one[0]) == "answer"]
-    return [*map(",".join, named or both)]
-
-
-def _numbers_of_sides(held: Columns) -> list[str]:
-    numbers = [p for p in held.where(is_marked) if _measures(p) == "number"]
-    both = [one for one in role_names.by_side(numbers) if "[]" not in one[0]]
-    return [",".join(map(_turned_round, one)) for one in both]
-
-
-# Verdicts on two answers.
-
-
-def _verdict(held: Columns) -> list[str]:
-    scalars = held.where(lambda value: isinstance(value, (str, int, float)), _SOME)
-    named = [p for p in scalars if role_names.mentions(p, "verdict")]
-    named += [p for p in scalars if p not in named and role_names.role_of(p) == "number"]
-    of_sides = {path for pair in role_names.by_side(scalars) for path in pair}
-    few = [p for p in named if p not in of_sides and _is_few(held, p)]
-    said = _one_hot(held) or _named_winners(held, scalars) or [*few, *_votes(held)]
-    return said or [p for p in scalars if held.guess and _name_sides(held.told(p))]
-
-
-def _name_sides(values: Iterable[Any], names: tuple[str, ...] = ()) -> bool:
-    """Whether verdicts name both sides, and nothing else but ties.
-
-    Args:
-        names: of the columns that they name; without any, sides are left and right, or A and B.
-    """
-    said = [v for v in values if v not in EMPTY and not judgements.is_tie(v)]
-    name = judgements.named_by if names else judgements.side_of
-    return {name(value, names) for value in said} == {0, 1}
-
-
-def _strength(held: Columns) -> list[str]:
-    """Numbers below 0 in some rows and above in others, under the name of a verdict."""
-    numbers = held.where(lambda v: type(v) in (int, float), _SOME)
-    named = [p for p in numbers if role_names.role_of(p) in ("number", "verdict")]
-    told = {p: [v for v in held.values[p] if v is not None] for p in named}
-    return [p for p, v in told.items() if min(v) < 0 < max(v)]
-
-
-def _is_few(held: Columns, path: str) -> bool:
-    """Whether all values of a column are few short ones."""
-    said = {*map(str, judgements.flat(held.values[path]))}
-    return len(said) <= _VERDICTS and max(map(len, said), default=0) <= signals.SHORT
-
-
-def _votes(held: Columns) -> list[str]:
-    """Lists with the verdicts of several judges, as what most of them say."""
-    lists = held.where(lambda v: isinstance(v, list) and [*judgements.flat(v)] != [], _SOME)
-    found = []
-    for path in held.called("verdict", lists):
-        said = [value for value in held.values[path] if value not in EMPTY]
-        hot = all(judgements.one_hot(value) is not None for value in said)
-        if _is_few(held, path):
-            found.append(path if hot else path + "[most]" * max(map(judgements.depth, said)))
-    return found
-
-
-def _named_winners(held: Columns, scalars: Iterable[str]) -> list[str]:
-    """A column with the name of one of two, and the columns with both names."""
-    texts = [p for p in held.where(shapes.is_text) if "[]" not in p]
-    each = itertools.product(scalars, role_names.by_side(texts))
-    some = [(path, *both) for path, both in each if path not in both]
-    told = {",".join(one): zip(*map(held.values.get, one), strict=True) for one in some}
-    return [one for one, values in told.items() if _name_sides(map(list, values))]
-
-
-def _named_sides(held: Columns) -> list[tuple[str, str]]:
-    """Two texts whose columns a verdict names: ``answer_ours`` where it says ``ours``."""
-    verdicts = [held.told(path) for path in _verdict(held) if "," not in path]
-    each = itertools.combinations(held.single, 2)
-    return [both for both in each if any(_name_sides(said, both) for said in verdicts)]
-
-
-def _one_hot(held: Columns) -> list[str]:
-    """Columns that say of one side each, or of a tie, whether it won: 1 in one of them."""
-    flags = [p for p in held.where(lambda v: v in (0, 1, "0", "1")) if "[]" not in p]
-    ties = [p for p in flags if "tie" in role_names.parts(p)]
-    found = []
-    for both in role_names.by_side(flags):
-        for some in ([*both, *ties[:1]], [*both]):
-            each = zip(*(held.values[path] for path in some), strict=True)
-            if all(sum(map(int, one)) == 1 for one in each):
-                found.append(",".join(some))
-                break
-    return found
-
-
 _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "question": _questions,
     "prompt": _prompt,
     "asking turns": lambda held: role_columns.talks(held, asks=True),
     "instruction": _instruction,
     "input": _inputs,
-    "answer": role_columns.answer,
-    "good answer": role_columns.good_answer,
+    "answer": _answer,
+    "good answer": _good_answer,
     # Answers of more than a word or two, which would be there to check others against.
     "spoken answer": lambda held: [*filter(held.long, held.answers)],
     "list of answers": role_columns.list_of_answers,
     "two answers": lambda held: [
         p for p in role_columns.list_of_answers(held) if held.all(p, lambda one: len(one) == 2)
     ],
-    "sides": _sides,
+    "sides": verdict_columns.sides,
     "reasoning": lambda held: held.reasoning,
     "turns": role_columns.conversation,
     "spoken turns": _spoken_turns,
@@ -336,15 +238,28 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "steps": steps_of,
     "tagged steps": _tagged_steps,
     "ratings": _rated,
+    "next step": lambda held: [
+        p for p in held.single if not _NEXT.isdisjoint(role_names.parts(p)) and held.is_spoken(p)
+    ],
+    "earlier steps": lambda held: [
+        p for p in held.where(shapes.is_list_of_texts, 0.0) if not role_names.is_about(p)
+    ],
+    "rating of one": lambda held: [
+        p for p in held.where(is_marked) if role_names.role_of(p) in ("number", "verdict")
+    ],
+    "steps of solutions": _steps_of_solutions,
+    "ratings of solutions": lambda held: [
+        p for p in held.where(lambda v: of_several(v) and all(map(_are_marks, v))) if "[]" in p
+    ],
     "ratings of text": lambda held: held.where(_are_marks),
     "first error": _first_error,
     "wrong steps": lambda held: _wrong(
         held.where(lambda v: isinstance(v, list) and {*map(type, v)} == {int}, 0.0)
     ),
-    "scores": lambda held: _numbers_of(held, "number", "verdict"),
-    "ranks": lambda held: _numbers_of(held, "rank"),
-    "two numbers": _two_numbers,
-    "numbers of sides": _numbers_of_sides,
-    "verdict": _verdict,
-    "strength": _strength,
+    "scores": lambda held: verdict_columns.numbers_of(held, "number", "verdict"),
+    "ranks": lambda held: verdict_columns.numbers_of(held, "rank"),
+    "two numbers": verdict_columns.two_numbers,
+    "numbers of sides": verdict_columns.numbers_of_sides,
+    "verdict": verdict_columns.verdict,
+    "strength": verdict_columns.strength,
 }

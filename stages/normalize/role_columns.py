@@ -7,7 +7,6 @@ answer that is checked against it. Columns that differ in their number alone (``
 ``step_2``, ``step_3``) are one path too.
 """
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,19 +16,21 @@ from typing import Any, TypeAlias
 from stages.contract import Row
 from stages.formats import _messages, _turns
 from stages.normalize import role_names
-from stages.rows import column_names, judgements, shapes, signals
+from stages.rows import judgements, shapes, signals
 from stages.rows.column_names import EMPTY
 from stages.rows.selection import lookup
 
 _DEEPEST = 5
 _MOST_PATHS = 1000
 _MOST = 0.9  # of the rows, that must have a value where a format needs one
-_ODD = 0.02  # of the rows, that may be otherwise: a build refuses them one by one
+ODD = 0.02  # of the rows, that may be otherwise: a build refuses them one by one
 _ENOUGH = 8  # rows, of which a question and an answer are not nearly all the same text
 _FEW = 0.2  # different texts in that many rows: a category, a name, a constant
 _SHORT = 16  # characters of what may only be checked against
 _END = 200  # characters of an answer in which it repeats the reference
 _FAMILY = 3  # columns that differ in their number alone
+
+JSON = "[json]"  # the ending of a path of texts that are the JSON of lists of texts
 
 Fits: TypeAlias = Callable[[Any], bool]
 
@@ -56,7 +57,9 @@ def _has_more(value: Any) -> bool:
     return value not in EMPTY and not (isinstance(value, list) and len(value) == 1)
 
 
-def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) -> "Columns":
+def columns_of(
+    rows: Sequence[Row], answers_alone: bool, guess: bool = False, odd: float = ODD
+) -> "Columns":
     """The columns of some rows; see ``Columns``."""
     paths = Counter(path for row in rows for path in paths_of(row))
     if len(paths) > _MOST_PATHS:  # keys that are data, such as ids
@@ -65,7 +68,17 @@ def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) ->
     for path in [*values]:  # a text where all lists have one alone
         if path.endswith(".0") and any(map(_has_more, values[path.removesuffix(".0")])):
             del values[path]
-    return Columns(values, answers_alone, guess)
+    lists = [p for p in values if _are_json(values[p])]
+    asked = any(role_names.role_of(path) == "question" for path in lists)
+    for path in lists if asked else ():  # what is said stands inside
+        values[f"{path}{JSON}"] = [judgements.together(one, "json") for one in values.pop(path)]
+    return Columns(values, answers_alone, guess, odd)
+
+
+def _are_json(values: Sequence[Any]) -> bool:
+    """Whether all values that say anything are JSON lists of texts."""
+    told = [one for one in values if one not in EMPTY]
+    return bool(told) and all(map(judgements.listed_in, told))
 
 
 @dataclass(frozen=True)
@@ -74,12 +87,15 @@ class Columns:
 
     Attributes:
         answers_alone: every answer is trained, so one of two sides is no answer.
-        guess: the one text that has no role by its name may be the question.
+        guess: the one text that has no role by its name may be the question, or the answer.
+        odd: the share of lists that may be longer or shorter than those that they belong to; more
+            than usual only of ratings of what are surely steps.
     """
 
     values: Mapping[str, list[Any]]
     answers_alone: bool
     guess: bool = False
+    odd: float = ODD
 
     @cached_property
     def _rows(self) -> list[Row]:
@@ -98,7 +114,7 @@ class Columns:
         most, odd = list[Any](), list[Any]()
         for value in there:
             (most if fits(value) else odd).append(value)
-            if len(odd) > _ODD * len(there):
+            if len(odd) > ODD * len(there):
                 return False
         return len(there) >= max(1, share * len(told)) and (not odd or shapes.are_like(odd, most))
 
@@ -148,7 +164,7 @@ class Columns:
         for other in others:
             both = zip(mine, self.told(other), strict=True)
             lists = [(a, b) for a, b in both if isinstance(a, list) and isinstance(b, list)]
-            if sum(len(a) != len(b) for a, b in lists) <= _ODD * len(lists):
+            if sum(len(a) != len(b) for a, b in lists) <= self.odd * len(lists):
                 return True
         return False
 
@@ -156,13 +172,14 @@ class Columns:
 
     @cached_property
     def families(self) -> list[str]:
-        """Three columns and more that differ in their number alone, as one path."""
+        """Three columns and more that differ in their number, or letter, alone, as one path."""
         families: dict[tuple[str, ...], dict[int, str]] = {}
         for path in self.values:
-            parts = role_names.parts(path)
-            if sum(map(str.isdigit, parts)) == 1 and {*path}.isdisjoint(",[="):
-                number = int(next(filter(str.isdigit, parts)))
-                key = tuple("#" if part.isdigit() else part for part in parts)
+            counts = [*map(role_names.counted, role_names.parts(path))]
+            if sum(one is not None for one in counts) == 1 and {*path}.isdisjoint(",[="):
+                number = next(one for one in counts if one is not None)
+                each = zip(counts, role_names.parts(path), strict=True)
+                key = tuple(part if one is None else "#" for one, part in each)
                 families.setdefault(key, {}).setdefault(number, path)
         found = []
         for members in families.values():
@@ -241,6 +258,9 @@ class Columns:
             sides = {path for pair in role_names.by_better(self.texts) for path in pair}
             named = [p for p in named if not role_names.is_worse(p) and p not in sides]
         named = self.varied(named)
+        if self.guess and self.answers_alone and not named:
+            open_ = [p for p in self.alone if not role_names.role_of(p) and self.is_varied(p)]
+            return open_ if len(open_ := [*filter(self.is_spoken, open_)]) == 1 else []
         free = [path for path in named if not role_names.may_be_checked_against(path)]
         return self.distinct([path for path in free or named if path not in self.references])
 
@@ -301,29 +321,6 @@ def are_answers(value: Any) -> bool:
     if not isinstance(value, list) or len(value) < 2 or _turns.are_turns(value):
         return False
     return shapes.are_texts(value) or all(isinstance(one, dict) for one in value)
-
-
-def _are_verdicts(value: Any) -> bool:
-    """Whether a value is a list that says of each thing whether it is good."""
-    return isinstance(value, list) and all(judgements.is_good(one) is not None for one in value)
-
-
-def answer(held: Columns) -> list[str]:
-    """Answers in columns of their own, or the first of each list; first of lists of one."""
-    listed = held.called("answer", held.where(shapes.is_list_of_texts))
-    listed.sort(key=lambda path: not held.all(path, lambda value: len(value) == 1))
-    if held.answers or good_answer(held):
-        return held.answers
-    return [f"{path}.0" for path in listed if "[]" not in path]
-
-
-def good_answer(held: Columns) -> list[str]:
-    """The first good one of several answers, where a list says of each whether it is good."""
-    answers = [p for p in list_of_answers(held) if held.all(p, shapes.are_texts)]
-    verdicts = [p for p in held.where(_are_verdicts) if column_names.is_rating(p)]
-    each = itertools.product(answers, verdicts)
-    likely = [(a, v) for a, v in each if held.as_long(v, [a]) and not signals.is_low(v)]
-    return [f"{answer},{verdict}[good]" for answer, verdict in likely]
 
 
 def list_of_answers(held: Columns) -> list[str]:

@@ -55,6 +55,14 @@ COUNTED = {("1", "2"): ("response_1", "response_2"), ("0", "1"): ("response_0", 
 
 parts, without_numbers = words.parts, words.words
 
+
+def counted(part: str) -> int | None:
+    """The number that a part of a name is, or that a letter counts; None for any other word."""
+    if part.isdigit():
+        return int(part)
+    return ord(part) - ord("a") if len(part) == 1 and "a" <= part <= "h" else None
+
+
 # These go before the others where several words of a name mean one; of the others the last word
 # that means one is the noun: model_input is a question, question_answer an answer.
 _FIRST = ("system", "tools", "history")

@@ -7,18 +7,17 @@ nearly all of them; two that read equal examples are one.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stages import formats, kinds
 from stages.contract import FormatOptions, Row
-from stages.errors import DataError, RowError, counted
+from stages.errors import RowError, counted
 from stages.format import Format
 from stages.normalize import finders
-from stages.normalize.role_columns import Columns, columns_of
-from stages.normalize.role_names import COUNTED, SAID, SHAPES, TWO, Shape
+from stages.normalize.role_columns import JSON, ODD, Columns, columns_of
+from stages.normalize.role_names import COUNTED, SAID, SHAPES, TWO, Shape, answer_beside
 from stages.rows import judgements
-from stages.rows.column_names import EMPTY
 from stages.rows.selection import renamed
 from stages.rows.unread import differs_from, mapped
 
@@ -27,9 +26,8 @@ MOST = 24  # candidates of one format
 NEARLY_ALL = 0.9
 # Read, and refused as it is.
 _REFUSED_AS = tuple("tie two_orders two_margins unrated_answer empty_answer".split())
+_TALKING = (kinds.CONVERSATION, kinds.PAIR)  # kinds of rows that say answers
 _OPTIONS = FormatOptions(already_templated=True)
-NAMED = 12  # columns that a message names
-SHOWN = 4  # ways that a question has
 
 
 _SIGNS = ("negative", "positive")  # of a strength, for the first answer
@@ -81,6 +79,10 @@ class Candidate:
             what = f"nothing says which answer {strength} prefers where it is below 0"
             other = self.options.replace(*_SIGNS, 1)
             return what, f"Say which with {self.options}, or with {other}"
+        if said := [path for path in self.renamed.values() if path.endswith(JSON)]:
+            what = f"{' and '.join(map(judgements.bare, said))} are JSON lists of texts"
+            plain = self.options.replace(JSON, "")
+            return what, f"To read what is inside, add {self.options}, or as it is with {plain}"
         for path in self.renamed.values():
             before, how = judgements.ended(path)
             if how == "good":
@@ -154,20 +156,38 @@ def find(
         rows: after ``columns`` (``--map``) was applied to them; what is named there is decided.
         only: the name of the one format that is wanted.
     """
-    found = _found(rows[:SAMPLED], kind, columns, only, guess=False)
-    return found or _found(rows[:SAMPLED], kind, columns, only, guess=not kind.trains_answers)
+    some = rows[:SAMPLED]
+    found = _found(some, kind, columns, only)
+    found = found or _found(some, kind, columns, only, guess=True)
+    if found or not kind.marks:
+        return found
+    others = (one for one in map(kinds.load, _TALKING) if _is_read(some, one, columns))
+    return [] if any(others) else _found(some, kind, columns, only, odd=1 - NEARLY_ALL)
+
+
+def _is_read(some: Sequence[Row], kind: kinds.Kind, columns: Mapping[str, str]) -> bool:
+    """Whether rows can be read as those of another kind."""
+    known = any(all(map(one.matches, some)) for one in formats.usable_for(kind))
+    return known or bool(_found(some, kind, columns, ""))
 
 
 def _found(
-    some: Sequence[Row], kind: kinds.Kind, columns: Mapping[str, str], only: str, guess: bool
+    some: Sequence[Row],
+    kind: kinds.Kind,
+    columns: Mapping[str, str],
+    only: str,
+    *,
+    guess: bool = False,
+    odd: float = ODD,
 ) -> list[Candidate]:
+    """See ``find``; ``guess`` and ``odd`` as ``Columns`` has them."""
     free = [{name: value for name, value in row.items() if name not in columns} for row in some]
-    held = columns_of(free, kind.trains_answers, guess)
+    held = columns_of(free, kind.trains_answers, guess, odd)
     found: dict[str, Candidate] = {}
     for shape in SHAPES.get(kind.formats, ()):
         if only in ("", shape.format):
             for one in itertools.islice(_candidates(shape, held, columns), MOST):
-                read, said = _run(one, some, columns)
+                read, said = _run(one, some, columns) if not _is_crossed(one, some) else (0, "")
                 if read and read >= NEARLY_ALL * len(some):
                     found.setdefault(said, replace(one, read=read, rows=len(some), guessed=guess))
     talks = {said: one for said, one in found.items() if one.is_of_turns}
@@ -178,6 +198,13 @@ def _found(
     way = ["/extremes" * (len(best) > 1 and _are_many(one, held)) for one in best]
     named = [_looks_like_others(one, some[0], kind) for one in best]
     return [replace(one, way=way[at], named=named[at]) for at, one in enumerate(best)]
+
+
+def _is_crossed(one: Candidate, rows: Sequence[Row]) -> bool:
+    """Whether the reasoning is that of somebody who gave another answer."""
+    by_role = {one.roles[name]: path for name, path in one.renamed.items()}
+    own = answer_beside(by_role.get("reasoning", ""), rows[0])
+    return own not in ("", by_role.get("answer", ""))
 
 
 def _is_in(one: Candidate, held: Columns, talks: Mapping[str, Candidate]) -> bool:
@@ -202,6 +229,9 @@ def misses(
     some = rows[:SAMPLED]
     read, _ = _run(Candidate(format_.name, {}, {}), some, columns)
     if read * 2 < len(some):
+        return True
+    free = [{name: value for name, value in row.items() if name not in columns} for row in some]
+    if any(path.endswith(JSON) for path in columns_of(free, kind.trains_answers).values):
         return True
     if not kind.trains_answers:
         return False
@@ -317,34 +347,3 @@ def _groups(names: Mapping[str, str], held: Columns) -> list[list[dict[str, str]
                 ways += [{"instruction": a, "input": b} for a, b in both]
             groups.append(ways)
     return groups
-
-
-def which(found: Sequence[Candidate], where: str) -> DataError:
-    """The question that several ways to read a file's columns leave."""
-    ways = [one.words for one in found[:SHOWN]]
-    return DataError(
-        f"{where} could be read in {len(found)} ways: {'; or '.join(ways)}.",
-        f"Say which with {', or '.join(one.options for one in found[:SHOWN])}.",
-    )
-
-
-_WORDS: Mapping[type, str] = {
-    str: "text",
-    bool: "true or false",
-    int: "number",
-    float: "number",
-    list: "list",
-    dict: "object",
-}
-
-
-def columns_named(rows: Iterable[Row]) -> str:
-    """The columns of rows with what is in them, for a message."""
-    held = columns_of([*rows], answers_alone=False)
-    said = []
-    for path, values in held.values.items():
-        if "." not in path:
-            there = next((value for value in values if value not in EMPTY), None)
-            what = "empty" if there is None else _WORDS.get(type(there), "value")
-            said.append(f"{path} ({what})")
-    return ", ".join(said[:NAMED])

@@ -4,7 +4,6 @@ Columns that would refuse rows one by one are reported here once, with their cou
 that would ignore an important column stops before its first row.
 """
 
-import itertools
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,17 +12,14 @@ from typing import Any
 import orjson
 
 from stages import contract, formats, kinds
-from stages.errors import AskError, DataError, RowError, counted
+from stages.errors import AskError, RowError, counted
 from stages.format import Format
-from stages.formats import _rated_steps, _ratings, _turns
-from stages.formats._messages import as_role, role_of
-from stages.normalize import finders, role_columns, role_names
-from stages.rows import judgements, speakers
+from stages.formats._messages import role_of
+from stages.rows import speakers
 from stages.rows.carried import size_of
 from stages.rows.column_names import Watched, are_set_aside, are_verdicts
 from stages.rows.selection import Selection
 from stages.rows.selection import inside as selection_inside
-from stages.rows.signals import is_about, is_prose
 from stages.rows.unread import Leaving, ReadRow, Unread, asked, ignore, mapped, rated
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
@@ -207,119 +203,3 @@ def survey(
     _ask_of_all(result, kind, settled)
     _ask_of_long(result, unread, total)
     return result
-
-
-# A suggestion for rows that no format fits, and whose columns play no roles.
-
-
-_TEXTS = ("content", "value")
-_OFFERED = 4  # ways, and columns that are told apart by them
-
-
-def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
-    """A suggestion, as a sentence; empty where there is none."""
-    if not kind.trains_answers or not rows:
-        return ""
-    if who := _speakers(rows):
-        return f"Say who speaks in the turns with {who}."
-    if all(_is_turn(row) for row in rows):
-        return 'Each row is one turn; write the turns of a conversation as {"messages": [...]}.'
-    texts = [
-        key
-        for key in rows[0]
-        if all(isinstance(row.get(key), str) and row[key].strip() for row in rows)
-    ]
-    texts = [key for key in texts if role_names.role_of(key) != "system"]
-    if len(texts) > 2:
-        texts = [key for key in texts if _is_said(key, [row[key] for row in rows])]
-    held = sum(len(row[key]) for row in rows for key in texts)
-    if not 2 <= len(texts) <= _OFFERED or held <= MOST_OF_THE_TEXT * sum(map(_text, rows)):
-        return ""
-    in_order = [*itertools.combinations(texts, 2)]
-    ways = [
-        f"{mapped('prompt', asked)} {mapped('completion', answer)}"
-        for asked, answer in [*in_order, *((b, a) for a, b in in_order)][:_OFFERED]
-    ]
-    return f"Say which column is the question and which the answer: {', or '.join(ways)}."
-
-
-def _speakers(rows: Sequence[contract.Row]) -> str:
-    """The options after which rows have turns of both sides; empty where none do that."""
-    who = speakers.guessed([*rows], own=True)
-    told = [speakers.renamed(row, who) for row in rows] if len(who) <= _OFFERED else []
-    if not who or not role_columns.conversation(role_columns.columns_of(told, True)):
-        return ""
-    return " ".join(as_role(name, role) for name, role in who.items())
-
-
-def _is_said(name: str, texts: Sequence[str]) -> bool:
-    """Whether a column has texts that differ from row to row and are more than names."""
-    prose = sum(map(is_prose, texts))
-    return not is_about(name) and 2 * prose > len(texts) and 2 * len({*texts}) > len(texts)
-
-
-def _is_turn(value: Any) -> bool:
-    return isinstance(value, dict) and bool(role_of(value)) and any(t in value for t in _TEXTS)
-
-
-_TAGS = ("label", "kto_tag")
-_ONE_ANSWER = ("completion", "response", "answer", "output", "messages", "conversations")
-
-
-def refuse_unpaired(rows: Sequence[contract.Row], where: str) -> None:
-    """Raise where every row has one answer and a label, and no second answer to compare with."""
-    single = all(not row.keys().isdisjoint(_TAGS) for row in rows)
-    single = single and all(not row.keys().isdisjoint(_ONE_ANSWER) for row in rows)
-    if rows and single and not any("rejected" in row for row in rows):
-        raise DataError(
-            f"{where} holds unpaired data: one completion and one label per row. A reward model is "
-            "trained on pairs, and there is no second answer to compare with.",
-            "Give rows with chosen and rejected, or train with KTO, which reads unpaired data.",
-        )
-
-
-# What rows lack that rate no steps.
-
-
-_GIVEN = 'Give rows such as {"problem": "...", "steps": ["...", "..."], "labels": [1, 0]}'
-
-
-def without_ratings(rows: Sequence[contract.Row]) -> tuple[str, str] | None:
-    """Why rows with steps say nothing about each of them, and what would; None where they
-    have no steps."""
-    held = role_columns.columns_of(rows, answers_alone=False)
-    steps = next(iter(finders.steps_of(held)), None)
-    if steps is None:
-        return _one_step_each(held) or _judged(held)
-    lists = [p for p in held.where(lambda v: isinstance(v, list)) if p != steps]
-    for path in (one for one in lists if held.as_long(one, [steps])):
-        odd = [v for v in judgements.flat(held.told(path)) if not _ratings.is_rating(v)]
-        if odd and not isinstance(odd[0], dict) and role_names.role_of(path):
-            shown = " and ".join([*dict.fromkeys(map(repr, odd))][:2])
-            what = f"{path} has a value for each of {steps}, but {shown} are no ratings"
-            return what, "Write + or -, true or false, correct, incorrect or neutral, or 0 to 1"
-    return f"{steps} has steps, and nothing rates each of them", _GIVEN
-
-
-def _one_step_each(held: role_columns.Columns) -> tuple[str, str] | None:
-    """Whether each row is one step of a problem that others repeat."""
-    texts = [p for p in held.alone if role_names.mentions(p, "steps") and held.long(p)]
-    asked = [p for p in held.called("question", held.alone) if p not in texts]
-    repeated = [p for p in asked if len({*held.values[p]}) * 2 <= len(held.values[p])]
-    if not texts or not repeated:
-        return None
-    what = f"each row is one step ({texts[0]}) of a problem ({repeated[0]}) that others repeat"
-    return what, f"Join the rows of one problem. {_GIVEN}"
-
-
-def _judged(held: role_columns.Columns) -> tuple[str, str] | None:
-    """Whether answers in turns are the texts of a judge, which end with a verdict each."""
-    for path in role_columns.conversation(held):
-        each = (one if type(one) is list else _turns.turns_in(one) for one in held.values[path])
-        turns = [*itertools.chain.from_iterable(filter(None, each))]
-        answers = [said for who, said in _rated_steps.spoken(turns) if who == "assistant"]
-        ends = [judgements.last_word(said) for said in answers if isinstance(said, str)]
-        if ends and all(map(_ratings.is_rating, ends)):
-            what = f"the answers in {path} end with a verdict each, as a judge's texts do"
-            return what, f"Write the steps without the judge's texts. {_GIVEN}"
-    return None

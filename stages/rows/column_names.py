@@ -179,8 +179,9 @@ def reasons(name: str, value: Any, kind: "Kind") -> Iterator[tuple[str, str]]:
         yield "rated", ""
     if is_left_out(name, value):
         yield "unread_weight", "whether a whole row is trained"
-    if "weight" in found and signals.is_rating(value):
-        yield "unread_weight", "the weight of a whole row"
+    several = "trained" in found and isinstance(value, list)
+    if (several or "weight" in found) and signals.is_rating(value):
+        yield "unread_weight", f"the weight{'s of its turns' if several else ' of a whole row'}"
     if why := words.SEEN["tools"][0] if tools else seen(name, value, kind):
         yield "unread_column", why
 

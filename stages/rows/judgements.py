@@ -1,14 +1,17 @@
 """What judgements say: which of two answers is better, how good a step is, and what several judges
 say together.
 
-Endings of a path make one value of a list. ``votes[most]`` is what most of the values say,
-``marks[mean]`` is their mean, and ``marks[1..5]`` brings numbers from 1 (the worst) to 5 (the best)
-to 0 to 1. ``answers,passed[good]`` is the first answer that is good, the empty text where none is;
-``article,post[first]`` is the first text that says something. ``first_bad[place]`` is the number in
-a text such as ``step 2``, null for a word for none. ``harm[low]`` turns numbers round of which a
-low one is good. ``scores[best]`` is the place of the highest, ``tie`` where all are equal.
-``log[turns]`` are turns with ``role`` and ``content``, whatever their keys are called. Endings may
-follow one another.
+Endings of a path make one value of a list. ``votes[most]`` is what most of the values say, of two
+lists together for ``a,b[most]``, ``marks[mean]`` is their mean, and ``marks[1..5]`` brings numbers
+from 1 (the worst) to 5 (the best) to 0 to 1. ``answers,passed[good]`` is the first answer that is
+good, the empty text where none is; ``article,post[first]`` is the first text that says something.
+``first_bad[place]`` is the number in a text such as ``step 2``, null for a word for none.
+``harm[low]`` turns numbers round of which a low one is good. ``preference[nearest]`` is the nearest
+whole number, ``tie`` between two. ``ranking[order]`` are the ranks of answers that letters name
+from best to worst. ``scores[best]`` is the place of the highest, ``tie`` where all
+are equal. ``log[turns]`` are turns with ``role`` and ``content``, whatever their keys are called.
+``prompt[json]`` is what a JSON text lists, of a list of one text that text. Endings may follow one
+another.
 """
 
 import functools
@@ -16,13 +19,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from stages.contract import Row
 from stages.rows import signals, speakers
 from stages.rows.words import exact
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
 _ENDED = re.compile(
-    r"(?P<path>.+)\[(?P<how>most|mean|best|first|good|place|turns|low|-?\d+\.\.-?\d+)\]"
+    r"(?P<path>.+)\[(?P<how>most|mean|best|first|good|place|turns|low|nearest|order|json|-?\d+\.\.-?\d+)\]"
 )
 _NOTHING = (None, "")
 _NO_PLACE = exact("value", "no") | {"none", "null", "n/a", "correct", "-"}
@@ -45,6 +50,14 @@ def together(value: Any, how: str) -> Any:
     """What a value says under an ending; where lists stand in a list, what each of them says."""
     if how == "turns":
         return speakers.turned(value)
+    if how == "json":
+        texts = listed_in(value)
+        return texts[0] if len(texts) == 1 else texts or None
+    if how == "order":
+        return [value.index(one) + 1 for one in sorted(value)] if are_letters(value) else None
+    if how == "nearest":
+        number = spelled(value)
+        return value if number is None else TIE if number % 1 == 0.5 else round(number)
     if how == "place":
         return _number_in(value) if isinstance(value, str) and is_place(value) else value
     if how == "good":
@@ -69,10 +82,14 @@ def _mean(values: Sequence[Any]) -> float | None:
 
 
 def _most(values: Sequence[Any]) -> Any:
-    times = max(map(values.count, values), default=0)
-    said = [one for at, one in enumerate(values) if one not in values[:at]]
-    said = [one for one in said if values.count(one) == times]
-    return said[0] if len(said) == 1 else TIE if said else None
+    """The first of the values that say what most say: which side is better, in whatever words."""
+    sides = [TIE if is_tie(one) else side_of(one) for one in values]
+    meant = [*values] if None in sides else sides
+    counts = {meant.index(one): meant.count(one) for one in meant}
+    most = [at for at, count in counts.items() if count == max(counts.values())]
+    if len(most) != 1 or meant[most[0]] == TIE:
+        return TIE if most else None
+    return values[most[0]]
 
 
 def _best(values: Sequence[Any]) -> int | str | None:
@@ -136,6 +153,23 @@ def depth(value: Any) -> int:
     return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
 
 
+def listed_in(value: Any) -> list[str]:
+    """The texts of a text that is the JSON of a list of texts; none of any other value."""
+    if not isinstance(value, str) or not value.lstrip().startswith('["'):
+        return []
+    try:
+        found = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return []
+    return found if all(isinstance(one, str) for one in found) else []
+
+
+def are_letters(value: Any) -> bool:
+    """Whether a value is a list of the first letters, in whatever order."""
+    plain = sorted(str(one).casefold() for one in value) if isinstance(value, list) else []
+    return len(plain) > 1 and plain == [chr(ord("a") + at) for at in range(len(plain))]
+
+
 def is_marked(value: Any) -> bool:
     """Whether a value is a number, spelled as one or not, or true or false."""
     return isinstance(value, bool) or spelled(value) is not None
@@ -188,6 +222,9 @@ _LETTERS = {
     **dict.fromkeys(("a", "left", "first", "1st", "one", "links", "gauche"), 0),
     **dict.fromkeys(("b", "right", "second", "2nd", "two", "rechts", "droite"), 1),
 }
+_SAYING = 5  # words of a verdict such as A-is-clearly-better
+_BETTER = {"better", "best", "preferred", "wins", "won", "besser", "meilleur", "mejor"}
+_NEGATING = exact("value", "negating")
 _NOUNS = ("model", "response", "answer", "output", "assistant", "option", "completion")
 _SIDE = rf"(?:{'|'.join(_NOUNS)})?_?([ab])"
 # A>B, model_a>>model_b, B~A; brackets and blanks are taken off before
@@ -272,7 +309,10 @@ def side_of(value: Any, names: tuple[str, ...] = ()) -> int | None:
     if (named := named_by(value, names)) is not None:
         return named
     rest = [one for one in said if one not in _NOUNS]
-    return _LETTERS.get(rest[0]) if len(rest) == 1 else None
+    sides = [_LETTERS[one] for one in rest if one in _LETTERS]
+    alone = len(rest) == 1 or (len(rest) <= _SAYING and not _BETTER.isdisjoint(rest))
+    alone = alone and _NEGATING.isdisjoint(rest)
+    return sides[0] if len(sides) == 1 and alone else None
 
 
 def named_by(value: Any, names: tuple[str, ...]) -> int | None:

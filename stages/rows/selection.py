@@ -18,13 +18,10 @@ from stages.rows import judgements, signals, speakers
 from stages.rows.words import RATING
 
 AND_QUESTION = "+question"  # the end of a --group-by that joins groups which ask the same
+_OF_ALL, _TOGETHER = ("[best]", "[good]", "[first]"), ("[most]", "[mean]")  # of several paths
 _TEXT = re.compile(r"(?P<column>[^=<>!]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*)", re.DOTALL)
-_ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-}
+_SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+_ORDER: Mapping[str, Callable[[Any, Any], bool]] = _SIGNS
 
 
 def lookup(row: Row, path: str) -> Any:
@@ -36,16 +33,18 @@ def lookup(row: Row, path: str) -> Any:
     """
     if path in row:
         return row[path]
-    if "," in path and not path.endswith(("[best]", "[good]", "[first]")):
+    if "," in path and not path.endswith((*_OF_ALL, *_TOGETHER)):
         values = [lookup(row, one) for one in path.split(",")]
         while len(values) > 2 and values[-1] in (None, ""):
             del values[-1]
         return values if any(value is not None for value in values) else None
     before, how = judgements.ended(path) if path.endswith("]") else (path, "")
     if how:
-        return judgements.together(lookup(row, before), how)
+        value = lookup(row, before)
+        joined = "," in before and path.endswith(_TOGETHER)
+        return judgements.together([*judgements.flat(value)] if joined else value, how)
     here, each, behind = path.removesuffix("[]").partition("[].")
-    value: Any = row
+    value = row
     for key in here.split("."):
         if isinstance(value, list):
             value = value[int(key)] if _is_item(key, value) else None
@@ -225,8 +224,7 @@ def _top(path: str) -> str:
 
 def raw(path: str, mapping: Mapping[str, str]) -> str:
     """A path of a renamed row as the file has it, which is what options take."""
-    name = _top(path)
-    return judgements.bare(mapping.get(name, name)) + path[len(name) :]
+    return judgements.bare(mapping.get(name := _top(path), name)) + path[len(name) :]
 
 
 def told_raw(error: RowError, mapping: Mapping[str, str]) -> str:

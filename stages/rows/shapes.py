@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from stages.rows import column_names, judgements, signals, words
+from stages.rows import column_names, judgements, selection, signals, words
 from stages.rows.words import exact
 
 FEW = 6  # different values that are listed
@@ -182,9 +182,11 @@ def keeping(path: str, values: Sequence[Any], everywhere: bool = True) -> str:
     elif kinds == {str}:
         numbers = [float(value) for value in values if _NUMBER.fullmatch(value.strip())]
         whole = len(numbers) == len(values)
-        if whole and not everywhere:
-            return ""  # an expression takes no text for a number
         found = _of_numbers(path, numbers) if whole else _of_words(path, values, everywhere)
+        if whole and found and not everywhere:  # an expression takes no text for a number
+            kept = selection.Condition(path, *found)
+            bad = [one for one in dict.fromkeys(values) if not kept.holds({path: one})]
+            found = ("!=", bad) if 0 < len(bad) <= FEW else None
     if found is None and column_names.is_left_out(path, values[0]):
         return _unset(path, values, everywhere)
     return "" if found is None else _option(path, *found, everywhere)
@@ -324,4 +326,5 @@ def are_like(odd: Iterable[Any], most: Iterable[Any]) -> bool:
 def _kinds(value: Any) -> set[object]:
     if not isinstance(value, list):
         return {type(value)}
-    return {list, *map(type, value), "one" if len(value) == 1 else "several"}
+    told = [one for one in value if one is not None]
+    return {list, *map(type, told), "one" if len(told) == 1 else "several"}

@@ -115,11 +115,12 @@ def has_side(path: str) -> bool:
 
 
 def whose(path: str) -> frozenset[str]:
-    """The words of a name that mean nothing, which say whose a thing is: of ``gpt_rationale`` and
-    of ``gpt_answer`` the same."""
-    said = {word for part in _parts(path)[-1:] for word in words.words(part)}
-    said -= _ABOUT | FILLERS | SIDES
-    return frozenset(word for word in said if not signs(word) and not words.role(word))
+    """The words of a name but the last that means something, its side and its numbers, which say
+    whose a thing is: of ``gpt_rationale`` and of ``gpt_answer`` the same."""
+    said = [word for part in _parts(path)[-1:] for word in words.parts(part)]
+    last = next((one for one in reversed(said) if signs(one) or words.role(one)), "")
+    aside = (_ABOUT | FILLERS) - SIDES
+    return frozenset(one for one in said if one not in aside and one != last and not signs(one))
 
 
 def is_score(name: str) -> bool:

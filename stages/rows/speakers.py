@@ -180,6 +180,8 @@ def turned(value: Any) -> list[Any] | None:
     stand under any names (``speaker``, ``is_bot``, ``author.role``; ``utterance``), with ``role``
     and ``content``; None for any other value."""
     turns = _numbered(value) or _beside_one_another(value) if isinstance(value, dict) else value
+    if isinstance(turns, list) and turns and all(map(_is_couple, turns)):
+        turns = [{"role": who, "content": said} for who, said in turns]
     if not turns or not isinstance(turns, list) or not all(isinstance(t, dict) for t in turns):
         return None
     who = _who(turns)
@@ -194,6 +196,12 @@ def turned(value: Any) -> list[Any] | None:
         {"role": _said_by(turn, who), "content": turn.get(what), **_beside(turn, who, what)}
         for turn in turns
     ]
+
+
+def _is_couple(turn: Any) -> bool:
+    """Whether a value is who speaks, and what."""
+    two = isinstance(turn, list) and len(turn) == 2 and all(isinstance(one, str) for one in turn)
+    return two and role_named(turn[0]) is not None
 
 
 def _beside(turn: Mapping[str, Any], who: tuple[str, ...], what: str) -> dict[str, Any]:

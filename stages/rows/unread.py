@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from stages.kinds import Kind
 
 # Fields of a turn that are checked where they are rendered: see lost_in_template.
-_CHECKED = frozenset(("tool_calls", "reasoning_content"))
+_THOUGHT = "reasoning_content"
+_CHECKED = frozenset(("tool_calls", _THOUGHT))
 _SPEAKER = frozenset(("role", "from"))
 _SAID = _SPEAKER | {"content", "value"}
 # Keys of a turn about its own training; formats._turns reads them.
@@ -54,7 +55,9 @@ class ReadRow:
     @cached_property
     def _texts(self) -> dict[str, None]:
         """Every text of the examples, without blanks around it, once."""
-        texts = [turn.content for turn in turns_of(self._examples) if turn.content]
+        turns = [*turns_of(self._examples)]
+        said = (one for turn in turns for one in (turn.content, (turn.fields or {}).get(_THOUGHT)))
+        texts = [text for text in said if isinstance(text, str)]
         for example in self._examples:
             if isinstance(example, StepChain):
                 texts += [example.problem, *example.steps]

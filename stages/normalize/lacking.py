@@ -1,0 +1,230 @@
+"""What to say of rows that no format fits: what is in them, what they lack, what would do."""
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from stages import contract, kinds
+from stages.errors import DataError
+from stages.formats import _rated_steps, _ratings, _turns
+from stages.formats._messages import as_role, role_of
+from stages.normalize import finders, role_columns, role_names
+from stages.normalize.roles import Candidate
+from stages.normalize.survey import MOST_OF_THE_TEXT, _text
+from stages.rows import judgements, shapes, speakers
+from stages.rows.column_names import EMPTY
+from stages.rows.signals import is_about, is_prose
+from stages.rows.unread import mapped
+
+NAMED = 12  # columns that a message names
+SHOWN = 4  # ways that a question has
+_WORDS: Mapping[type, str] = {
+    str: "text",
+    bool: "true or false",
+    int: "number",
+    float: "number",
+    list: "list",
+    dict: "object",
+}
+
+
+def columns_named(rows: Iterable[contract.Row]) -> str:
+    """The columns of rows with what is in them, for a message."""
+    held = role_columns.columns_of([*rows], answers_alone=False)
+    said = []
+    for path, values in held.values.items():
+        if "." not in path:
+            there = next((value for value in values if value not in EMPTY), None)
+            what = "empty" if there is None else _WORDS.get(type(there), "value")
+            said.append(f"{judgements.bare(path)} ({what})")
+    return ", ".join(said[:NAMED])
+
+
+_TEXTS = ("content", "value")
+_OFFERED = 4  # ways, and columns that are told apart by them
+_BESIDE = ("system", "reasoning")  # no question, and no answer
+_MARKED = re.compile(r"(?:^|[\s>\]|])[\[<|(*#]*(\w{2,12})[\]>|)*]*:\s")
+
+
+def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
+    """A suggestion, as a sentence; empty where there is none."""
+    if not kind.trains_answers or not rows:
+        return ""
+    if who := _speakers(rows):
+        return f"Say who speaks in the turns with {who}."
+    if all(_is_turn(row) for row in rows):
+        return 'Each row is one turn; write the turns of a conversation as {"messages": [...]}.'
+    held = role_columns.columns_of(rows, answers_alone=True)
+    texts = [p for p in held.single if "." not in p and role_names.role_of(p) not in _BESIDE]
+    if len(texts) != 2:
+        texts = [p for p in texts if _is_said(p, [value for value in held.values[p] if value])]
+    said = {p: [value for value in held.values[p] if value] for p in texts}
+    if told := next((p for p in texts if shapes.mostly(map(_is_dialogue, said[p]))), ""):
+        return (
+            f'{told} holds dialogues under marks that are not known; write {{"messages": [...]}}.'
+        )
+    least = MOST_OF_THE_TEXT * sum(map(_text, rows))
+    if not texts or len(texts) > _OFFERED or sum(map(_text, said.values())) <= least:
+        return ""
+    if len(texts) == 1:
+        whole = mapped("text", texts[0])
+        return f"If {texts[0]} is a text by itself, without a question, train it with {whole}."
+    in_order = [*itertools.combinations(texts, 2)]
+    ways = [
+        f"{mapped('prompt', asked)} {mapped('completion', answer)}"
+        for asked, answer in [*in_order, *((b, a) for a, b in in_order)][:_OFFERED]
+    ]
+    return f"Say which column is the question and which the answer: {', or '.join(ways)}."
+
+
+def _is_dialogue(text: str) -> bool:
+    """Whether a text names speakers before what they say, in whatever marks."""
+    return len({*map(str.casefold, _MARKED.findall(text))}) > 1
+
+
+def _speakers(rows: Sequence[contract.Row]) -> str:
+    """The options after which rows have turns of both sides; empty where none do that."""
+    who = speakers.guessed([*rows], own=True)
+    told = [speakers.renamed(row, who) for row in rows] if len(who) <= _OFFERED else []
+    if not who or not role_columns.conversation(role_columns.columns_of(told, True)):
+        return ""
+    return " ".join(as_role(name, role) for name, role in who.items())
+
+
+def _is_said(name: str, texts: Sequence[str]) -> bool:
+    """Whether a column has texts that differ from row to row and are more than names."""
+    prose = sum(map(is_prose, texts))
+    return not is_about(name) and 2 * prose > len(texts) and 2 * len({*texts}) > len(texts)
+
+
+def _is_turn(value: Any) -> bool:
+    return isinstance(value, dict) and bool(role_of(value)) and any(t in value for t in _TEXTS)
+
+
+_TAGS = ("label", "kto_tag")
+_ONE_ANSWER = ("completion", "response", "answer", "output", "messages", "conversations")
+
+
+def refuse_unpaired(rows: Sequence[contract.Row], where: str) -> None:
+    """Raise where every row has one answer and a label, and no second answer to compare with."""
+    single = all(not row.keys().isdisjoint(_TAGS) for row in rows)
+    single = single and all(not row.keys().isdisjoint(_ONE_ANSWER) for row in rows)
+    if rows and single and not any("rejected" in row for row in rows):
+        raise DataError(
+            f"{where} holds unpaired data: one completion and one label per row. A reward model is "
+            "trained on pairs, and there is no second answer to compare with.",
+            "Give rows with chosen and rejected, or train with KTO, which reads unpaired data.",
+        )
+
+
+# What rows lack that rate no steps.
+
+
+_GIVEN = 'Give rows such as {"problem": "...", "steps": ["...", "..."], "labels": [1, 0]}'
+
+
+def without_ratings(rows: Sequence[contract.Row]) -> tuple[str, str] | None:
+    """Why rows with steps say nothing about each of them, and what would; None where they
+    have no steps."""
+    held = role_columns.columns_of(rows, answers_alone=False)
+    steps = next(iter(finders.steps_of(held)), None)
+    if steps is None:
+        return _judged(held)
+    lists = [p for p in held.where(lambda v: isinstance(v, list)) if p != steps]
+    for path in (one for one in lists if held.as_long(one, [steps])):
+        odd = [v for v in judgements.flat(held.told(path)) if not _ratings.is_rating(v)]
+        if odd and not isinstance(odd[0], dict) and role_names.role_of(path):
+            shown = " and ".join([*dict.fromkeys(map(repr, odd))][:2])
+            what = f"{path} has a value for each of {steps}, but {shown} are no ratings"
+            return what, "Write + or -, true or false, correct, incorrect or neutral, or 0 to 1"
+    return f"{steps} has steps, and nothing rates each of them", _GIVEN
+
+
+# What a row is where several make one example.
+
+
+_FEW = 3  # rows that name another one: fewer may do so by chance
+_JOINED = {
+    "step": _GIVEN,
+    "turn": 'Give rows such as {"messages": [{"role": "user", "content": "..."}, ...]}',
+    "answer": 'Give rows such as {"prompt": "...", "responses": ["...", "..."], "scores": [2, 1]}',
+}
+
+
+def in_pieces(rows: Sequence[contract.Row], kind: kinds.Kind) -> tuple[str, str] | None:
+    """What each row is a piece of, where rows share an id or a question and each has one turn, one
+    step or one answer of the whole; and what would do. None where rows are whole."""
+    held = role_columns.columns_of(rows, answers_alone=False)
+    names = [path for path in held.values if "." not in path]
+    texts = [path for path in held.texts if path in names and held.is_spoken(path)]
+    repeated = [path for path in names if 3 * _different(held.values[path]) <= 2 * len(rows)]
+    asked = [path for path in repeated if path in held.called("question", texts)]
+    ids = [path for path in repeated if {"id", "uuid", "qid"} & {*role_names.parts(path)}]
+    spoken = [path for path in repeated if _are_speakers(held.values[path])]
+    steps = [path for path in texts if role_names.mentions(path, "steps") and path not in asked]
+    answers = [path for path in held.answers if path in texts]
+    piece, said = "answer", [*asked, *ids] if kind.compares and answers and asked else []
+    if kind.marks and steps:
+        piece, said = "step", [*asked, *ids]
+    elif kind.trains_answers and spoken and texts and not asked:
+        piece, said = "turn", sorted(ids, key=lambda p: -_both(held, p, spoken[0]))
+    elif kind.trains_answers and texts and not asked and (linked := _linked(held, names)):
+        what = f"each row is one turn, and {linked} says which other row it belongs to"
+        return what, f"Join these rows. {_JOINED['turn']}"
+    if not said:
+        return None
+    what = f"each row is one {piece}, and those with one {said[0]} belong together"
+    return what, f"Join the rows of one {said[0]}. {_JOINED[piece]}"
+
+
+def _both(held: role_columns.Columns, path: str, spoken: str) -> int:
+    """How many values of an id both speakers have."""
+    both = {*zip(held.values[path], held.values[spoken], strict=True)}
+    return len(both) - len({one for one, _ in both})
+
+
+def _linked(held: role_columns.Columns, names: Sequence[str]) -> str:
+    """The column that names the id of another row; empty where none does."""
+    ids = [p for p in names if "id" in role_names.parts(p) and _different(held.values[p]) > 1]
+    for one, other in itertools.permutations(ids, 2):
+        told = [str(value) for value in held.values[one] if value not in EMPTY]
+        known = {*map(str, held.values[other])} if told else set()
+        same = held.values[one] == held.values[other]
+        if not same and len(told) > _FEW and 3 * sum(value in known for value in told) > len(told):
+            return one
+    return ""
+
+
+def _different(values: Sequence[Any]) -> int:
+    """How many values there are; so many that none is shared where one is no text and no number."""
+    plain = all(isinstance(one, str | int | None) for one in values)
+    return len({*values}) if plain else len(values)
+
+
+def _are_speakers(values: Sequence[Any]) -> bool:
+    """Whether values name a user and an assistant, and nobody else that is unknown."""
+    roles = {speakers.role_named(one) or role_of({"role": one}) for one in {*map(str, values)}}
+    return len(roles) > 1 and None not in roles
+
+
+def _judged(held: role_columns.Columns) -> tuple[str, str] | None:
+    """Whether answers in turns are the texts of a judge, which end with a verdict each."""
+    for path in role_columns.conversation(held):
+        each = (one if type(one) is list else _turns.turns_in(one) for one in held.values[path])
+        turns = [*itertools.chain.from_iterable(filter(None, each))]
+        answers = [said for who, said in _rated_steps.spoken(turns) if who == "assistant"]
+        ends = [judgements.last_word(said) for said in answers if isinstance(said, str)]
+        if ends and all(map(_ratings.is_rating, ends)):
+            what = f"the answers in {path} end with a verdict each, as a judge's texts do"
+            return what, f"Write the steps without the judge's texts. {_GIVEN}"
+    return None
+
+
+def which(found: Sequence[Candidate], where: str) -> DataError:
+    """The question that several ways to read a file's columns leave."""
+    ways = [one.words for one in found[:SHOWN]]
+    return DataError(
+        f"{where} could be read in {len(found)} ways: {'; or '.join(ways)}.",
+        f"Say which with {', or '.join(one.options for one in found[:SHOWN])}.",
+    )

@@ -1,0 +1,170 @@
+"""Which columns of sampled rows say which of two answers is better, or how good each of them is."""
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+from stages.normalize import role_columns, role_names
+from stages.normalize.role_columns import Columns
+from stages.rows import column_names, judgements, shapes, signals
+from stages.rows.column_names import EMPTY
+from stages.rows.judgements import are_numbers, is_marked, of_several
+
+_VERDICTS = 5  # different values of a verdict: each side, its name, a tie
+_SOME = 0.5  # of the rows, in which a verdict must stand: who judged may have skipped others
+_OVERALL = {"overall", "final"}  # of what several judgements say, the whole
+
+
+# Numbers of answers.
+
+
+def _turned_round(path: str) -> str:
+    """A path; of numbers of which a low one is good, with the ending that turns them round."""
+    return path + "[low]" * signals.is_low(judgements.bare(path))
+
+
+def _measures(path: str) -> str:
+    """The role of a column of numbers; also of those that measure what is bad, or are verdicts."""
+    role = role_names.role_of(path)
+    rates = column_names.is_rating(path) and (role == "" or signals.is_low(path))
+    return "number" if rates else role
+
+
+def numbers_of(held: Columns, *roles: str) -> list[str]:
+    """Lists of numbers, one for each answer, under names of some roles."""
+    several = [f"{path}[mean]" for path in held.where(of_several)]
+    several += [f"{path}[order]" for path in held.where(judgements.are_letters)]
+    paths = [*held.where(are_numbers), *held.families, *several]
+    paths = [p for p in paths if _measures(judgements.bare(p).split(",")[0]) in roles]
+    lists = role_columns.list_of_answers(held)
+    likely = [p for p in paths if held.all(p, are_numbers)]
+    likely = [p for p in likely if held.as_long(p, lists) and _in_order(held, p, lists)]
+    return [*map(_turned_round, likely)]
+
+
+def _in_order(held: Columns, path: str, others: Iterable[str]) -> bool:
+    """Whether a list of objects stands in the order of other lists: a key of both, such as a name,
+    says the same in both."""
+    mine = path.partition("[]")[0]
+    for other in (one.partition("[]")[0] for one in others):
+        for key in _keys(held, mine) & _keys(held, other) if other != mine else ():
+            left, right = held.values[f"{mine}[].{key}"], held.values[f"{other}[].{key}"]
+            for a, b in zip(left, right, strict=True):
+                if a != b and sorted(map(repr, a or ())) == sorted(map(repr, b or ())):
+                    return False
+    return True
+
+
+def _keys(held: Columns, path: str) -> set[str]:
+    return {one.rpartition(".")[2] for one in held.values if one.startswith(f"{path}[].")}
+
+
+def two_numbers(held: Columns) -> list[str]:
+    """Lists of two numbers, which score both sides."""
+    pairs = held.where(lambda value: are_numbers(value) and len(value) == 2)
+    return [path for path in pairs if role_names.role_of(path) in ("number", "verdict")]
+
+
+def sides(held: Columns) -> list[str]:
+    """Two texts that are sides, as one path; those that are called answers, if some are."""
+    both = held.of_two(role_names.by_side(held.single))
+    named = [one for one in both if role_names.role_of(one[0]) == "answer"]
+    return [*map(",".join, named or both)]
+
+
+def numbers_of_sides(held: Columns) -> list[str]:
+    """Two columns with a number of each side, as one path."""
+    numbers = [p for p in held.where(is_marked) if _measures(p) == "number"]
+    both = [one for one in role_names.by_side(numbers) if "[]" not in one[0]]
+    return [",".join(map(_turned_round, one)) for one in both]
+
+
+# Verdicts on two answers.
+
+
+def verdict(held: Columns) -> list[str]:
+    """Columns that say which of two answers is better."""
+    scalars = held.where(lambda value: isinstance(value, (str, int, float)), _SOME)
+    named = [p for p in scalars if role_names.mentions(p, "verdict")]
+    named += [p for p in scalars if p not in named and role_names.role_of(p) == "number"]
+    of_sides = {path for pair in role_names.by_side(scalars) for path in pair}
+    few = [p for p in named if p not in of_sides and _is_few(held, p)]
+    between = held.where(lambda v: type(v) is float and 1 <= v <= 2, _SOME)
+    few += [f"{p}[nearest]" for p in between if role_names.mentions(p, "verdict") and p not in few]
+    said = _one_hot(held) or _named_winners(held, scalars) or [*few, *_votes(held)]
+    return said or [p for p in scalars if held.guess and _name_sides(held.told(p))]
+
+
+def _name_sides(values: Iterable[Any], names: tuple[str, ...] = ()) -> bool:
+    """Whether verdicts name both sides, and nothing else but ties.
+
+    Args:
+        names: of the columns that they name; without any, sides are left and right, or A and B.
+    """
+    said = [v for v in values if v not in EMPTY and not judgements.is_tie(v)]
+    name = judgements.named_by if names else judgements.side_of
+    return {name(value, names) for value in said} == {0, 1}
+
+
+def strength(held: Columns) -> list[str]:
+    """Numbers below 0 in some rows and above in others, under the name of a verdict."""
+    numbers = held.where(lambda v: type(v) in (int, float), _SOME)
+    named = [p for p in numbers if role_names.role_of(p) in ("number", "verdict")]
+    told = {p: [v for v in held.values[p] if v is not None] for p in named}
+    return [p for p, v in told.items() if min(v) < 0 < max(v)]
+
+
+def _is_few(held: Columns, path: str) -> bool:
+    """Whether all values of a column are few short ones."""
+    said = {*map(str, judgements.flat(held.values[path]))}
+    return len(said) <= _VERDICTS and max(map(len, said), default=0) <= signals.SHORT
+
+
+def _votes(held: Columns) -> list[str]:
+    """Lists with the verdicts of several judges, as what most of them say."""
+    lists = held.where(lambda v: isinstance(v, list) and [*judgements.flat(v)] != [], _SOME)
+    by_key: dict[str, list[str]] = {}
+    for path in held.called("verdict", lists):
+        by_key.setdefault(path.rpartition("[].")[2], []).append(path)
+    said_of_all = sorted(by_key, key=lambda key: _OVERALL.isdisjoint(role_names.parts(key)))
+    found = []
+    for path in (",".join(by_key[key]) for key in said_of_all):  # two lists: two groups of judges
+        said = [value for value in held.told(f"{path}[most]") if value not in EMPTY]
+        if "," in path:
+            found += [f"{path}[most]"] * _name_sides(said)
+            continue
+        said = [value for value in held.values[path] if value not in EMPTY]
+        hot = all(judgements.one_hot(value) is not None for value in said)
+        if _is_few(held, path):
+            found.append(path if hot else path + "[most]" * max(map(judgements.depth, said)))
+    return found
+
+
+def _named_winners(held: Columns, scalars: Iterable[str]) -> list[str]:
+    """A column with the name of one of two, and the columns with both names."""
+    texts = [p for p in held.where(shapes.is_text) if "[]" not in p]
+    each = itertools.product(scalars, role_names.by_side(texts))
+    some = [(path, *both) for path, both in each if path not in both]
+    told = {",".join(one): zip(*map(held.values.get, one), strict=True) for one in some}
+    return [one for one, values in told.items() if _name_sides(map(list, values))]
+
+
+def named_sides(held: Columns) -> list[tuple[str, str]]:
+    """Two texts whose columns a verdict names: ``answer_ours`` where it says ``ours``."""
+    verdicts = [held.told(path) for path in verdict(held) if "," not in path]
+    each = itertools.combinations(held.single, 2)
+    return [both for both in each if any(_name_sides(said, both) for said in verdicts)]
+
+
+def _one_hot(held: Columns) -> list[str]:
+    """Columns that say of one side each, or of a tie, whether it won: 1 in one of them."""
+    flags = [p for p in held.where(lambda v: v in (0, 1, "0", "1")) if "[]" not in p]
+    ties = [p for p in flags if "tie" in role_names.parts(p)]
+    found = []
+    for both in role_names.by_side(flags):
+        for some in ([*both, *ties[:1]], [*both]):
+            each = zip(*(held.values[path] for path in some), strict=True)
+            if all(sum(map(int, one)) == 1 for one in each):
+                found.append(",".join(some))
+                break
+    return found
