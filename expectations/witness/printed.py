@@ -66,6 +66,7 @@ class Printer:
         self._anchor = max(plain, key=len, default="")
         self.ends = [self.id_of(token) for token in words["ends"]]
         self.merged, self.marked = 0, False
+        self._sizes: dict[str, int] = {}  # of control tokens, in ids
         told = str(self.tokenizer.chat_template)
         date = datetime.datetime.fromisoformat(words["date"])
         asked = [one or other for one, other in _ASKED_DAY.findall(told)]
@@ -87,7 +88,8 @@ class Printer:
         return int(found)
 
     def _encoded(self, text: str) -> list[int]:
-        return list(self.tokenizer.encode(text, add_special_tokens=False, verbose=False))
+        """The ids of a text as the tokenizer's class loads its backend, without its checks."""
+        return list(self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids)
 
     def _piece(self, text: str, before: str) -> list[int]:
         """A text that stands behind another, whose last control token decides how it begins."""
@@ -98,7 +100,9 @@ class Printer:
             (t for t in self.controls if (swallowed if t in self._swallow else before).endswith(t)),
             self._anchor,
         )
-        return self._encoded(last + text)[len(self._encoded(last)) :]
+        if last not in self._sizes:
+            self._sizes[last] = len(self._encoded(last))
+        return self._encoded(last + text)[self._sizes[last] :]
 
     def _as_data(self, text: str) -> list[int]:
         """A text whose control tokens are text."""
