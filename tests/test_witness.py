@@ -1,10 +1,13 @@
 """The witness agrees with builds of any rows, and notices whatever is changed in what is stored."""
 
 import copy
+import itertools
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,13 +19,14 @@ from conversations import Speech, conversations
 from hypothesis import strategies as st
 
 import pipeline.run_build
-from expectations.witness import attest, choices, paths, ranks, raw, said, stored
+from expectations.witness import attest, choices, laws, paths, ranks, raw, said, stored, talks
 from expectations.witness.attest import Statement
 from expectations.witness.tokens import Published
 from pipeline.builder import judge, witnessed
 from pipeline.options.config import Config
 from pipeline.shards.filter_expressions import evaluate
 from pipeline.shards.values import NUMBER, TEXT, TRUTH
+from stages.rows import groups
 from stages.rows.expressions import key_of, parse
 from stages.rows.selection import condition, lookup
 
@@ -40,6 +44,15 @@ def _calling(talk: list[Row], number: int) -> list[Row]:
     spelled = [json.dumps(call), json.dumps({**call, "arguments": json.dumps(call["arguments"])})]
     called = [{"from": "function_call", "value": one} for one in spelled[: 1 + number % 2]]
     return [talk[0], *called, {"from": "observation", "value": '{"so": 1}'}, talk[1]]
+
+
+def _turns(*texts: str) -> list[Row]:
+    """A conversation whose texts stand in parts, each in two."""
+    halves = [(one[: len(one) // 2], one[len(one) // 2 :]) for one in texts]
+    return [
+        {"role": role, "content": [{"type": "text", "text": half} for half in both]}
+        for role, both in zip(itertools.cycle(("user", "assistant")), halves, strict=False)
+    ]
 
 
 def _sft(rng: random.Random) -> dict[str, list[Row]]:
@@ -86,6 +99,11 @@ def _sft(rng: random.Random) -> dict[str, list[Row]]:
                 "systemInstruction": {"parts": [{"text": "Go."}]},
             }
             for a, b in pairs
+        ],
+        "spoken": [{"messages": [a, b, b, a]} for a, b in pairs],
+        "repeated": [
+            {"history": [[b, a]] * n, "messages": [*_turns(b, a) * (n % 2), *_turns(a, b)]}
+            for n, (a, b) in enumerate(pairs)
         ],
         "exchanges": [
             {"conversation": [{"input": a, "output": b, **own}, {"input": b, "output": a}]}
@@ -138,6 +156,24 @@ def _rm(rng: random.Random) -> dict[str, list[Row]]:
             {"prompt": q, "responses": [a, b, q], "scores": [n, 9.5, 4.25]}
             for n, (q, a, b) in enumerate(asked)
         ],
+        "ties": [
+            {
+                "prompt": q,
+                "answers": [{"text": x, "score": y} for x, y in zip((a, b, q), z, strict=True)],
+            }
+            for (q, a, b), z in zip(
+                asked, ((1, 2, 2), (None, 1, 0.5), (3, 2, 1), (2, 0, 2)), strict=True
+            )
+        ],
+        "beside": [
+            {
+                "prompt": q,
+                "responses": [{"model": "x", "text": a}, {"model": "y", "text": b}],
+                "judged": [{"model": "y", "score": n / 4}, {"model": "x", "score": 0.3}],
+            }
+            for n, (q, a, b) in enumerate(asked)
+        ],
+        "lists": [{"prompt": q, "chosen": [a], "rejected": [b]} for q, a, b in asked],
         "others": [{"query": q, "response": a, "rejected_response": b} for q, a, b in asked],
         "verdicts": [
             {"prompt": q, "response_a": a, "response_b": b, "verdict": verdict}
@@ -199,6 +235,49 @@ def _prm(rng: random.Random) -> dict[str, list[Row]]:
             )
         ],
         "values": [{"input": t, "value": one} for t, one in zip(tagged, signs, strict=True)],
+        "tagged": [
+            {
+                "messages": [
+                    {"role": "user", "content": q},
+                    {"role": "assistant", "content": "{} ки\n{} ки".format(*steps)},
+                ],
+                "labels": r,
+            }
+            for q, steps, r in solved
+        ],
+        "wholes": [
+            {
+                "problem": q,
+                "tree": {
+                    "children": [
+                        {
+                            "prefix": s[0],
+                            "value": 1,
+                            "children": [
+                                {"prefix": "\n".join(s), "value": 0.25},
+                                {"prefix": f"{s[0]}!", "value": 0},
+                            ],
+                        }
+                    ]
+                },
+            }
+            for q, s, _ in solved
+        ],
+        "nested": [
+            {
+                "problem": q,
+                "solutions": [{"steps": s, "labels": r}, {"steps": s[::-1], "labels": r}],
+            }
+            for q, s, r in solved
+        ],
+        "numbered": [  # the problem has steps of its own
+            {"input": "Step 1: a Step 2: b. {} {} ки\n{} ки".format(q, *s), "value": [1, n % 2]}
+            for n, (q, s, _) in enumerate(solved)
+        ],
+        "listed": [
+            {"problem": q, "steps": s, "error_steps": [[], [0], [1], [0, 1]][n]}
+            for n, (q, s, _) in enumerate(solved)
+        ],
         "errors": [
             {"problem": q, "steps": s, "label": n % 3 - 1} for n, (q, s, _) in enumerate(solved)
         ],
@@ -304,10 +383,12 @@ SHAPES = {
         "openai sharegpt alpaca query_response prompt_completion text exchange_list "
         "message_paths contents"
     ).split(),
-    "rm": "preference hh_rlhf indexed_pair ranked rejected_response message_tree".split(),
+    "rm": (
+        "preference hh_rlhf indexed_pair ranked rejected_response message_tree answer_lists"
+    ).split(),
     "prm": (
         "stepwise math_shepherd openrlhf_prm processbench rated_steps prm800k rated_messages "
-        "step_tree"
+        "step_tree tagged_messages nested_steps error_list"
     ).split(),
 }
 
@@ -594,6 +675,117 @@ def test_a_merge_that_nobody_counted_is_noticed(asked: tuple[str, Case, Statemen
         assert case["merged_cuts"] > 0
         found = attest.attest({**case, "merged_cuts": 0}).found
         assert [name for name, _ in found] == ["manifest.json"]
+
+
+def test_a_note_that_nobody_counted_is_noticed(asked: tuple[str, Case, Statement]) -> None:
+    """A manifest with one row less of each is named."""
+    _, case, statement = asked
+    some = {name: count for name, count in statement.noted.items() if count}
+    for name, count in some.items():
+        found = attest.attest({**case, "noted": {**case["noted"], name: count - 1}}).found
+        assert [what.split()[0] for _, what in found] == [name]
+
+
+def test_a_row_that_must_be_refused_is_named(asked: tuple[str, Case, Statement]) -> None:
+    """Whatever is emptied, left out or turned round in what a row says."""
+    task, case, _ = asked
+    words = {**case["inputs"][0]["words"], "printed": set()}
+    shown = {one["name"]: one for one in case["inputs"]}
+    for one in shown.values():
+        view = said.views(raw.rows(one["path"], [1], one["words"])[1], one["format"], words)[0][1]
+        name = one["format"].partition("/")[0].partition("?")[0]
+        example = next(filter(None, attest._FORMATS[task][name](view)))
+        example = talks.each(example, words)[0] if isinstance(example, said.Talk) else example
+        assert laws.refusal(example, words) == ""
+        for broken in _broken(example):
+            assert laws.refusal(broken, words), (name, broken)
+
+
+def _broken(example: Any) -> Iterator[Any]:
+    """An example that must not be stored, in several ways."""
+    if isinstance(example, said.Steps):
+        yield replace(example, problem=" \n")
+        yield replace(example, steps=("", *example.steps[1:]))
+        yield replace(example, ratings=(None,) * len(example.ratings))
+    elif isinstance(example, said.Sides):
+        yield replace(example, rejected=example.chosen)
+        yield replace(example, chosen=(*example.chosen[:-1], {"role": "assistant", "content": ""}))
+        yield replace(example, shared=len(example.chosen))
+    else:
+        blank = tuple({**turn, "content": ""} for turn in example.turns)
+        yield replace(example, turns=blank)
+        if example.turns[0]["role"] != "text":
+            yield replace(example, weights=(0.0,) * len(example.turns))
+            answer = next(turn for turn in example.turns if turn["role"] == "assistant")
+            yield replace(example, turns=(answer, *example.turns), weights=(0.0, *example.weights))
+
+
+@hypothesis.given(st.permutations("abcd"))
+def test_results_stand_in_the_order_of_their_calls(order: list[str]) -> None:
+    """Where the template prints no ids; where it does, they may stand anywhere."""
+    calls = [{"id": one, "function": {"name": "f", "arguments": {}}} for one in "abcd"]
+    turns = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "", "tool_calls": calls},
+        *({"role": "tool", "content": one, "tool_call_id": one} for one in order),
+        {"role": "assistant", "content": "a"},
+    ]
+    talk = said.Talk(tuple(turns), tuple(float(turn["role"] == "assistant") for turn in turns))
+    words = {"stop_text": "reject", "printed": set()}
+    assert bool(laws.refusal(talk, words)) == (order != sorted(order))
+    assert not laws.refusal(talk, {**words, "printed": {"tool_call_id"}})
+
+
+@hypothesis.given(st.text("aäÄßSſ é\u0301.,1", min_size=1))
+def test_what_differs_in_case_and_blanks_is_one_question(text: str) -> None:
+    """As the groups of a build have it; and equal questions are on one side."""
+    asked = {
+        laws.question(said.Steps(one, (), ()))
+        for one in (text, text.upper().lower(), f" {text}\n", text.swapcase().swapcase())
+        if groups.comparable(one.strip()) == groups.comparable(text.strip())
+    }
+    assert len(asked) == 1 or not re.sub(r"\W", "", text)
+    sides = choices.Sides(set())
+    for name, split in (("a:1", "train"), ("a:2", "test")):
+        sides.add({}, None, "q", name, [("", {"split": split})])
+    assert [row for row, _ in sides.found] == ["a:2"]
+
+
+def test_of_equal_rows_one_is_stored() -> None:
+    """Where every row is looked at, and none of them is left out for another reason."""
+    equal = choices.Equal("first", whole=True)
+    for line in (1, 2):
+        equal.add({"input_ids": [1]}, {}, (0, line), f"a:{line}", False)
+    assert [row for row, _ in equal.found()] == ["a:1"]
+
+
+@pytest.mark.parametrize(
+    "given", [{"train_on": "all"}, {"history": "appended", "model": "qwen3-0.6b"}]
+)
+def test_weights_and_earlier_answers_are_placed_alike(
+    given: dict[str, Any], tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where all is trained but some turns, and where earlier answers stay as they were."""
+    monkeypatch.setattr(attest, "Published", Published)
+    rows = [
+        {
+            "messages": [
+                {"role": role, "content": f"{said} {n}", **({"weight": 0} if (n + i) % 3 else {})}
+                for i, (role, said) in enumerate(
+                    zip(
+                        ("user", "assistant") * 3,
+                        ("a", "<think>\nb\n</think>\n\nc") * 3,
+                        strict=True,
+                    )
+                )
+            ]
+        }
+        for n in range(6)
+    ]
+    monkeypatch.setitem(ROWS, "sft", lambda _: {"rows": rows})
+    _, statement = built("sft", tmp_path, cache_dir, monkeypatch, **given)
+    assert (statement.found, dict(statement.unread)) == ([], {})
+    assert statement.read > 0
 
 
 def test_what_is_drawn_depends_on_the_content_alone() -> None:

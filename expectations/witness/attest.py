@@ -181,6 +181,9 @@ def _hear(
         published.merged, published.truncated = before
         return []
     _forget(expected)
+    statement.noted.update(published.notes)
+    # The text of an option is no row's.
+    statement.noted[MARKED] += published.marked and not reading.words["system"]
     statement.read += 1
     if len(expected) != len(own):
         published.merged, published.truncated = before
@@ -206,15 +209,11 @@ def _expected(
     published = reading.published
     published.marked, published.asked, published.notes = False, "", set()
     try:
-        found = reading.expected(row)
-        statement.noted.update(published.notes)
-        return found
+        return reading.expected(row)
     except UnreadError as error:
         statement.unread[str(error)] += 1
     except _STRANGE as error:
         statement.unread[f"a shape that is not known ({type(error).__name__})"] += 1
-    finally:  # the text of an option is no row's
-        statement.noted[MARKED] += published.marked and not reading.words["system"]
     return None
 
 

@@ -224,7 +224,7 @@ class Sides:
         splits = {one["split"] for _, one in own}
         if self.tests and splits != {"test" if name.rpartition(":")[0] in self.tests else "train"}:
             self.found.append((name, f"split: it is in {' and '.join(sorted(splits))}"))
-        keys = [asked] if asked and not self.tests and (by or _AND).endswith(_AND) else []
+        keys = [f"?{asked}"] if asked and not self.tests and (by or _AND).endswith(_AND) else []
         try:
             value = paths.at(row, (by or "").removesuffix(_AND)) if by else None
             keys += [json.dumps(value, sort_keys=True)] if value is not None else []
@@ -233,5 +233,5 @@ class Sides:
         for key in keys:
             first, there = self._of.setdefault(key, (name, splits))
             if there != splits:
-                what = by if by and key != asked else "what it asks"
+                what = by if by and key[0] != "?" else "what it asks"
                 self.found.append((name, f"split: {first} is equal to it in {what}, and elsewhere"))

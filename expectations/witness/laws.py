@@ -47,7 +47,8 @@ def refusal(said: Said, words: dict[str, Any]) -> str:
             return "sides: they are alike, or the prompt ends in an answer"
     if not answers or any(map(_is_empty, answers)):
         return "answers: one is empty, or none is trained"
-    stops = [turn for turn in answers if str(turn.get("content") or "").rstrip().endswith(STOPS)]
+    texts = [str(turn.get("content") or "").rstrip() for turn in answers]
+    stops = any(text.endswith(STOPS) and "<s>" not in text for text in texts)  # as of HTML
     if stops and words["stop_text"] == "reject":
         return "answers: one ends in a stop as text"
     misplaced = "tool_call_id" not in words["printed"] and any(

@@ -69,8 +69,7 @@ class Printer:
         self.ends = [self.id_of(token) for token in words["ends"]]
         self.merged, self.marked = 0, False
         # Both sides of a pair have one prompt, and few tokens stand before an answer.
-        encode = functools.partial(self.tokenizer.encode, add_special_tokens=False, verbose=False)
-        self._ids = functools.lru_cache(64)(encode)
+        self._ids = functools.lru_cache(64)(self._of_backend)
         told = str(self.tokenizer.chat_template)
         date = datetime.datetime.fromisoformat(words["date"])
         asked = [one or other for one, other in _ASKED_DAY.findall(told)]
@@ -93,6 +92,11 @@ class Printer:
 
     def _encoded(self, text: str) -> list[int]:
         return list(self._ids(text))
+
+    def _of_backend(self, text: str) -> Sequence[int]:
+        """The ids of a text as the tokenizer's class loads its backend, without its checks."""
+        backend = self.tokenizer.backend_tokenizer
+        return tuple(backend.encode(text, add_special_tokens=False).ids)
 
     def _piece(self, text: str, before: str) -> list[int]:
         """A text that stands behind another, whose last control token decides how it begins."""
