@@ -84,14 +84,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared(tmp_path_factory) -> Path:
     """A folder of all processes of this run of the tests."""
     own = tmp_path_factory.getbasetemp()
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @pytest.fixture(scope="session")
-def cache_home(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
+def cache_home(tmp_path_factory, shared) -> Path:
     """``XDG_CACHE_HOME`` of this test process: all rebuild a tokenizer once."""
     home = tmp_path_factory.mktemp("cache")
     own_cache(home / "posttrain-pipeline", shared / "rebuilt")
@@ -99,26 +99,26 @@ def cache_home(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def cache_dir(cache_home: Path) -> Path:
+def cache_dir(cache_home) -> Path:
     """What ``--cache-dir`` would be."""
     return cache_home / "posttrain-pipeline"
 
 
 @pytest.fixture
-def cache(tmp_path: Path, cache_dir: Path) -> Path:
+def cache(tmp_path, cache_dir) -> Path:
     """A cache without parts."""
     return own_cache(tmp_path / "cache", cache_dir)
 
 
 @pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Stub]:
+def s3(tmp_path_factory) -> Iterator[S3Stub]:
     """A store on the loopback, for all tests of the session."""
     with serve_s3(tmp_path_factory.mktemp("s3")) as stub:
         yield stub
 
 
 @pytest.fixture
-def in_s3(s3: S3Stub, monkeypatch: pytest.MonkeyPatch) -> S3Stub:
+def in_s3(s3, monkeypatch) -> S3Stub:
     """The same, and this process finds it."""
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
@@ -127,7 +127,7 @@ def in_s3(s3: S3Stub, monkeypatch: pytest.MonkeyPatch) -> S3Stub:
 
 
 @pytest.fixture(scope="session")
-def tokenizer_json(cache_dir: Path) -> bytes:
+def tokenizer_json(cache_dir) -> bytes:
     """The real Qwen2 ``tokenizer.json``."""
     profile = profiles.all_profiles()[NAME]
     assert profile.ranks is not None
@@ -135,31 +135,31 @@ def tokenizer_json(cache_dir: Path) -> bytes:
 
 
 @pytest.fixture(scope="session")
-def model(tokenizer_json: bytes) -> profile.TargetModel:
+def model(tokenizer_json) -> profile.TargetModel:
     """Qwen2 as SFT and RM builds see it."""
     return probes.bind(profiles.all_profiles()[NAME], tokenizer_json, with_steps=False)
 
 
 @pytest.fixture(scope="session")
-def step_model(tokenizer_json: bytes) -> profile.TargetModel:
+def step_model(tokenizer_json) -> profile.TargetModel:
     """Qwen2 with the step tokens of PRM builds."""
     return probes.bind(profiles.all_profiles()[NAME], tokenizer_json, with_steps=True)
 
 
 @pytest.fixture(scope="session")
-def reference(model: profile.TargetModel) -> encoders.Encoder:
+def reference(model) -> encoders.Encoder:
     """The Hugging Face tokenizer."""
     return encoders.load("tokenizers", model.tokenizer_json)
 
 
 @pytest.fixture(scope="session")
-def fast(model: profile.TargetModel) -> encoders.Encoder:
+def fast(model) -> encoders.Encoder:
     """The fast encoder for the same tokenizer."""
     return encoders.load("fastokens", model.tokenizer_json)
 
 
 @pytest.fixture(scope="session")
-def commands(shared: Path) -> Iterator[Server]:
+def commands(shared) -> Iterator[Server]:
     """Runs commands in forks of a process that has imported everything."""
     server = Server(shared / "commands")
     yield server
@@ -173,13 +173,7 @@ def followed() -> set[str]:
 
 
 @pytest.fixture
-def pipeline(
-    commands: Server,
-    cache_home: Path,
-    tmp_path: Path,
-    followed: set[str],
-    request: pytest.FixtureRequest,
-) -> Callable[..., Ran]:
+def pipeline(commands, cache_home, tmp_path, followed, request) -> Callable[..., Ran]:
     """Run the command line as a user would, in ``tmp_path``.
 
     Given variables that libraries or Python read while they start, it is a process of its own;
@@ -214,9 +208,7 @@ def pipeline(
 
 
 @pytest.fixture(scope="session")
-def built(
-    commands: Server, cache_home: Path, shared: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., Path]:
+def built(commands, cache_home, shared, tmp_path_factory) -> Callable[..., Path]:
     """A build by the command line, made once for equal arguments: tests look at it, no more.
 
     ``built(task, data, *options)`` returns the folder of ``pipeline run task data ...``.
@@ -242,7 +234,7 @@ def built(
 
 
 @pytest.fixture
-def make(tmp_path: Path, cache_dir: Path) -> Callable[..., Path]:
+def make(tmp_path, cache_dir) -> Callable[..., Path]:
     """Build in this process, where everything is loaded already; the folder of the build."""
     from pipeline.options.config import Config
     from pipeline.run_build import build

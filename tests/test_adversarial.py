@@ -189,7 +189,7 @@ def _first(one: pa.Table, other: pa.Table, rows: list[Row]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """Where tokenizers are written."""
     return tmp_path_factory.mktemp("adversarial")
 
@@ -217,7 +217,7 @@ def _require_all_kinds(counted: Counter[str], count: int) -> None:
     assert counted["with merged cuts"] + counted["equal to the whole text"] > 0.3 * count
 
 
-def test_ids_and_labels_are_those_of_huggingface(cache_dir: Path, folder: Path) -> None:
+def test_ids_and_labels_are_those_of_huggingface(cache_dir, folder):
     """A few hundred rows."""
     _require_all_kinds(judge(_parity(QUICK, cache_dir, folder), 1, FEW), FEW)
 
@@ -225,7 +225,7 @@ def test_ids_and_labels_are_those_of_huggingface(cache_dir: Path, folder: Path) 
 @pytest.mark.sweep(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_ids_and_labels_of_many_rows(name: str, cache_dir: Path, folder: Path) -> None:
+def test_ids_and_labels_of_many_rows(name, cache_dir, folder):
     """As many as ``PARITY_ROWS`` says."""
     started = time.process_time()
     counted = judge(Parity(name, cache_dir, folder / "many"), 2, ROWS)
@@ -259,9 +259,7 @@ def _controls_forged(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("plant", [_columns_alone, _controls_forged])
-def test_a_planted_fault_is_found(
-    plant: Callable[..., None], cache_dir: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_planted_fault_is_found(plant, cache_dir, folder, monkeypatch):
     """In one way of the build or in both, as Hugging Face shares neither."""
     parity = _parity(QUICK, cache_dir, folder)
     plant(monkeypatch)

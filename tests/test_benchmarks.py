@@ -25,7 +25,7 @@ SPENDS = (
 
 @pytest.mark.parametrize("text", sorted(rows.TEXTS))
 @pytest.mark.parametrize("shape", sorted(rows.SHAPES))
-def test_the_same_seed_gives_the_same_rows(text: str, shape: str) -> None:
+def test_the_same_seed_gives_the_same_rows(text, shape):
     """And fewer rows are the beginning of more; no two are equal."""
     many = list(rows.rows(text, shape, 200))
     assert list(rows.rows(text, shape, 50)) == many[:50]
@@ -33,14 +33,14 @@ def test_the_same_seed_gives_the_same_rows(text: str, shape: str) -> None:
     assert len({json.dumps(row) for row in many}) == 200
 
 
-def test_shapes_hold_the_same_content() -> None:
+def test_shapes_hold_the_same_content():
     """A comparison of programs that read different shapes compares the same texts."""
     chats, completions = (rows.rows("code", shape, 20) for shape in ("messages", "completion"))
     for chat, completion in zip(chats, completions, strict=True):
         assert chat["messages"] == completion["prompt"] + completion["completion"]
 
 
-def test_time_of_what_a_command_starts_is_counted(tmp_path: Path) -> None:
+def test_time_of_what_a_command_starts_is_counted(tmp_path):
     """Its children, and what it leaves behind."""
     child = [sys.executable, "-c", SPENDS.format(seconds=0.4)]
     waited = f"import subprocess\nsubprocess.run({child!r})\n"
@@ -51,7 +51,7 @@ def test_time_of_what_a_command_starts_is_counted(tmp_path: Path) -> None:
     assert process.run([sys.executable, "-c", "0"], tmp_path).cpu < 0.35
 
 
-def test_memory_of_all_processes_is_watched(tmp_path: Path) -> None:
+def test_memory_of_all_processes_is_watched(tmp_path):
     """Two processes with 40 MB each are 80 MB together."""
     holds = "import time\nkept = b'x' * 40_000_000\ntime.sleep(1)\n"
     both = f"import subprocess, sys\nother = subprocess.Popen([sys.executable, '-c', {holds!r}])\n"
@@ -71,7 +71,7 @@ def _runs(*seconds: float) -> dict[str, Any]:
     return {"cold": [{**cost, "cpu": one} for one in seconds], "warm": []}
 
 
-def test_figures_are_those_of_the_files(tmp_path: Path) -> None:
+def test_figures_are_those_of_the_files(tmp_path):
     """Medians, a row's cost from two sizes, ratios of whole processes."""
     _cell(tmp_path, "compare-sft-english-1000", {OURS: _runs(3, 1, 2), "trl": _runs(10)})
     _cell(tmp_path, "compare-sft-english-3000", {OURS: _runs(4), "trl": _runs(30)})
@@ -92,7 +92,7 @@ def _costs(*seconds: float) -> list[dict[str, float]]:
     return [dict.fromkeys(names, one) for one in seconds]
 
 
-def test_every_table_tells_how_far_runs_lie_apart(tmp_path: Path) -> None:
+def test_every_table_tells_how_far_runs_lie_apart(tmp_path):
     """The median, the least and the most, of all that is measured more than once."""
     _cell(tmp_path, "starts", {"build, 100 rows": _costs(1, 3, 2)})
     _cell(tmp_path, "workers", {"1": _costs(18, 20), "2": _costs(10)})
@@ -110,7 +110,7 @@ def test_every_table_tells_how_far_runs_lie_apart(tmp_path: Path) -> None:
         assert line in text
 
 
-def test_names_of_measurements_are_their_own() -> None:
+def test_names_of_measurements_are_their_own():
     """Each has a file; every program is compared for every task that it has."""
     names = [one.name for one in everything(Sizes())]
     assert len(names) == len(set(names))
@@ -119,7 +119,7 @@ def test_names_of_measurements_are_their_own() -> None:
     assert compared == wanted
 
 
-def test_the_sampler_charges_a_net_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sampler_charges_a_net_with_its_time(monkeypatch):
     """Whatever it does, within a few looks; what is no net's is charged to none."""
 
     def spend() -> None:
@@ -137,7 +137,7 @@ def test_the_sampler_charges_a_net_with_its_time(monkeypatch: pytest.MonkeyPatch
     assert dict(sampler.nets) == {"a net": pytest.approx(0.2, abs=0.05)}
 
 
-def test_every_net_begins_somewhere() -> None:
+def test_every_net_begins_somewhere():
     """Each name of the table is one of docs/reliability.md, and each place is a function."""
     page_text = (ROOT / "docs" / "reliability.md").read_text("utf-8")
     for net, places in sampled.NETS.items():
@@ -148,7 +148,7 @@ def test_every_net_begins_somewhere() -> None:
             assert operator.attrgetter(name)(module).__code__.co_qualname == name
 
 
-def test_the_cost_of_a_net_is_of_one_run(tmp_path: Path) -> None:
+def test_the_cost_of_a_net_is_of_one_run(tmp_path):
     """The medians of both sizes; nothing before it was measured."""
     assert tables.net(Figures(tmp_path), "exports") == tables.NOTHING
     small = [
@@ -162,7 +162,7 @@ def test_the_cost_of_a_net_is_of_one_run(tmp_path: Path) -> None:
     assert tables.net(Figures(tmp_path), "exports") == wanted
 
 
-def test_made_up_parts_are_planned_as_those_of_a_build(tmp_path: Path, cache_dir: Path) -> None:
+def test_made_up_parts_are_planned_as_those_of_a_build(tmp_path, cache_dir):
     """They have every column that a plan reads."""
     works, reports = plan_growth.parts(tmp_path / "parts", 3_000, of_part=1_000)
     build = plan_growth.prepared(tmp_path, cache_dir, works, {"test_size": 0.1})

@@ -21,7 +21,7 @@ import pytest
 import zstandard
 from click.testing import CliRunner
 from small_tokenizers import byte_level
-from support import SAMPLES, Run, few, repeated, started, table, table_bytes
+from support import SAMPLES, few, repeated, started, table, table_bytes
 
 from pipeline.inputs.readings import glimpses, recognise_all
 from pipeline.inputs.scan import expand, scan
@@ -143,7 +143,7 @@ def _read(path: Path, plan: bool) -> None:
 
 
 @pytest.mark.parametrize(("name", "plan"), few(itertools.product(CROWDED, (True, False)), 3))
-def test_a_file_has_not_many_more_rows_than_bytes(tmp_path: Path, name: str, plan: bool) -> None:
+def test_a_file_has_not_many_more_rows_than_bytes(tmp_path, name, plan):
     """Blank lines, empty rows, repeated values: the count stops them, and the message says so."""
     path = tmp_path / name
     path.write_bytes(CROWDED[name]())
@@ -152,7 +152,7 @@ def test_a_file_has_not_many_more_rows_than_bytes(tmp_path: Path, name: str, pla
 
 
 @pytest.mark.parametrize("name", few(LARGE, 3))
-def test_strange_values_take_the_time_of_their_size(tmp_path: Path, name: str) -> None:
+def test_strange_values_take_the_time_of_their_size(tmp_path, name):
     """Long numbers, deep nesting, blanks and quotes without end."""
     path = tmp_path / name
     path.write_bytes(LARGE[name]())
@@ -160,9 +160,7 @@ def test_strange_values_take_the_time_of_their_size(tmp_path: Path, name: str) -
         _within(lambda p=plan: _read(path, p), errors.DataError)
 
 
-def test_an_archive_expands_no_more_than_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_expands_no_more_than_text(tmp_path, monkeypatch):
     """Beyond what is free; and --salvage keeps what came before."""
     monkeypatch.setattr(files, "FREE_TEXT", 1 << 20)
     path = tmp_path / "bomb.jsonl.zst"
@@ -173,7 +171,7 @@ def test_an_archive_expands_no_more_than_text(
 
 
 @pytest.mark.parametrize("name", few(SWOLLEN, 3))
-def test_a_table_is_refused_before_it_swells(tmp_path: Path, name: str) -> None:
+def test_a_table_is_refused_before_it_swells(tmp_path, name):
     """What names a value once and means it a million times is counted before it is decoded."""
     path = tmp_path / name
     path.write_bytes(SWOLLEN[name]())
@@ -183,7 +181,7 @@ def test_a_table_is_refused_before_it_swells(tmp_path: Path, name: str) -> None:
     assert pa.total_allocated_bytes() - before < files.FREE_TEXT
 
 
-def test_categories_are_no_bomb(tmp_path: Path) -> None:
+def test_categories_are_no_bomb(tmp_path):
     """Five values over many rows, one of them long; nor are a hundred thousand equal rows."""
     categories = pa.array(["a", "b", "c" * 2000, "", None])
     column = categories.take(pa.array([0, 1, 2, 3, 4] * 2000))
@@ -221,7 +219,7 @@ SLOW = {
 
 
 @pytest.mark.parametrize("name", [*WIDE, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
-def test_a_template_compiles_soon_or_not_at_all(name: str) -> None:
+def test_a_template_compiles_soon_or_not_at_all(name):
     """By its length; whatever else is wrong with it is told as a fault of the template."""
     source = (WIDE | SLOW)[name]
     said = _within(lambda: Template(source, "2024-07-26"), errors.ModelError)
@@ -238,7 +236,7 @@ MODELS: dict[str, list[str]] = table("bounds.toml")["models"]
 
 
 @pytest.fixture
-def sound(tmp_path: Path) -> str:
+def sound(tmp_path) -> str:
     """The address of a sound model."""
     tokenizer = byte_level(["<|im_start|>", "<|im_end|>", "<|endoftext|>"])
     (tmp_path / "tokenizer.json").write_text(tokenizer.to_str(), "utf-8")
@@ -249,14 +247,14 @@ def sound(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_models_files_may_hold_anything(sound: str, tmp_path: Path, name: str) -> None:
+def test_a_models_files_may_hold_anything(sound, tmp_path, name):
     """What they must not hold is a fault of the model, and never one of ours."""
     file, content = MODELS[name]
     (tmp_path / file).write_text(repeated(content), "utf-8")
     assert _within(lambda: resolve(sound, tmp_path, Overrides()), errors.ModelError)
 
 
-def test_our_faults_are_ours(sound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_faults_are_ours(sound, tmp_path, monkeypatch):
     """What reads a model's files may break: that is told as it is."""
 
     def broken(*_: object, **more: object) -> None:
@@ -275,7 +273,7 @@ TOML: dict[str, str] = {
 
 
 @pytest.mark.parametrize("name", TOML)
-def test_profiles_and_recipes_may_hold_anything(tmp_path: Path, name: str) -> None:
+def test_profiles_and_recipes_may_hold_anything(tmp_path, name):
     """The same for what is written in TOML."""
     path = tmp_path / "odd.toml"
     text = repeated(TOML[name])
@@ -325,7 +323,7 @@ def refused(source: str) -> RowError:
     return caught.value
 
 
-def test_nothing_is_reached() -> None:
+def test_nothing_is_reached():
     """Attributes of Python objects, in every spelling, end the rendering at once."""
     for name, source in REACHING.items():
         error = refused(source)
@@ -334,7 +332,7 @@ def test_nothing_is_reached() -> None:
 
 
 @pytest.mark.parametrize("name", few(ENDLESS, 24))
-def test_nothing_goes_on_for_ever(name: str) -> None:
+def test_nothing_goes_on_for_ever(name):
     """Loops, recursion, growth and slow operations in loops end, in one way on every machine."""
     began = time.process_time()
     first = refused(ENDLESS[name])
@@ -342,7 +340,7 @@ def test_nothing_goes_on_for_ever(name: str) -> None:
     assert len(first.detail) < 500
 
 
-def test_the_verdict_is_the_same_each_time() -> None:
+def test_the_verdict_is_the_same_each_time():
     """The budget starts anew with every rendering, and a good row after a bad one renders."""
     turn = {"role": "user", "content": "x"}
     for name in ("loops", "double", "recursive"):
@@ -357,7 +355,7 @@ def test_the_verdict_is_the_same_each_time() -> None:
         assert len(details) == 1, name
 
 
-def test_what_cannot_be_compiled_is_a_fault_of_the_recipe() -> None:
+def test_what_cannot_be_compiled_is_a_fault_of_the_recipe():
     """Other files, randomness, and source that would exhaust the compiler."""
     for source in SOURCE.values():
         with pytest.raises(ModelError, match="chat template") as caught:
@@ -365,7 +363,7 @@ def test_what_cannot_be_compiled_is_a_fault_of_the_recipe() -> None:
         assert caught.value.exit_code == 2
 
 
-def test_ordinary_work_is_far_from_the_limits() -> None:
+def test_ordinary_work_is_far_from_the_limits():
     """A thousand turns, a megabyte of content and a hundred tools render with every template."""
     turns = [
         {"role": ("user", "assistant")[i % 2], "content": f"turn {i} " * 120} for i in range(1000)
@@ -379,13 +377,13 @@ def test_ordinary_work_is_far_from_the_limits() -> None:
         assert len(template.render(turns[:3], tools)) > 2000
 
 
-def test_what_is_within_the_limits_is_printed() -> None:
+def test_what_is_within_the_limits_is_printed():
     """Numbers that pad nothing may be as large as they are; sums and macros work."""
     for text, source in TABLES["printed"].items():
         assert Template(source, DATE).render([]) == text
 
 
-def test_a_hostile_template_ends_the_command_with_one_error(pipeline: Run, tmp_path: Path) -> None:
+def test_a_hostile_template_ends_the_command_with_one_error(pipeline, tmp_path):
     """Status 2, one error, no traceback, nothing executed."""
     data = SAMPLES / "sft" / "word_problems.jsonl"
     for source in (REACHING["globals"], LOOPING["loops"], SOURCE["include"]):
@@ -400,7 +398,7 @@ def test_a_hostile_template_ends_the_command_with_one_error(pipeline: Run, tmp_p
 @pytest.mark.sweep(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 9))
-def test_no_work_with_any_value_goes_on_for_ever(seed: int) -> None:
+def test_no_work_with_any_value_goes_on_for_ever(seed):
     """Methods, filters, tests, globals and operators with each type of value, every other in loops.
 
     Some are drawn from 80,000 templates; ``python tests/sandbox_sweep.py 1 0`` tries them all.

@@ -78,7 +78,7 @@ CUT = ("<think>\nadd th", "\n<think>add", "Sure.\n<think>\nadd", "<think>a</thin
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_an_answer_cut_off_in_its_reasoning_is_refused(name: str) -> None:
+def test_an_answer_cut_off_in_its_reasoning_is_refused(name):
     """Under the default policy, wherever it stands; a turn that is not trained is context."""
     model = rendering(name)
     for content in CUT:
@@ -91,7 +91,7 @@ def test_an_answer_cut_off_in_its_reasoning_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_prompt_that_opens_reasoning_is_closed_by_the_answer(name: str) -> None:
+def test_a_prompt_that_opens_reasoning_is_closed_by_the_answer(name):
     """The block is the answer's, in the form of the family; one that nothing closes is refused."""
     model = rendering(name)
     prompt = "<|im_start|>user\n2 + 2?<|im_end|>\n<|im_start|>assistant\n"
@@ -112,7 +112,7 @@ def test_a_prompt_that_opens_reasoning_is_closed_by_the_answer(name: str) -> Non
     assert made == trained(model, U, says("4"))
 
 
-def test_reasoning_in_a_field_is_the_block_that_a_prompt_opened() -> None:
+def test_reasoning_in_a_field_is_the_block_that_a_prompt_opened():
     """For a family that prints such a field, the three spellings are one example."""
     model = rendering("qwen3-0.6b")
     prompt = "<|im_start|>user\n2 + 2?<|im_end|>\n<|im_start|>assistant\n<think>\n"
@@ -122,7 +122,7 @@ def test_reasoning_in_a_field_is_the_block_that_a_prompt_opened() -> None:
 
 
 @given(st.lists(st.sampled_from(["<think>", "</think>", "\n", "a", " "]), max_size=8))
-def test_reasoning_is_open_exactly_where_a_line_opens_it_last(parts: list[str]) -> None:
+def test_reasoning_is_open_exactly_where_a_line_opens_it_last(parts):
     """Against a reading by lines of what stands behind the last end."""
     text = "".join(parts)
     behind = text.rpartition("</think>")
@@ -131,7 +131,7 @@ def test_reasoning_is_open_exactly_where_a_line_opens_it_last(parts: list[str]) 
     assert stop_text.opens_reasoning(text) == opened
 
 
-def test_a_turn_that_says_it_goes_on_is_no_finished_answer() -> None:
+def test_a_turn_that_says_it_goes_on_is_no_finished_answer():
     """Refused where it is trained; the same flag with another value is nothing."""
     values: dict[str, tuple[Any, Any]] = {
         "prefix": (True, False),
@@ -160,7 +160,7 @@ def test_a_turn_that_says_it_goes_on_is_no_finished_answer() -> None:
         assert codes == ["unfinished_answer", None], flag
 
 
-def test_a_call_without_an_object_of_arguments_is_refused() -> None:
+def test_a_call_without_an_object_of_arguments_is_refused():
     """Whatever a template would print of it, no server could run it; one with an object is kept, as
     text or as the object."""
     for arguments in ("", " ", "not json", "[1]", "5", "null", '{"a": 1', None, 5, [1]):
@@ -180,7 +180,7 @@ def test_a_call_without_an_object_of_arguments_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_conversation_that_begins_with_the_assistant_is_refused(name: str) -> None:
+def test_a_conversation_that_begins_with_the_assistant_is_refused(name):
     """One rule for every family and both tasks, and another name where nobody asks at all."""
     model = rendering(name)
     system = {"role": "system", "content": "s"}
@@ -194,7 +194,7 @@ def test_a_conversation_that_begins_with_the_assistant_is_refused(name: str) -> 
     assert trained(model, system, says("hello")) == ["no_user_turn"]
 
 
-def test_stop_text_is_refused_kept_or_taken_off() -> None:
+def test_stop_text_is_refused_kept_or_taken_off():
     """In a text, a turn, either side of a pair and the last step; what stands before it stays."""
     for stop, behind in itertools.product(stop_text.STOPS, ("", " \n")):
         said = f"five {stop}{behind}"
@@ -224,7 +224,7 @@ def test_stop_text_is_refused_kept_or_taken_off() -> None:
     st.text(st.sampled_from("ab <>|/s\n"), max_size=12),
     st.lists(st.sampled_from([*stop_text.STOPS, " ", "\n"]), max_size=4),
 )
-def test_taking_stop_text_off_leaves_what_stood_before_it(said: str, behind: list[str]) -> None:
+def test_taking_stop_text_off_leaves_what_stood_before_it(said, behind):
     """Nothing is left to take off, nothing but stops and blanks went, and clean text stays."""
     text = said + "".join(behind)
     left = stop_text.stripped(text)
@@ -237,7 +237,7 @@ def test_taking_stop_text_off_leaves_what_stood_before_it(said: str, behind: lis
     assert (left == text) == (stop_text.ending_stop(text) is None)
 
 
-def test_what_is_no_stop_text_and_what_is_nothing_else() -> None:
+def test_what_is_no_stop_text_and_what_is_nothing_else():
     """HTML ends a struck word the way that Llama 2 ends a turn. Where nothing but stop text is
     taken off, nothing is left to learn. A new family's end of turn is stop text in all rows."""
     assert stop_text.ending_stop("not <s>this</s>") is None
@@ -250,7 +250,7 @@ def test_what_is_no_stop_text_and_what_is_nothing_else() -> None:
             assert {one.end_of_turn, *one.generation_eos} <= set(stop_text.STOPS)
 
 
-def test_a_side_of_several_answers_in_a_row_is_noted() -> None:
+def test_a_side_of_several_answers_in_a_row_is_noted():
     """On either side of a pair, as in a conversation."""
     for answers in (1, 2, 3):
         several = [says(f"part {i}") for i in range(answers)]
@@ -262,7 +262,7 @@ def test_a_side_of_several_answers_in_a_row_is_noted() -> None:
 
 
 @pytest.mark.parametrize("column", ["messages", "conversations"])
-def test_a_prompt_column_beside_turns_repeats_them_or_is_refused(column: str) -> None:
+def test_a_prompt_column_beside_turns_repeats_them_or_is_refused(column):
     """One rule for conversations and pairs; blanks around it are no difference."""
     told = {"from": "human", "value": "2 + 2?"}, {"from": "gpt", "value": "4"}
     turns = [U, says("4")] if column == "messages" else list(told)

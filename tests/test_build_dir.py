@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import ROOT, SAMPLES, Make, Run, read_manifest, started, table, writable
+from support import ROOT, SAMPLES, read_manifest, started, table, writable
 
 import posttrain_pipeline as pp
 from pipeline.builder.exporting import export_build
@@ -43,7 +43,7 @@ OPTIONAL: dict[str, list[str]] = table("optional_keys.toml")
 
 
 @pytest.fixture(scope="module")
-def builds(built: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def builds(built, tmp_path_factory) -> Path:
     """A folder with all of them, and an export of a whole build."""
     root = tmp_path_factory.mktemp("builds")
     for name, words in BUILDS.items():
@@ -58,7 +58,7 @@ ALL = [*BUILDS, EXPORT, "export"]
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_build_is_opened_whole(builds: Path, name: str) -> None:
+def test_a_build_is_opened_whole(builds, name):
     """Splits, shards, tokenizer and records are those of its files, in every task and layout. What
     is read of a file that has a record is written again byte for byte; so is sealing."""
     folder = builds / name
@@ -140,7 +140,7 @@ def fields_of(kind: type[findings.JsonRecord], document: Any) -> Iterator[tuple[
 
 
 @pytest.mark.parametrize("file", RECORDS)
-def test_every_missing_key_is_named(builds: Path, file: str) -> None:
+def test_every_missing_key_is_named(builds, file):
     """With its path; only what older builds lack may be absent, and then nothing else is said."""
     document, kind = json.loads((builds / "prm-ragged" / file).read_bytes()), RECORDS[file]
     optional = set(OPTIONAL[file])
@@ -164,9 +164,7 @@ WRONG = [None, True, 3, 0.5, "text", ["text"], [3], {"key": "text"}, {"key": 3}]
 
 @pytest.mark.parametrize("file", RECORDS)
 @given(data=st.data())
-def test_any_value_of_another_type_is_named_or_kept(
-    builds: Path, file: str, data: st.DataObject
-) -> None:
+def test_any_value_of_another_type_is_named_or_kept(builds, file, data):
     """At its place or inside it, never by an error of Python's; what is taken is kept as it is."""
     folder = builds / data.draw(st.sampled_from(["prm-ragged", "sft-packed", "rm-padded"]))
     document, kind = json.loads((folder / file).read_bytes()), RECORDS[file]
@@ -184,7 +182,7 @@ def test_any_value_of_another_type_is_named_or_kept(
 
 
 @given(data=st.binary(max_size=40) | st.text(max_size=40).map(str.encode))
-def test_any_bytes_are_a_manifest_or_an_error(data: bytes) -> None:
+def test_any_bytes_are_a_manifest_or_an_error(data):
     """That says what is wrong."""
     with pytest.raises(json_records.MalformedError):
         parse(data)
@@ -204,9 +202,7 @@ def copied(builds: Path, name: str, target: Path, change: Callable[[Any], None])
     return target
 
 
-def test_a_build_without_what_was_added_since_is_used_as_before(
-    builds: Path, tmp_path: Path, cache_dir: Path
-) -> None:
+def test_a_build_without_what_was_added_since_is_used_as_before(builds, tmp_path, cache_dir):
     """Checked, shown, summarised, exported and drawn on a page."""
 
     def older(manifest: Any) -> None:
@@ -228,7 +224,7 @@ def test_a_build_without_what_was_added_since_is_used_as_before(
     export_build("trl", folder, tmp_path / "export", "ragged")
 
 
-def test_keys_of_a_newer_version_are_kept(builds: Path, tmp_path: Path, cache_dir: Path) -> None:
+def test_keys_of_a_newer_version_are_kept(builds, tmp_path, cache_dir):
     """Where they stand, at every depth, through an export too; a newer schema is refused."""
 
     def newer(manifest: Any) -> None:
@@ -252,9 +248,7 @@ def test_keys_of_a_newer_version_are_kept(builds: Path, tmp_path: Path, cache_di
 
 
 @pytest.mark.parametrize("command", ["check DIR", "show DIR", "report DIR", "export trl DIR -o x"])
-def test_commands_name_the_key_that_is_missing(
-    builds: Path, pipeline: Run, tmp_path: Path, command: str
-) -> None:
+def test_commands_name_the_key_that_is_missing(builds, pipeline, tmp_path, command):
     """With exit status 3, and no traceback."""
     folder = copied(builds, "rm-padded", tmp_path / "damaged", lambda found: found.pop("splits"))
     words = (folder if word == "DIR" else word for word in command.split())
@@ -263,9 +257,7 @@ def test_commands_name_the_key_that_is_missing(
 
 @given(data=st.data())
 @settings(max_examples=10)
-def test_check_never_ends_in_an_error_of_pythons(
-    builds: Path, tmp_path_factory: pytest.TempPathFactory, cache_dir: Path, data: st.DataObject
-) -> None:
+def test_check_never_ends_in_an_error_of_pythons(builds, tmp_path_factory, cache_dir, data):
     """Whatever key is missing or replaced in a manifest that was sealed anew."""
 
     def change(manifest: Any) -> None:
@@ -280,7 +272,7 @@ def test_check_never_ends_in_an_error_of_pythons(
         check(folder, cache_dir)
 
 
-def test_a_damaged_file_is_named(builds: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_is_named(builds, tmp_path):
     """With what is wrong in it, when it is asked for and not before."""
     for name in ("run", "serving", "validation", "audits"):
         folder = copied(builds, "sft-ragged", tmp_path / name, lambda manifest: None)
@@ -294,7 +286,7 @@ def test_a_damaged_file_is_named(builds: Path, tmp_path: Path) -> None:
                 build.require_intact()
 
 
-def test_damaged_rejects_and_shards_are_named(builds: Path, tmp_path: Path) -> None:
+def test_damaged_rejects_and_shards_are_named(builds, tmp_path):
     """By line, and by path; a missing tokenizer likewise."""
     folder = copied(builds, "sft-ragged", tmp_path / "damaged", lambda manifest: None)
     lines = (folder / "rejects.jsonl").read_bytes().splitlines(keepends=True)
@@ -314,7 +306,7 @@ def test_damaged_rejects_and_shards_are_named(builds: Path, tmp_path: Path) -> N
         _ = Build.open(folder).tokenizer_json
 
 
-def test_a_link_in_a_build_is_refused(builds: Path, tmp_path: Path, cache_dir: Path) -> None:
+def test_a_link_in_a_build_is_refused(builds, tmp_path, cache_dir):
     """What it leads to changes without the build; a link to a build is one."""
     folder = copied(builds, "sft-ragged", tmp_path / "build", lambda manifest: None)
     (tmp_path / "current").symlink_to("build")
@@ -337,8 +329,8 @@ def _unreadable(path: Path, *_: object, **__: object) -> Any:
 
 
 def test_what_the_disk_does_not_give_is_no_fault_of_the_data(
-    builds: Path, tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    builds, tmp_path, cache_dir, monkeypatch
+):
     """Neither where a build is read, nor where it is checked."""
     folder = copied(builds, "sft-ragged", tmp_path / "build", lambda manifest: None)
     build = Build.open(folder)
@@ -362,7 +354,7 @@ def test_what_the_disk_does_not_give_is_no_fault_of_the_data(
                 check(folder, cache_dir)
 
 
-def test_what_is_no_build_is_said(tmp_path: Path) -> None:
+def test_what_is_no_build_is_said(tmp_path):
     """No folder, an empty one, and one with another program's manifest."""
     with pytest.raises(UsageError, match="is not a build: there is no such folder"):
         Build.open(tmp_path / "nowhere")
@@ -374,7 +366,7 @@ def test_what_is_no_build_is_said(tmp_path: Path) -> None:
             Build.open(tmp_path)
 
 
-def test_reading_a_build_needs_nothing_that_builds() -> None:
+def test_reading_a_build_needs_nothing_that_builds():
     """A trainer imports no tokenizer library, no gate and no command line with it."""
     body = "import sys, pipeline.builds.build as b; print(*sys.modules)"
     loaded = set(started(sys.executable, "-c", body, folder=ROOT).ended().out.split())

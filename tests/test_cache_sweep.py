@@ -71,18 +71,14 @@ def _sweep(recipe: Recipe, work: part.Work, make_every: int) -> int:
 
 
 @pytest.mark.slow
-def test_no_flipped_byte_of_a_part_is_used(
-    tmp_path: Path, tokenizer_json: bytes, cache_dir: Path
-) -> None:
+def test_no_flipped_byte_of_a_part_is_used(tmp_path, tokenizer_json, cache_dir):
     """Such a part is none; for each thirtieth byte it is made again, to the files that it was."""
     points = _sweep(*_part(tmp_path, cache_dir), make_every=30)
     say(f"{points} flipped bytes of a part")
     assert points > 4000
 
 
-def test_a_build_over_a_damaged_cache_is_the_clean_build(
-    tmp_path: Path, tokenizer_json: bytes, cache_dir: Path
-) -> None:
+def test_a_build_over_a_damaged_cache_is_the_clean_build(tmp_path, tokenizer_json, cache_dir):
     """Byte for byte, and the cache is whole again: with a flipped byte of a report, or of any."""
     _part(tmp_path, cache_dir)
     build(_config(tmp_path, "clean"), silent)
@@ -101,7 +97,7 @@ def test_a_build_over_a_damaged_cache_is_the_clean_build(
         assert {each: each.read_bytes() for each in files} == files
 
 
-def test_no_flipped_byte_of_a_fetched_copy_is_used(tmp_path: Path) -> None:
+def test_no_flipped_byte_of_a_fetched_copy_is_used(tmp_path):
     """Nor of the note beside it: such a copy is fetched again."""
     folder = tmp_path / "copy"
     path = remote.keep(folder, "rows.jsonl", lambda to: to.write_bytes(b'{"a": 1}\n' * 9) and None)
@@ -120,7 +116,7 @@ def test_no_flipped_byte_of_a_fetched_copy_is_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_no_flipped_byte_of_a_kept_tokenizer_is_used(tmp_path: Path, tokenizer_json: bytes) -> None:
+def test_no_flipped_byte_of_a_kept_tokenizer_is_used(tmp_path, tokenizer_json):
     """A seeded sample of its seven million: it is rebuilt, or read, as it was."""
     profile = profiles.all_profiles()[NAME]
     path = tmp_path / "tokenizers" / f"{profile.ranks.sha256}.json"
@@ -138,20 +134,20 @@ PROBLEMS = str(SAMPLES / "sft" / "word_problems.jsonl")
 
 
 @pytest.fixture
-def config(tmp_path: Path, cache: Path) -> Config:
+def config(tmp_path, cache) -> Config:
     """With a cache in which nothing is proved yet."""
     return Config.of("sft", (PROBLEMS,), "qwen2-1.5b", tmp_path / "out", cache_dir=cache)
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def asked(monkeypatch) -> list[str]:
     """The kinds of probes that are run, and the encoders that are compared, from now on."""
     kinds = noted(monkeypatch, probes, "require", lambda subject, kind: kind)
     noted(monkeypatch, encoders, "choose", lambda data: kinds.append("encoder"))
     return kinds
 
 
-def test_a_model_is_proved_once(config: Config, asked: list[str]) -> None:
+def test_a_model_is_proved_once(config, asked):
     """And it is the same model, down to the order of what its probes saw."""
     first = proved.find_model(config)
     assert asked == ["tokens", "template"]
@@ -162,7 +158,7 @@ def test_a_model_is_proved_once(config: Config, asked: list[str]) -> None:
     assert len(first[1].probes) > 10
 
 
-def test_another_subject_is_proved(config: Config, asked: list[str]) -> None:
+def test_another_subject_is_proved(config, asked):
     """Whatever a probe looks at is part of the key."""
     proved.find_model(config)
     changed = {"system": "Be kind.", "train_on": "last", "date": "2020-01-01", "task": "prm"}
@@ -172,9 +168,7 @@ def test_another_subject_is_proved(config: Config, asked: list[str]) -> None:
         assert asked == ["tokens", "template"], name
 
 
-def test_other_code_or_another_library_proves_again(
-    config: Config, asked: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_code_or_another_library_proves_again(config, asked, monkeypatch):
     """A verdict holds for the code and the libraries that gave it."""
     proved.find_model(config)
     for owner, name in ((proved, "code_version"), (encoders, "version_of")):
@@ -185,7 +179,7 @@ def test_other_code_or_another_library_proves_again(
         assert asked == ["tokens", "template"]
 
 
-def test_a_damaged_verdict_is_none(config: Config, asked: list[str]) -> None:
+def test_a_damaged_verdict_is_none(config, asked):
     """Neither is one that was copied from another model's, seal and all."""
     proved.find_model(config)
     (kept,) = (config.run.cache_dir / "proved").iterdir()
@@ -198,7 +192,7 @@ def test_a_damaged_verdict_is_none(config: Config, asked: list[str]) -> None:
         assert asked == ["tokens", "template"], damage
 
 
-def test_a_model_that_fails_is_not_kept(config: Config, asked: list[str]) -> None:
+def test_a_model_that_fails_is_not_kept(config, asked):
     """It fails each time, with the same words."""
     broken = config.but(chat_template="{{ messages[0].content }}")
     for _ in range(2):
@@ -209,7 +203,7 @@ def test_a_model_that_fails_is_not_kept(config: Config, asked: list[str]) -> Non
     assert not (config.run.cache_dir / "proved").exists()
 
 
-def test_encoders_are_compared_in_a_copy(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoders_are_compared_in_a_copy(config, monkeypatch):
     """Once: who has encoded has threads, and this process is still to be copied."""
     content = proved.find_model(config)[1].tokenizer_json
     monkeypatch.setattr(processes, "forkable", lambda: True)
@@ -226,7 +220,7 @@ def _not_here(process: int, choose: Callable[[bytes], str]) -> Callable[[bytes],
     return elsewhere
 
 
-def test_a_cache_that_takes_no_verdict_stops_no_model(config: Config, asked: list[str]) -> None:
+def test_a_cache_that_takes_no_verdict_stops_no_model(config, asked):
     """It is proved each time; the file that could not be written cannot be removed either."""
     config.run.cache_dir.mkdir(parents=True, exist_ok=True)
     (config.run.cache_dir / "proved").write_text("a file, not a folder")

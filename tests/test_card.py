@@ -12,7 +12,7 @@ import pytest
 from huggingface_hub import DatasetCard
 from hypothesis import given
 from hypothesis import strategies as st
-from support import ROOT, SAMPLES, Make, Run, few, files_of, read_manifest, write_rows
+from support import ROOT, SAMPLES, Run, few, files_of, read_manifest, write_rows
 from test_check import SHARD, resealed, rewrite
 
 from pipeline.builder.exporting import export_build
@@ -30,7 +30,7 @@ SOURCES = {
 
 
 @pytest.fixture(autouse=True)
-def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def caches(tmp_path, monkeypatch) -> None:
     """``datasets`` converts what it loads into a cache of this test."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
@@ -50,7 +50,7 @@ def loads_both_ways(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("task", "trainer"), few([("sft", "megatron"), ("rm", "medicalgpt"), ("prm", "trl")], 1)
 )
-def test_a_build_and_the_export_in_it_load_both_ways(make: Make, task: str, trainer: str) -> None:
+def test_a_build_and_the_export_in_it_load_both_ways(make, task, trainer):
     """Beside a trainer's shards, in other columns or in another container, too."""
     folder = make(task, SOURCES[task], trainer=trainer, test_size=0.3)
     loads_both_ways(folder)
@@ -62,7 +62,7 @@ def test_a_build_and_the_export_in_it_load_both_ways(make: Make, task: str, trai
     ("task", "layout"),
     [(t, one) for t in SOURCES for one in ("packed", "ragged", "padded")[t == "rm" :]],
 )
-def test_every_layout_and_every_export_loads_both_ways(make: Make, task: str, layout: str) -> None:
+def test_every_layout_and_every_export_loads_both_ways(make, task, layout):
     """Of every trainer that takes it."""
     folder = make(task, SOURCES[task], layout=layout, test_size=0.3)
     loads_both_ways(folder)
@@ -72,7 +72,7 @@ def test_every_layout_and_every_export_loads_both_ways(make: Make, task: str, la
             loads_both_ways(folder.with_name(name))
 
 
-def test_load_dataset_refuses_a_folder_with_fewer_rows(make: Make) -> None:
+def test_load_dataset_refuses_a_folder_with_fewer_rows(make):
     """A shard that was cut, or is missing, is not loaded in silence."""
     folder = make("rm", SOURCES["rm"])
     (shard,) = folder.glob("train/*.arrow")
@@ -81,9 +81,7 @@ def test_load_dataset_refuses_a_folder_with_fewer_rows(make: Make) -> None:
         datasets.load_dataset(str(folder))
 
 
-def test_check_compares_what_datasets_reads_with_what_the_trainer_reads(
-    make: Make, tmp_path: Path
-) -> None:
+def test_check_compares_what_datasets_reads_with_what_the_trainer_reads(make, tmp_path):
     """The rows in both files of a shard are the same, or check says that they are not."""
     folder = tmp_path / "e"
     export_build("medicalgpt", make("rm", SOURCES["rm"]), folder)
@@ -94,7 +92,7 @@ def test_check_compares_what_datasets_reads_with_what_the_trainer_reads(
     assert (fault.where, fault.code) == (SHARD, "datasets")
 
 
-def test_the_front_matter_is_what_the_hub_reads(make: Make) -> None:
+def test_the_front_matter_is_what_the_hub_reads(make):
     """Parsed by the hub's own library; texts of the publisher cannot end it."""
     folder = make("prm", SOURCES["prm"], test_size=0.3)
     found = DatasetCard.load(folder / "README.md").data.to_dict()
@@ -123,7 +121,7 @@ def require_the_same(pipeline: Run, folder: Path) -> str:
 
 
 @pytest.mark.slow
-def test_the_recipe_in_the_card_builds_the_same(pipeline: Run, make: Make, tmp_path: Path) -> None:
+def test_the_recipe_in_the_card_builds_the_same(pipeline, make, tmp_path):
     """With options of many kinds."""
     options: dict[str, Any] = {
         "map": {"prompt": "question", "completion": "solution"},
@@ -148,7 +146,7 @@ def test_the_recipe_in_the_card_builds_the_same(pipeline: Run, make: Make, tmp_p
 
 
 @pytest.mark.slow
-def test_the_card_has_the_sources_of_the_recipe(pipeline: Run, tmp_path: Path) -> None:
+def test_the_card_has_the_sources_of_the_recipe(pipeline, tmp_path):
     """Their licences, origins and figures; and a recipe that builds the same."""
     (tmp_path / "chats").mkdir()
     shutil.copyfile(SOURCES["sft"], tmp_path / "word_problems.jsonl")
@@ -180,9 +178,7 @@ def test_the_card_has_the_sources_of_the_recipe(pipeline: Run, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_the_recipe_in_the_card_names_the_files_of_the_test_split(
-    pipeline: Run, tmp_path: Path
-) -> None:
+def test_the_recipe_in_the_card_names_the_files_of_the_test_split(pipeline, tmp_path):
     """With options of all rows, and a filter."""
     lines = SOURCES["sft"].read_text().splitlines(keepends=True)
     (tmp_path / "a.jsonl").write_text("".join(lines[:9]))
@@ -195,7 +191,7 @@ def test_the_recipe_in_the_card_names_the_files_of_the_test_split(
 
 
 @given(st.text(max_size=40))
-def test_no_text_is_markup(text: str) -> None:
+def test_no_text_is_markup(text):
     """A cell is one line without a bar that would end it; a block is ended by its fence alone."""
     for cell in (plain(text), code(text)):
         assert len(cell.splitlines()) <= 1
@@ -205,7 +201,7 @@ def test_no_text_is_markup(text: str) -> None:
     assert fence not in lines
 
 
-def test_a_card_says_nothing_of_this_machine(make: Make, tmp_path: Path) -> None:
+def test_a_card_says_nothing_of_this_machine(make, tmp_path):
     """No path; and the build has the same bytes wherever it is made, and by two workers."""
     first = make("rm", SOURCES["rm"])
     moved = tmp_path / "elsewhere" / SOURCES["rm"].name

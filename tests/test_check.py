@@ -194,6 +194,29 @@ def test_a_source_that_changed_is_no_fault(copy: Path, cache_dir: Path, tmp_path
     assert "No row was rebuilt" in check(copy, cache_dir).notes[0]
 
 
+@pytest.mark.parametrize(
+    ("task", "data", "layout"),
+    few(
+        [
+            ("sft", "sft", "packed"),
+            ("sft", "sft/zh_dialogues.jsonl", "padded"),
+            ("prm", "prm/alternatives.jsonl", "packed"),
+            ("prm", "prm/first_error.json", "padded"),
+            ("rm", "rm/pairs.jsonl", "padded"),
+        ][::-1],
+        1,
+    ),
+)
+def test_every_layout_is_checked(
+    make: Make, cache_dir: Path, task: str, data: str, layout: str
+) -> None:
+    """Good builds of every kind have no fault, with a test side and without duplicates."""
+    options = {"layout": layout, "dedup": True, "test_size": 0.4, "shuffle": True, "seed": 3}
+    found = check(make(task, SAMPLES / data, **options), cache_dir)
+    assert found.faults == []
+    assert found.rows_made_again > 0
+
+
 SOURCES = {
     "sft": SAMPLES / "sft" / "word_problems.jsonl",
     "rm": SAMPLES / "rm" / "pairs.jsonl",

@@ -17,8 +17,6 @@ import pytest
 from datasets import load_from_disk
 from support import (
     SAMPLES,
-    Make,
-    Run,
     few,
     in_shell,
     modules_of,
@@ -41,7 +39,7 @@ GOOD = SAMPLES / "sft" / "word_problems.jsonl"
 
 
 @pytest.fixture
-def odd_files(tmp_path: Path) -> Path:
+def odd_files(tmp_path) -> Path:
     """Inputs that hold no usable data, each in its own way, and one that does."""
     shutil.copy(GOOD, tmp_path / "good.jsonl")
     (tmp_path / "binary.jsonl").write_bytes(bytes(range(256)) * 10)
@@ -63,9 +61,7 @@ def _words(line: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("line", "status", "says"), TOLD["commands"])
-def test_one_sentence_a_way_on_and_an_exit_status(
-    pipeline: Run, odd_files: Path, line: str, status: int, says: str
-) -> None:
+def test_one_sentence_a_way_on_and_an_exit_status(pipeline, odd_files, line, status, says):
     """The sentence names what is wrong, and the nearest to a misspelt name. Programs get one object
     that says the same, also where the arguments themselves are wrong."""
     ran = pipeline(*_words(line), "--json").ended(status)
@@ -77,7 +73,7 @@ def test_one_sentence_a_way_on_and_an_exit_status(
     assert found["remedy"] in ran.err
 
 
-def test_lists(pipeline: Run) -> None:
+def test_lists(pipeline):
     """Every list has entries with a text; where nobody looks, each is one line."""
     for kind in ("models", "formats", "containers", "tasks", "stages", "expectations"):
         lines = pipeline("list", kind).ended().out.splitlines()
@@ -85,7 +81,7 @@ def test_lists(pipeline: Run) -> None:
         assert all(len(line.split(None, 1)) == 2 for line in lines), kind
 
 
-def test_the_package_is_the_command() -> None:
+def test_the_package_is_the_command():
     """``python -m pipeline`` for those who have no scripts on their path."""
     done = started(sys.executable, "-m", "pipeline", "list", "tasks").ended()
     assert [line.split()[0] for line in done.out.splitlines()] == ["prm", "rm", "sft"]
@@ -102,7 +98,7 @@ _STARTS["import"] = (
 
 
 @pytest.mark.parametrize(("start", "name", "kind"), table("refusals.toml")["shadows"])
-def test_a_shadowing_folder_is_named(tmp_path: Path, start: str, name: str, kind: str) -> None:
+def test_a_shadowing_folder_is_named(tmp_path, start, name, kind):
     """A folder or file named like one of our packages, in front of ours, is named by every start.
 
     The commands say so in one sentence with the way out, and as an object; an import raises it.
@@ -122,7 +118,7 @@ def test_a_shadowing_folder_is_named(tmp_path: Path, start: str, name: str, kind
     assert (found["status"], found["code"], found["message"]) == ("failed", 2, sentence)
 
 
-def test_a_folder_without_python_code_shadows_nothing(tmp_path: Path) -> None:
+def test_a_folder_without_python_code_shadows_nothing(tmp_path):
     """Folders of data with our packages' names stand in nobody's way."""
     for name in ("stages", "pipeline", "expectations"):
         (tmp_path / name).mkdir()
@@ -140,7 +136,7 @@ VALUES = {"neutral": "bad", "prm_template": "raw", "thinking": "on", "train_on":
 
 
 @pytest.mark.parametrize("task", tasks.names())
-def test_an_option_of_other_tasks_is_refused(pipeline: Run, tmp_path: Path, task: str) -> None:
+def test_an_option_of_other_tasks_is_refused(pipeline, tmp_path, task):
     """By its command, whose help does not list it, by plan, by recipes and from Python."""
     data, page = SAMPLES / "sft" / "chat.jsonl", pipeline("run", task, "--help").out
     every = {name for other in tasks.names() for name in tasks.load(other).options}
@@ -176,7 +172,7 @@ def _rows(count: int, row: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("asked", few(TOLD["question"], 1), ids=lambda asked: asked["what"])
-def test_each_corrected_command_builds(asked: Any, pipeline: Run, tmp_path: Path) -> None:
+def test_each_corrected_command_builds(asked, pipeline, tmp_path):
     """Pasted as they stand, all of them; and the error names them to programs too."""
     write_rows(tmp_path / "my rows.jsonl", _rows(12, asked["row"]))
     stopped = ("run", asked["task"], "my rows.jsonl", *MODEL, "--seed=7")
@@ -195,21 +191,21 @@ def test_each_corrected_command_builds(asked: Any, pipeline: Run, tmp_path: Path
 
 
 @pytest.mark.parametrize(("arguments", "remedy", "wanted"), TOLD["ways"])
-def test_ways_are_read_from_a_remedy(arguments: str, remedy: str, wanted: list[str]) -> None:
+def test_ways_are_read_from_a_remedy(arguments, remedy, wanted):
     """Options that are complete; a sentence that only speaks of an option offers nothing."""
     assert reads_stdin(f"pipeline {arguments} -o -") == arguments.endswith(" -")
     base = re.sub(r" --(map|format|task)[ =]\S+", "", arguments)
     assert commands(arguments.split(), remedy) == [f"pipeline {base} {way}" for way in wanted]
 
 
-def test_options_stand_before_a_double_dash() -> None:
+def test_options_stand_before_a_double_dash():
     """What follows it is data."""
     found = commands(["run", "sft", "--", "--odd.jsonl"], "Add --already-templated.")
     assert found == ["pipeline run sft --already-templated -- --odd.jsonl"]
 
 
 @pytest.mark.slow
-def test_rows_that_were_piped_in_are_to_be_piped_in_again(tmp_path: Path) -> None:
+def test_rows_that_were_piped_in_are_to_be_piped_in_again(tmp_path):
     """The message names standard input, and says what each command needs; it then builds."""
     row = {"prompt": "{n}?", "chosen": "Yes {n}.", "rejected": "No."}
     write_rows(tmp_path / "rows", _rows(12, row))
@@ -223,7 +219,7 @@ def test_rows_that_were_piped_in_are_to_be_piped_in_again(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_errors_are_wrapped_at_words_on_a_terminal(pipeline: Run) -> None:
+def test_errors_are_wrapped_at_words_on_a_terminal(pipeline):
     """COLUMNS says how wide it is; without one, a sentence is one line."""
     words = ("run", "sft", SAMPLES / "rm" / "pairs.jsonl", *MODEL)
     plain = pipeline(*words)
@@ -252,7 +248,7 @@ def _asked(folder: Path, line: str, shell: str = "bash") -> list[str]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     """Data, a recipe, two builds and a page."""
     for name in ("chats.jsonl", "chats.txt", "table.parquet", "daily.toml", "page.html"):
         (tmp_path / name).touch()
@@ -265,18 +261,18 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("line", "wanted"), few(map(tuple, table("completions.toml")["answers"]), 5)
 )
-def test_what_a_shell_is_answered(folder: Path, line: str, wanted: list[str]) -> None:
+def test_what_a_shell_is_answered(folder, line, wanted):
     """Names by what the place takes; files by what they are."""
     assert _asked(folder, f"pipeline {line}") == wanted
 
 
-def test_each_shell_gets_one_word_a_line(folder: Path) -> None:
+def test_each_shell_gets_one_word_a_line(folder):
     """Nothing else, so that a script of a few lines is enough."""
     for shell in ("zsh", "fish"):
         assert _asked(folder, "pipeline export axo", shell) == ["axolotl"]
 
 
-def test_completion_imports_nothing_heavy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_imports_nothing_heavy(tmp_path, monkeypatch):
     """It runs at every press of the key."""
     monkeypatch.setenv("_PIPELINE_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", "pipeline run sft --model qwen2-1")
@@ -293,7 +289,7 @@ _START = {
 
 
 @pytest.mark.parametrize("shell", _START)
-def test_the_key_completes_in_the_shell_itself(folder: Path, shell: str) -> None:
+def test_the_key_completes_in_the_shell_itself(folder, shell):
     """On a terminal of its own: a model's name, and then a file's."""
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell} here")
@@ -322,7 +318,7 @@ def test_the_key_completes_in_the_shell_itself(folder: Path, shell: str) -> None
 
 
 @pytest.mark.parametrize("shell", _START)
-def test_it_is_installed_once_and_removed(shell: str, pipeline: Run, tmp_path: Path) -> None:
+def test_it_is_installed_once_and_removed(shell, pipeline, tmp_path):
     """The files are named, a second time nothing is written, and removal leaves what was there."""
     home = {"HOME": str(tmp_path), "XDG_DATA_HOME": "", "XDG_CONFIG_HOME": "", "ZDOTDIR": ""}
     start = tmp_path / f".{shell}rc"
@@ -350,14 +346,14 @@ def test_it_is_installed_once_and_removed(shell: str, pipeline: Run, tmp_path: P
 SFT = ("run", "sft", "--model", "qwen2-1.5b", "--max-reject", "1", "-o", "out")
 
 
-def test_inputs_with_and_without_null_labels_go_together(built: Make) -> None:
+def test_inputs_with_and_without_null_labels_go_together(built):
     """Parts whose label columns differ in nulls are gathered as they are."""
     files = [SAMPLES / "prm" / name for name in ("math_shepherd.jsonl", "first_error.json")]
     rows = load_from_disk(str(built("prm", *files)))["train"]
     assert sum(row["step_labels"].count(None) for row in rows) == 13
 
 
-def test_a_link_as_output_keeps_pointing(pipeline: Run, tmp_path: Path) -> None:
+def test_a_link_as_output_keeps_pointing(pipeline, tmp_path):
     """What it points to is replaced, not the link."""
     os.symlink("real", tmp_path / "out")
     for layout in ("packed", "ragged"):
@@ -375,9 +371,7 @@ COMMANDS: list[str] = table("refusals.toml")["no_files"]
 @pytest.mark.parametrize(
     ("kind", "command"), few(itertools.product(("pipe", "device"), COMMANDS), 5)
 )
-def test_a_command_refuses_what_is_no_file(
-    kind: str, command: str, pipeline: Run, tmp_path: Path
-) -> None:
+def test_a_command_refuses_what_is_no_file(kind, command, pipeline, tmp_path):
     """Data, templates, recipes and the files of a model; the error names the path."""
     (tmp_path / "model").mkdir()
     for path in (tmp_path / "data", tmp_path / "model" / "config.json"):
@@ -391,9 +385,7 @@ def test_a_command_refuses_what_is_no_file(
 
 @pytest.mark.parametrize("command", few(["check", "show", "report", "diff", "publish"], 1))
 @pytest.mark.timeout(60)
-def test_a_build_with_a_pipe_for_a_shard_is_read_by_nobody(
-    command: str, pipeline: Run, built: Make, tmp_path: Path
-) -> None:
+def test_a_build_with_a_pipe_for_a_shard_is_read_by_nobody(command, pipeline, built, tmp_path):
     """Each command ends, and names the shard."""
     whole = built("sft", PROBLEMS)
     writable(shutil.copytree(whole, tmp_path / "out"))

@@ -20,7 +20,7 @@ import pytest
 import yaml
 from conftest import NAME
 from stub_s3 import BUCKET, S3Stub, serve_s3
-from support import ROOT, SAMPLES, Run, files_of, own_cache, started
+from support import ROOT, SAMPLES, files_of, own_cache, started
 
 from pipeline.builds import store_versions
 from pipeline.stores import open_store
@@ -64,7 +64,7 @@ def _pods(content: Any) -> list[Any]:
     ]
 
 
-def test_the_commands_of_all_examples_exist() -> None:
+def test_the_commands_of_all_examples_exist():
     """In their scripts and in their comments, with all their options."""
     job, ray = _read("kubernetes-indexed-job.yaml"), _read("kuberay-rayjob.yaml")
     _require_known(_pods(job)[0]["spec"]["containers"][0]["command"])
@@ -84,7 +84,7 @@ def test_the_commands_of_all_examples_exist() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["kubernetes-indexed-job.yaml", "kuberay-rayjob.yaml"])
-def test_kubernetes_takes_its_pods(name: str, tmp_path: Path) -> None:
+def test_kubernetes_takes_its_pods(name, tmp_path):
     """And the job, where it is one of Kubernetes' own."""
     content = _read(name)
     documents = _pods(content) + ([content] if content["kind"] == "Job" else [])
@@ -95,7 +95,7 @@ def test_kubernetes_takes_its_pods(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ray_takes_its_cluster() -> None:
+def test_ray_takes_its_cluster():
     """By the schema of ``ray up``."""
     code = (
         "import sys, yaml; from ray.autoscaler._private import util; "
@@ -106,7 +106,7 @@ def test_ray_takes_its_cluster() -> None:
 
 
 @pytest.mark.slow
-def test_one_machine_builds(tmp_path: Path, cache_dir: Path) -> None:
+def test_one_machine_builds(tmp_path, cache_dir):
     """With its cache where the script puts it."""
     shutil.copyfile(SAMPLES / "sft" / "chat.jsonl", tmp_path / "chat.jsonl")
     recipe = f'task = "sft"\nmodel = "{NAME}"\ndata = ["chat.jsonl"]\noutput = "out"\nkeep = 0\n'
@@ -142,7 +142,7 @@ def python() -> str:
 
 
 @pytest.fixture(scope="module")
-def cluster(python: str, s3: S3Stub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def cluster(python, s3, tmp_path_factory) -> Iterator[str]:
     """The address of a head with three raylets, which know the store."""
     folder = tmp_path_factory.mktemp("cluster")
     with (
@@ -164,7 +164,7 @@ def cluster(python: str, s3: S3Stub, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> list[str]:
+def data(tmp_path) -> list[str]:
     """Six inputs, large enough to be seen while they are encoded."""
     names = [f"rows{number}.jsonl" for number in range(6)]
     for number, name in enumerate(names):
@@ -244,9 +244,7 @@ def _build(
 
 
 @pytest.mark.slow
-def test_a_lost_worker_and_a_lost_machine_change_no_byte(
-    pipeline: Run, python: str, cluster: str, data: list[str], tmp_path: Path
-) -> None:
+def test_a_lost_worker_and_a_lost_machine_change_no_byte(pipeline, python, cluster, data, tmp_path):
     """Both are a line on stderr; and with one, two and three processes it is the same build."""
     process = _build(python, tmp_path, cluster, *data)
     worker, _ = _wait(lambda: next(_processes("ray::encode: rows"), None), process)
@@ -271,8 +269,8 @@ def test_a_lost_worker_and_a_lost_machine_change_no_byte(
 
 @pytest.mark.slow
 def test_a_cluster_that_shares_no_folder_meets_in_a_store(
-    pipeline: Run, python: str, s3: S3Stub, cluster: str, data: list[str], tmp_path: Path
-) -> None:
+    pipeline, python, s3, cluster, data, tmp_path
+):
     """Workers put parts there, and the build goes there: the bytes of a local one."""
     names = [str(tmp_path / name) for name in data[:3]]
     cache, output = f"s3://{BUCKET}/cache", f"s3://{BUCKET}/out"
@@ -287,9 +285,7 @@ def test_a_cluster_that_shares_no_folder_meets_in_a_store(
 
 
 @pytest.mark.slow
-def test_an_interrupted_build_ends_as_everywhere(
-    python: str, cluster: str, data: list[str], tmp_path: Path
-) -> None:
+def test_an_interrupted_build_ends_as_everywhere(python, cluster, data, tmp_path):
     """Status 130, no build, no task that goes on; what was made is not made again."""
     process = _build(python, tmp_path, cluster, *data)
     _wait(lambda: next(_processes("ray::encode: rows"), None), process)
@@ -305,7 +301,7 @@ def test_an_interrupted_build_ends_as_everywhere(
 
 
 @pytest.mark.slow
-def test_what_workers_raise_and_refuse_is_told(python: str, cluster: str, tmp_path: Path) -> None:
+def test_what_workers_raise_and_refuse_is_told(python, cluster, tmp_path):
     """Errors come through as themselves; what kills workers, differs or is not shared is named."""
     code = "import sys, pathlib, ray_tasks; ray_tasks.main(sys.argv[1], pathlib.Path(sys.argv[2]))"
     shared = tmp_path / "shared"
@@ -334,7 +330,7 @@ def test_what_workers_raise_and_refuse_is_told(python: str, cluster: str, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_cluster_that_is_not_there_is_said_so(python: str, tmp_path: Path) -> None:
+def test_a_cluster_that_is_not_there_is_said_so(python, tmp_path):
     """With status 5; an address for programs outside of a cluster with 2."""
     (tmp_path / "a.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
     for address, status, told in (
@@ -348,7 +344,7 @@ def test_a_cluster_that_is_not_there_is_said_so(python: str, tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="ray is installed")
-def test_without_ray_the_extra_is_named(pipeline: Run, tmp_path: Path) -> None:
+def test_without_ray_the_extra_is_named(pipeline, tmp_path):
     """One sentence on what to install; an address without the engine is refused, too."""
     (tmp_path / "a.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
     pipeline("run", "sft", "a.jsonl", "--model", NAME, "-o", "out", "--engine", "ray").refused(
@@ -454,7 +450,7 @@ class Slurm:
 
 
 @pytest.fixture
-def slurm(tmp_path: Path) -> Iterator[Slurm]:
+def slurm(tmp_path) -> Iterator[Slurm]:
     """Two machines."""
     root = Path(_tool("sbatch")).resolve().parent.parent.parent
     (tmp_path / "slurm").mkdir()
@@ -503,9 +499,7 @@ def _built_by_one(slurm: Slurm, folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_a_job_array_whose_rank_is_killed_makes_the_same_build(
-    slurm: Slurm, tmp_path: Path
-) -> None:
+def test_a_job_array_whose_rank_is_killed_makes_the_same_build(slurm, tmp_path):
     """The jobs after it do not begin; commit names the rank; the script goes on where it was."""
     folder = tmp_path / "work"
     _work(folder, "out")
@@ -519,7 +513,7 @@ def test_a_job_array_whose_rank_is_killed_makes_the_same_build(
 
 
 @pytest.mark.slow
-def test_a_job_array_puts_its_build_into_a_store(slurm: Slurm, tmp_path: Path) -> None:
+def test_a_job_array_puts_its_build_into_a_store(slurm, tmp_path):
     """With a rank that is killed as well: nothing is in the store until the build is whole."""
     folder = tmp_path / "work"
     with serve_s3(tmp_path) as s3:

@@ -108,9 +108,7 @@ tables = st.sampled_from(NAMES).flatmap(
     st.booleans(),
     st.sampled_from([None, "drop", "keep"]),
 )
-def test_marks_stand_for_every_text_that_a_format_passes_on(
-    table: tuple[str, list[Any]], train_on: str, stops: str, typed: bool, nulls: str | None
-) -> None:
+def test_marks_stand_for_every_text_that_a_format_passes_on(table, train_on, stops, typed, nulls):
     """Rows that are read again by their outlines come out as they did when they were read alone."""
     name, rows = table
     options = FormatOptions(null_fields=nulls)
@@ -118,7 +116,7 @@ def test_marks_stand_for_every_text_that_a_format_passes_on(
     come_out_the_same(normalize, rows, typed)
 
 
-def test_nulls_of_a_typed_table_are_asked_about_in_unread_columns() -> None:
+def test_nulls_of_a_typed_table_are_asked_about_in_unread_columns():
     row = {"prompt": "q", "completion": "a", "meta": [CALL]}
     normalize = normalizing("sft", "prompt_completion")
     assert normalize(records([row], typed=True)).column("reject_code").to_pylist() == [
@@ -184,13 +182,7 @@ def _came_of(batch: Batch, stages: list[Stage], prefixes: tuple[str, ...] = ("",
     _SYSTEMS,
     st.sampled_from([(1 << 20, "reject"), (60, "reject"), (60, "trim-turns")]),
 )
-def test_shapes_are_rendered_and_encoded_as_rows_are(
-    table: tuple[str, list[Any]],
-    family: str,
-    train_on: str,
-    system: str | None,
-    limit: tuple[int, str],
-) -> None:
+def test_shapes_are_rendered_and_encoded_as_rows_are(table, family, train_on, system, limit):
     name, rows = table
     batch = normalizing("sft", name, train_on)(records(rows))
     renderer = _renderer(family, train_on)
@@ -200,7 +192,7 @@ def test_shapes_are_rendered_and_encoded_as_rows_are(
 
 
 @pytest.mark.parametrize("system", [None, "[INST] x", "Be brief."])
-def test_a_system_text_with_a_turn_marker_is_refused_in_every_row(system: str | None) -> None:
+def test_a_system_text_with_a_turn_marker_is_refused_in_every_row(system):
     model = _small("smollm2-1.7b-instruct")
     renderer = Renderer(model)
     renderer._markers = all_profiles()["mistral-7b-instruct-v0.1"].text_markers
@@ -244,9 +236,7 @@ def _pair(draw: st.DrawFn) -> Any:
     _SYSTEMS,
     st.sampled_from([(1 << 20, "reject"), (40, "reject")]),
 )
-def test_pairs_are_rendered_and_encoded_as_one_by_one(
-    rows: list[Any], family: str, system: str | None, limit: tuple[int, str]
-) -> None:
+def test_pairs_are_rendered_and_encoded_as_one_by_one(rows, family, system, limit):
     """Both sides, whose prompt is encoded once."""
     batch = normalizing("rm", "preference")(records(rows))
     sides = ("chosen_", "rejected_")
@@ -302,9 +292,7 @@ def _chains(rows: list[Any]) -> Batch:
     _SYSTEMS | st.just("[INST] x"),
     st.sampled_from([(1 << 20, "reject"), (30, "reject"), (30, "trim-steps"), (60, "trim-steps")]),
 )
-def test_steps_are_rendered_and_encoded_as_one_by_one(
-    rows: list[Any], family: str, raw: bool, system: str | None, limit: tuple[int, str]
-) -> None:
+def test_steps_are_rendered_and_encoded_as_one_by_one(rows, family, raw, system, limit):
     model, renderer = _small(family, True), _renderer(family, "assistant", True)
 
     def stages(segments: SegmentEncoder) -> list[Stage]:
@@ -314,7 +302,7 @@ def test_steps_are_rendered_and_encoded_as_one_by_one(
 
 
 @pytest.mark.parametrize("family", STEP_FAMILIES)
-def test_rows_of_steps_have_outlines(family: str) -> None:
+def test_rows_of_steps_have_outlines(family):
     """The fast way is taken, also by rows between others and by rows of other lengths."""
     rows = [
         ("q", ["x"], None, [1.0]),

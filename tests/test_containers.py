@@ -100,13 +100,13 @@ KINDS: dict[str, tuple[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """Where this module's inputs lie."""
     return tmp_path_factory.mktemp("forms")
 
 
 @pytest.mark.parametrize("kind", few(KINDS, 2))
-def test_equal_rows_give_equal_columns_from_every_container(folder: Path, kind: str) -> None:
+def test_equal_rows_give_equal_columns_from_every_container(folder, kind):
     """jsonl = json array = gz = zst = parquet = arrow: messages, pairs and steps alike."""
     task, strategy = KINDS[kind]
 
@@ -131,7 +131,7 @@ PLAIN = lines(ROWS)
 
 @pytest.mark.parametrize("keep", [0.3, 0.999])
 @pytest.mark.parametrize("suffix", ["gz", "zst"])
-def test_salvage_keeps_what_stands_before_a_cut(folder: Path, suffix: str, keep: float) -> None:
+def test_salvage_keeps_what_stands_before_a_cut(folder, suffix, keep):
     """Every row that can be decompressed, the cut one refused by name; refused whole without."""
     packed = gzip.compress(PLAIN) if suffix == "gz" else zstandard.compress(PLAIN)
     cut = packed[: int(len(packed) * keep)]
@@ -156,7 +156,7 @@ def test_salvage_keeps_what_stands_before_a_cut(folder: Path, suffix: str, keep:
         assert "incorrect data check" in str(damage)
 
 
-def test_a_frame_may_refer_back_as_far_as_the_tool_lets_it(folder: Path) -> None:
+def test_a_frame_may_refer_back_as_far_as_the_tool_lets_it(folder):
     """``zstd --long=31`` says so in every frame of unknown length, however short its text is."""
     rows = lines(ROWS)
     squeezed = zstandard.ZstdCompressor().compressobj()
@@ -173,7 +173,7 @@ def test_a_frame_may_refer_back_as_far_as_the_tool_lets_it(folder: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["cut.json", "oops.json", "cut.arrow"])
-def test_salvage_keeps_the_items_before_the_damage_of_a_table(folder: Path, name: str) -> None:
+def test_salvage_keeps_the_items_before_the_damage_of_a_table(folder, name):
     """Arrays and Arrow streams too; the damage is told without the file's name, since equal bytes
     are one part whatever they are called."""
     content = {
@@ -207,7 +207,7 @@ print(peak // 1024, *codes)
 
 
 @pytest.mark.parametrize("suffix", few(["jsonl.zst", "jsonl"], 1))
-def test_a_monstrous_line_does_not_exhaust_memory(folder: Path, suffix: str) -> None:
+def test_a_monstrous_line_does_not_exhaust_memory(folder, suffix):
     """A line of 300 MB costs the limit on lines, not its own size; packed, it is a bomb."""
     good = b'{"question": "q", "answer": "a"}\n'
     piece = b"word " * (1 << 18)
@@ -232,9 +232,7 @@ def test_a_monstrous_line_does_not_exhaust_memory(folder: Path, suffix: str) -> 
     window=st.integers(1, 40),
     in_array=st.booleans(),
 )
-def test_items_do_not_depend_on_the_window(
-    folder: Path, rows: Rows, indent: int | None, window: int, in_array: bool
-) -> None:
+def test_items_do_not_depend_on_the_window(folder, rows, indent, window, in_array):
     """However little of an array is held at a time, items, numbers and offsets are the same."""
     spell = json.dumps(rows, indent=indent, ensure_ascii=False)
     if not in_array:
@@ -249,7 +247,7 @@ def test_items_do_not_depend_on_the_window(
         assert content[record.offset :].startswith(record.raw)
 
 
-def test_a_bad_byte_in_an_array_is_named(folder: Path) -> None:
+def test_a_bad_byte_in_an_array_is_named(folder):
     """Its place in the file, wherever the window ends, and what it is."""
     content = json.dumps(ROWS, ensure_ascii=False).encode()
     at = len(content) // 2
@@ -262,7 +260,7 @@ def test_a_bad_byte_in_an_array_is_named(folder: Path) -> None:
                 records(str(path))
 
 
-def test_two_columns_of_one_name_are_refused(folder: Path) -> None:
+def test_two_columns_of_one_name_are_refused(folder):
     """A row could hold only one of them."""
     path = folder / "twice.parquet"
     pq.write_table(pa.table([pa.array(["a"]), pa.array(["b"])], names=["q", "q"]), path)
@@ -270,7 +268,7 @@ def test_two_columns_of_one_name_are_refused(folder: Path) -> None:
         records(str(path))
 
 
-def test_a_value_that_cannot_be_read_costs_its_own_row(folder: Path) -> None:
+def test_a_value_that_cannot_be_read_costs_its_own_row(folder):
     """Bytes that are not UTF-8 in a text column, among good rows."""
     offsets, data = b"".join(n.to_bytes(4, "little") for n in (0, 1, 3, 4)), b"a\xff\xfeb"
     column = pa.Array.from_buffers(
@@ -329,9 +327,7 @@ def objects(value: Any) -> Any:
 
 @settings(max_examples=15)
 @given(rows=st.lists(st.tuples(ARGUMENTS, WORDS), min_size=1, max_size=4))
-def test_every_container_gives_the_same_examples_or_asks(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[contract.Row, str]]
-) -> None:
+def test_every_container_gives_the_same_examples_or_asks(tmp_path_factory, rows):
     """Arguments that differ between rows are nulls in a table: dropped when told, never printed."""
     folder = tmp_path_factory.mktemp("rows")
     paths = written(folder, [chat(*row) for row in rows])
@@ -357,9 +353,7 @@ def test_every_container_gives_the_same_examples_or_asks(
         max_size=4,
     )
 )
-def test_a_null_column_is_a_column_that_the_row_lacks(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[contract.Row]
-) -> None:
+def test_a_null_column_is_a_column_that_the_row_lacks(tmp_path_factory, rows):
     """Columns that only some rows have are null in the others, and mean nothing there."""
     paths = written(tmp_path_factory.mktemp("rows"), rows)
     wanted = normalized(paths["jsonl"], "query_response", None)
@@ -367,7 +361,7 @@ def test_a_null_column_is_a_column_that_the_row_lacks(
         assert normalized(paths[name], "query_response", None) == wanted
 
 
-def test_nothing_but_what_a_template_prints_whole_is_asked_about() -> None:
+def test_nothing_but_what_a_template_prints_whole_is_asked_about():
     """Null in a turn's own keys is the same as no key."""
     row = {"messages": [{"role": "user", "content": "q", "tool_calls": None}], "tools": None}
     assert selection.settled(row, None) == row

@@ -3,10 +3,9 @@
 import json
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
-from support import SAMPLES, Make
+from support import SAMPLES
 
 from expectations import gx_runner
 from stages.errors import ExpectationError
@@ -36,7 +35,7 @@ class Loads(HTMLParser):
                 self.links.append(value or "")
 
 
-def test_every_page_is_whole_offline(make: Make, tmp_path: Path) -> None:
+def test_every_page_is_whole_offline(make, tmp_path):
     """The index leads to a page per suite; none fetches or runs anything."""
     docs = tmp_path / "docs"
     folder = make("sft", DATA, data_docs=docs)
@@ -60,7 +59,7 @@ def test_every_page_is_whole_offline(make: Make, tmp_path: Path) -> None:
     assert len(list(docs.iterdir())) == len(names) + 1
 
 
-def test_a_page_loses_what_is_fetched_or_run() -> None:
+def test_a_page_loses_what_is_fetched_or_run():
     """Scripts, styles and images of other hosts, and handlers; text stays."""
     page = (
         "<html><head><script>a()</script><link href='https://x/y.css'></head><body>"
@@ -75,8 +74,8 @@ def test_a_page_loses_what_is_fetched_or_run() -> None:
 
 
 def test_a_refused_build_has_pages_and_trouble_with_them_refuses_none(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    make, tmp_path, monkeypatch, capsys
+):
     """The verdict comes first, whatever becomes of the pages."""
     law = {"type": "expect_column_values_to_be_between", "severity": "critical"}
     law |= {"kwargs": {"column": "n_tokens", "max_value": 1}}

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support import Make, Run, read_manifest, read_rows, write_rows
+from support import Run, read_manifest, read_rows, write_rows
 
 from pipeline.shards import doubles
 from stages import columns, kinds
@@ -71,7 +71,7 @@ def _hits(out: Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def planted(built: Make, tmp_path_factory: pytest.TempPathFactory) -> Planted:
+def planted(built, tmp_path_factory) -> Planted:
     """Rows of which some ask what an evaluation asks, their build, and the ids of those rows."""
     folder = tmp_path_factory.mktemp("planted")
     copies = ASKED[:20] + [_paraphrased(one, way) for way, one in enumerate(ASKED[20:])]
@@ -87,7 +87,7 @@ def planted(built: Make, tmp_path_factory: pytest.TempPathFactory) -> Planted:
 
 
 @pytest.mark.slow
-def test_every_planted_copy_is_found_and_no_other(planted: Planted, pipeline: Run) -> None:
+def test_every_planted_copy_is_found_and_no_other(planted, pipeline):
     """Exact copies, and those in another case, with other digits and spaces; short ones too."""
     train, out, ids = planted
     manifest, hits = read_manifest(out), _hits(out)
@@ -105,7 +105,7 @@ def test_every_planted_copy_is_found_and_no_other(planted: Planted, pipeline: Ru
     pipeline("check", out).ended()
 
 
-def test_hits_are_shown_with_both_texts(planted: Planted, pipeline: Run) -> None:
+def test_hits_are_shown_with_both_texts(planted, pipeline):
     """In the order of the rows; as an object for programs."""
     _, out, ids = planted
     shown = pipeline("overlaps", out, "--limit", 0).out
@@ -121,7 +121,7 @@ def test_hits_are_shown_with_both_texts(planted: Planted, pipeline: Run) -> None
 
 @pytest.mark.slow
 @pytest.mark.cases
-def test_real_rows_are_found_among_real_rows(cases: Path, pipeline: Run, tmp_path: Path) -> None:
+def test_real_rows_are_found_among_real_rows(cases, pipeline, tmp_path):
     """Every hundredth question of a training set is an evaluation: each is found, and of the other
     rows only those that share more than half of a question."""
     data = cases / "sft" / "gsm8k_train" / "train.jsonl"
@@ -151,9 +151,7 @@ def test_real_rows_are_found_among_real_rows(cases: Path, pipeline: Run, tmp_pat
         ("sft/alpaca_en_demo/alpaca_en_demo.json", "sft/gsm8k_train/train.jsonl"),
     ],
 )
-def test_other_real_rows_are_innocent(
-    name: str, evaluation: str, cases: Path, pipeline: Run, tmp_path: Path
-) -> None:
+def test_other_real_rows_are_innocent(name, evaluation, cases, pipeline, tmp_path):
     """Chinese conversations and English instructions, among questions of other sets."""
     given = ("--max-reject", 1, "--max-length", 32768, "--decontaminate")
     manifest = _build(pipeline, cases / name, tmp_path / "out", *given, cases / evaluation)
@@ -210,7 +208,7 @@ QUESTION = (
 
 @pytest.mark.slow
 @given(QUESTION.flatmap(lambda text: st.tuples(st.just(text), disguised(text))), ANY, ANY)
-def test_a_disguise_leaves_a_hit_a_hit(both: tuple[str, str], before: str, after: str) -> None:
+def test_a_disguise_leaves_a_hit_a_hit(both, before, after):
     """Case, spaces, punctuation, accents and digits of other scripts change nothing, nor does what
     stands around it."""
     question, disguise = both
@@ -219,7 +217,7 @@ def test_a_disguise_leaves_a_hit_a_hit(both: tuple[str, str], before: str, after
 
 
 @given(ANY)
-def test_plain_words_of_ascii_are_those_of_other_texts(text: str) -> None:
+def test_plain_words_of_ascii_are_those_of_other_texts(text):
     """There are two ways to make them, and they agree."""
     bare = "".join(one for one in text if one.isascii())
     assert plain(f"{bare} é").split() == [*plain(bare).split(), b"e"]
@@ -247,14 +245,14 @@ def _spelled(number: int, joint: str) -> str:
 
 
 @given(st.integers(0, 999_999), st.sampled_from([" ", " and "]))
-def test_numbers_in_words_are_digits(number: int, joint: str) -> None:
+def test_numbers_in_words_are_digits(number, joint):
     """In the words of a text, and where signs count."""
     text = f"there were {_spelled(number, joint)} of them"
     assert plain(text).split() == f"there were {number} of them".encode().split()
     assert plain(text.title()).split() == plain(f"There were {number} of them").split()
 
 
-def test_numbers_in_words_are_found_without_spaces() -> None:
+def test_numbers_in_words_are_found_without_spaces():
     """Where no word can be told from another; and as digits where one can."""
     question = "Betty has twenty-one boxes and two of them are open. How many of them are closed?"
     index = _index([question, "What is two and two?", "Two times thirty is how much?"])
@@ -272,14 +270,14 @@ def test_numbers_in_words_are_found_without_spaces() -> None:
     assert found[0][0].said == texts[0]
 
 
-def test_words_that_are_no_numbers_stay() -> None:
+def test_words_that_are_no_numbers_stay():
     """Parts of other words, and numbers side by side."""
     assert plain("someone often weighs a tone").split() == b"someone often weighs a tone".split()
     assert plain("two three, twenty forty").split() == b"2 3 20 40".split()
 
 
 @given(ANY)
-def test_each_letter_has_a_place_in_its_text(text: str) -> None:
+def test_each_letter_has_a_place_in_its_text(text):
     """Where an excerpt begins follows from it."""
     ungrouped = text.replace(",", "")
     assert letters_before(ungrouped)[-1] == len(solid(plain(ungrouped)))
@@ -295,7 +293,7 @@ def _share(question: str, text: str) -> float:
 
 
 @given(st.lists(TEXT, min_size=1, max_size=4), st.lists(TEXT, min_size=1, max_size=6))
-def test_shares_are_what_they_are_by_definition(questions: list[str], texts: list[str]) -> None:
+def test_shares_are_what_they_are_by_definition(questions, texts):
     """And so a row without a shared run is no hit."""
     found = _found(_index(questions, SIZE), *texts)
     for row, text in enumerate(texts):
@@ -310,9 +308,7 @@ def test_shares_are_what_they_are_by_definition(questions: list[str], texts: lis
 
 
 @given(st.lists(TEXT, min_size=1, max_size=4), st.lists(TEXT, min_size=2, max_size=6), st.randoms())
-def test_the_order_of_rows_does_not_matter(
-    questions: list[str], texts: list[str], random: np.random.Generator
-) -> None:
+def test_the_order_of_rows_does_not_matter(questions, texts, random):
     """Each row has what it has alone."""
     index = _index(questions, SIZE)
     order = list(range(len(texts)))
@@ -322,7 +318,7 @@ def test_the_order_of_rows_does_not_matter(
     assert {row: _found(index, texts[row]).get(0, []) for row in found} == found
 
 
-def test_short_questions_are_found_whole() -> None:
+def test_short_questions_are_found_whole():
     """In a longer text, too, where words begin and end, with the signs between numbers."""
     index = _index(
         ["What is the capital of France?", "What is 2 + 2?", "2-1=?", "法国的首都是哪里"]
@@ -349,7 +345,7 @@ def test_short_questions_are_found_whole() -> None:
     }
 
 
-def test_numbers_are_the_same_however_their_thousands_are_written() -> None:
+def test_numbers_are_the_same_however_their_thousands_are_written():
     """In runs too, where a part of the question is missing."""
     question = "a town of 1,000 people has 25 streets and each of them is 2,500 metres long today"
     row = "there is a town of 1000 people has 25 streets and each of them is 2500 metres"
@@ -359,7 +355,7 @@ def test_numbers_are_the_same_however_their_thousands_are_written() -> None:
     assert overlap.match == question.replace(",", "").removesuffix(" long today")
 
 
-def test_the_instruction_of_an_evaluation_is_no_part_of_its_questions() -> None:
+def test_the_instruction_of_an_evaluation_is_no_part_of_its_questions():
     """Rows with the same instruction, but other questions, are innocent."""
     begin = "Read the question and answer with the letter of the right choice and nothing else."
     topics = [f"t{n} u{n} v{n} w{n} x{n} y{n} z{n} r{n} s{n}" for n in range(30)]
@@ -378,7 +374,7 @@ def _said(kind: str, rows: list[dict[str, Any]], *, whole: bool) -> tuple[list[s
     return list(texts), numbers.tolist()
 
 
-def test_what_is_compared_of_a_row() -> None:
+def test_what_is_compared_of_a_row():
     """Turns that are no answers, all of them where it has no others; of all of a row its answers,
     steps, tools and calls too: rows that differ in their tools alone are not alike."""
     roles = [["system", "user", "assistant"], ["assistant"], []]
@@ -435,7 +431,7 @@ def _signed(texts: list[str]) -> signatures.Signatures:
     return signatures.of_texts(texts, np.arange(len(texts)), len(texts), NEAR_SIZE)
 
 
-def test_signatures_estimate_how_alike_two_texts_are() -> None:
+def test_signatures_estimate_how_alike_two_texts_are():
     """By the share of their numbers that are equal: within a few standard deviations, unbiased."""
     draw = random.Random(1)
     errors = []
@@ -448,7 +444,7 @@ def test_signatures_estimate_how_alike_two_texts_are() -> None:
     assert np.max(np.abs(errors)) < 0.2
 
 
-def test_a_signature_follows_from_the_words_alone() -> None:
+def test_a_signature_follows_from_the_words_alone():
     """Not from case, spaces, signs and other rows; rows without words have an empty one."""
     texts = ["One two, three four!", "one  TWO three four", "one two three five", "?!", ""]
     made = _signed(texts)
@@ -462,7 +458,7 @@ def test_a_signature_follows_from_the_words_alone() -> None:
 
 
 @given(st.floats(0.3, 1))
-def test_pairs_at_the_limit_share_a_band(limit: float) -> None:
+def test_pairs_at_the_limit_share_a_band(limit):
     """With the certainty that is promised, and the bands are not shorter than that asks for."""
     count, size = doubles.bands(limit)
     assert count * size <= signatures.NUMBERS
@@ -486,7 +482,7 @@ def _naive(
 @settings(max_examples=20)
 @example(245, 0.8, 1)  # of two rows that are alike neither is the first of those with a band
 @given(st.integers(0, 2**32), st.sampled_from([0.4, 0.6, 0.8]), st.integers(1, 4))
-def test_clusters_hang_together_by_pairs(seed: int, limit: float, parts: int) -> None:
+def test_clusters_hang_together_by_pairs(seed, limit, parts):
     """By all that share a band and are alike, and by no others, whatever parts the rows are in."""
     draw = random.Random(seed)
     texts = [_text(draw) for _ in range(4)]
@@ -500,7 +496,7 @@ def test_clusters_hang_together_by_pairs(seed: int, limit: float, parts: int) ->
     assert found == _naive(rows, limit, bands)
 
 
-def test_the_one_that_stays() -> None:
+def test_the_one_that_stays():
     """The first, or the one with the highest score; only of those that are used."""
     rows = _signed(["a b c d e", "x y z", "a b c d e", "a b c d e", "", ""])
     used = np.ones(6, bool)
@@ -523,7 +519,7 @@ GROUPED = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 7)), max_size=14)
 
 
 @given(GROUPED)
-def test_groups_of_a_cluster_become_one(rows: list[tuple[int, int]]) -> None:
+def test_groups_of_a_cluster_become_one(rows):
     """And no others: what hangs together by groups and clusters has the least of its groups."""
     groups = np.array([10 * group for group, _ in rows], np.uint64)
     clusters = np.array([cluster for _, cluster in rows], np.int64)
@@ -536,7 +532,7 @@ def test_groups_of_a_cluster_become_one(rows: list[tuple[int, int]]) -> None:
         assert found[row] == min(10 * number for kind, number in reached if kind == "g")
 
 
-def test_without_the_library_the_command_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_command_says_so(monkeypatch):
     """And how it is installed."""
     monkeypatch.setitem(sys.modules, "rensa", None)
     with pytest.raises(Exception, match=r"posttrain-pipeline\[near\]"):

@@ -69,16 +69,8 @@ CELL = st.text(st.sampled_from('ab",;\t\r\n é\u2028😀'), max_size=8)
     window=st.integers(1, 40),
 )
 def test_cells_come_back_and_rows_know_their_places(
-    tmp_path: Path,
-    rows: list[tuple[str, str, str]],
-    delimiter: str,
-    ends: list[str],
-    always: bool,
-    closed: bool,
-    bom: bool,
-    kind: str,
-    window: int,
-) -> None:
+    tmp_path, rows, delimiter, ends, always, closed, bom, kind, window
+):
     """Whatever is quoted, wherever a window ends, with blank lines, marks and both line ends."""
     table = [("one", "two, 2", "three"), *rows]
     texts = [delimiter.join(quoted(c, delimiter, always) for c in row) for row in table]
@@ -103,9 +95,7 @@ def test_cells_come_back_and_rows_know_their_places(
 
 @SAME
 @given(text=st.text(st.sampled_from('ab" ,\r\n'), max_size=24), window=st.integers(1, 30))
-def test_any_text_is_read_as_the_standard_library_reads_it_or_refused(
-    tmp_path: Path, text: str, window: int
-) -> None:
+def test_any_text_is_read_as_the_standard_library_reads_it_or_refused(tmp_path, text, window):
     """A row is what ``csv`` has, or is refused, alone or with the file."""
     path = tmp_path / "any.csv"
     path.write_text(f"h,i\n{text}", newline="")
@@ -131,7 +121,7 @@ ODD: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_what_is_odd_is_refused_by_row_or_by_file(tmp_path: Path, odd: str) -> None:
+def test_what_is_odd_is_refused_by_row_or_by_file(tmp_path, odd):
     """A row, where it is known where it ends; else the file, with the line."""
     written, says = ODD[odd]
     path = tmp_path / "odd.csv"
@@ -149,7 +139,7 @@ def test_what_is_odd_is_refused_by_row_or_by_file(tmp_path: Path, odd: str) -> N
     assert str(path) in caught.value.what
 
 
-def test_a_file_without_rows_is_empty(tmp_path: Path) -> None:
+def test_a_file_without_rows_is_empty(tmp_path):
     """A header alone is no row."""
     path = tmp_path / "empty.csv"
     for written in (b"", BOM, b"a,b\n", b"a,b", b"\r\n\na,b\r\n\n"):
@@ -159,7 +149,7 @@ def test_a_file_without_rows_is_empty(tmp_path: Path) -> None:
         assert (glimpse.records, glimpse.rows, glimpse.exact) == ([], 0, True), written
 
 
-def test_names_and_quotes_that_a_header_or_the_user_leaves_out(tmp_path: Path) -> None:
+def test_names_and_quotes_that_a_header_or_the_user_leaves_out(tmp_path):
     """A column without a name is named by its place; ``--quoting none`` has one row per line, and
     nothing else than delimiters."""
     path = tmp_path / "rows.csv"
@@ -171,7 +161,7 @@ def test_names_and_quotes_that_a_header_or_the_user_leaves_out(tmp_path: Path) -
     assert [list((one.data or {}).values()) for one in found] == [['"1', '2"'], ['5" x', '"']]
 
 
-def test_json_is_read_where_it_is_said(tmp_path: Path) -> None:
+def test_json_is_read_where_it_is_said(tmp_path):
     """Strictly, and one value: what is none refuses its row; an empty cell is null."""
     path = tmp_path / "rows.csv"
     cells = ['[{"k": 1.0}]', "", "7", "true", '"x"', '1,"":2', "1}{", '{"k":1,"k":2}', "nope"]
@@ -186,9 +176,7 @@ def test_json_is_read_where_it_is_said(tmp_path: Path) -> None:
         read(path, spelled(c="json"))
 
 
-def test_a_wide_cell_and_a_row_that_is_too_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wide_cell_and_a_row_that_is_too_long(tmp_path, monkeypatch):
     """Megabytes with quotes and line ends come back; beyond the limit the file is refused."""
     text = 'say "hello",\r\n' * 150_000
     path = tmp_path / "wide.csv"
@@ -201,9 +189,7 @@ def test_a_wide_cell_and_a_row_that_is_too_long(
         read(path, "csv")
 
 
-def test_salvage_keeps_the_rows_before_a_damage_and_not_the_row_that_it_cuts(
-    tmp_path: Path,
-) -> None:
+def test_salvage_keeps_the_rows_before_a_damage_and_not_the_row_that_it_cuts(tmp_path):
     """A row that a damage cuts can look whole: it is refused."""
     rows = "a,b\n" + "".join(f"{n},{n * 7919 % 10007} words\n" for n in range(5000))
     packed = gzip.compress(rows.encode())

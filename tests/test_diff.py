@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Make, write_rows
+from support import SAMPLES, write_rows
 
 from pipeline.builds.build import Build
 from pipeline.report import difference, numbers
@@ -33,7 +33,7 @@ ROWS = st.dictionaries(st.integers(0, 30), st.integers(0, 6), max_size=20).map(
 
 
 @given(ROWS, ROWS)
-def test_every_example_is_in_one_group(one: list[Any], other: list[Any]) -> None:
+def test_every_example_is_in_one_group(one, other):
     """Against the definition, by sets and counters: moved by content, changed by id."""
     found = numbers.match(_numbers(one), _numbers(other))
     left = [found.same.one, found.moved.one, found.changed.one, found.removed]
@@ -57,7 +57,7 @@ def test_every_example_is_in_one_group(one: list[Any], other: list[Any]) -> None
 
 
 @pytest.mark.slow
-def test_content_is_all_that_a_trainer_reads(built: Make) -> None:
+def test_content_is_all_that_a_trainer_reads(built):
     """Of every task: equal rows are equal in another layout, and any change of ids, labels, weights
     or ratings is one."""
     for task, name, layouts in (
@@ -81,7 +81,7 @@ def _sft(path: Path, rows: list[tuple[str, str]]) -> Path:
     return write_rows(path, ({"question": q, "answer": a} for q, a in rows))
 
 
-def test_options_of_sources_are_compared_by_name() -> None:
+def test_options_of_sources_are_compared_by_name():
     """Another value, a source that came, one that went, and another order."""
     a, b = {"name": "a", "weight": 1}, {"name": "b", "weight": 1}
     heavy = {**b, "weight": 9}
@@ -98,7 +98,7 @@ def test_options_of_sources_are_compared_by_name() -> None:
     assert difference.by_source(rest) == rest
 
 
-def test_versions_are_named_by_their_first_characters(make: Make, tmp_path: Path) -> None:
+def test_versions_are_named_by_their_first_characters(make, tmp_path):
     """And other tasks are not compared."""
     data = _sft(tmp_path / "a.jsonl", [(f"Question {n}?", "Yes.") for n in range(9)])
     folder = make("sft", data, "r", keep=3)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import click
 import pytest
-from support import ROOT, SAMPLES, Run, run_python, write_rows
+from support import ROOT, SAMPLES, run_python, write_rows
 
 from pipeline import exports, tasks
 from pipeline.options.recipe import builds_of
@@ -93,7 +93,7 @@ def _lines(page: Path, kind: str) -> list[str]:
     return [line for line in whole if line and line[0] != "#"]
 
 
-def test_every_block_says_what_it_is() -> None:
+def test_every_block_says_what_it_is():
     """No other kinds, and no block of four blanks, of which nothing says what it is."""
     known = {"sh", "bash", "python", "toml", "json", "text"}
     others = [name(block) for block in EVERY if block.kind not in known]
@@ -107,7 +107,7 @@ def test_every_block_says_what_it_is() -> None:
 @pytest.mark.parametrize(
     "page", sorted({block.page for block in of("sh")}), ids=lambda page: page.stem
 )
-def test_commands_run(page: Path, pipeline: Run, tmp_path: Path) -> None:
+def test_commands_run(page, pipeline, tmp_path):
     """In the order of the page; and launch scripts that the page starts then exist."""
     os.symlink(SAMPLES, tmp_path / "sample_data")
     for line in _lines(page, "sh"):
@@ -140,7 +140,7 @@ def _require_command(words: list[str]) -> None:
     assert {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)} <= known
 
 
-def test_commands_that_cannot_run_here_exist() -> None:
+def test_commands_that_cannot_run_here_exist():
     """Programs, targets of make, files, options of ours, and versions that the parity tests run."""
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     peers = (ROOT / "tests" / "parity" / "peers").glob("*.txt")
@@ -169,7 +169,7 @@ def test_commands_that_cannot_run_here_exist() -> None:
             assert not word.endswith(".py") or (ROOT / word).is_file(), said
 
 
-def test_json_is_json() -> None:
+def test_json_is_json():
     """Each line is a value, or the whole block is one."""
     for block in of("json"):
         with suppress(ValueError):
@@ -179,7 +179,7 @@ def test_json_is_json() -> None:
 
 
 @pytest.mark.parametrize("block", of("toml"), ids=name)
-def test_toml_is_read(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_toml_is_read(block, tmp_path, monkeypatch):
     """The program reads it; a part of a recipe is read with what a recipe must have."""
     monkeypatch.setenv("EXTRA", str(tmp_path))
     (tmp_path / "evals").mkdir()
@@ -203,7 +203,7 @@ PYTHON = [block for block in of("python") if block.page.stem != "tutorial"]  # t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", [b for b in PYTHON if "torch" not in b.text], ids=name)
-def test_python_runs(block: Block, pipeline: Run, tmp_path: Path, cache_home: Path) -> None:
+def test_python_runs(block, pipeline, tmp_path, cache_home):
     """In a folder where DIR is a build, with an index of packs where the page is about that."""
     os.symlink(SAMPLES, tmp_path / "sample_data")
     rows = [{"prompt": f"What is {n} + 1?", "completion": f"It is {n + 1}."} for n in range(300)]
@@ -217,7 +217,7 @@ def test_python_runs(block: Block, pipeline: Run, tmp_path: Path, cache_home: Pa
 
 
 @pytest.mark.parametrize("block", [b for b in PYTHON if "torch" in b.text], ids=name)
-def test_python_that_needs_torch_names_what_there_is(block: Block) -> None:
+def test_python_that_needs_torch_names_what_there_is(block):
     """What it imports of ours is defined there; tests/training and tests/failures use it."""
     imported = [
         node
@@ -232,7 +232,7 @@ def test_python_that_needs_torch_names_what_there_is(block: Block) -> None:
             assert re.search(rf"\b{one.name}\b", text), one.name
 
 
-def test_the_record_of_the_trainers_is_of_the_pinned_releases() -> None:
+def test_the_record_of_the_trainers_is_of_the_pinned_releases():
     """Its tests exist and passed, with the requirements that are pinned now.
 
     ``make compatibility`` writes the record; docs/compatibility.md shows it, and says which pinned
@@ -256,7 +256,7 @@ def test_the_record_of_the_trainers_is_of_the_pinned_releases() -> None:
             assert f"def {function}(" in (ROOT / file).read_text("utf-8"), test
 
 
-def test_every_trainer_task_and_family_has_its_page() -> None:
+def test_every_trainer_task_and_family_has_its_page():
     """One page each; a text-only variant of a trainer is told on that trainer's page."""
     trainers = {path.stem for path in (DOCS / "trainers").glob("*.md")}
     assert trainers | {"openrlhf-text"} == set(exports.names())
@@ -267,7 +267,7 @@ def test_every_trainer_task_and_family_has_its_page() -> None:
 
 
 @pytest.mark.slow
-def test_pictures_are_current() -> None:
+def test_pictures_are_current():
     """They are what ``docs/pictures.py`` draws from the builds that this version makes."""
     drawn = runpy.run_path(str(DOCS / "pictures.py"))["pages"]()
     assert len(drawn) == len(list((DOCS / "how").glob("*.svg"))) == 5
@@ -275,7 +275,7 @@ def test_pictures_are_current() -> None:
         assert path.read_text("utf-8") == text, f"{path.name}: run docs/pictures.py"
 
 
-def test_a_guide_begins_with_its_command() -> None:
+def test_a_guide_begins_with_its_command():
     """What a page is about can be typed before its second section. Pages to look things up in have
     none, nor those that one file of the program writes."""
     looked_up = {DOCS / f"{name}.md" for name in ("glossary", "dependencies", "terminal_screens")}
@@ -296,7 +296,7 @@ def _anchors(page: Path) -> set[str]:
     return {head.replace(" ", "-") for head in plain}
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_lead_somewhere():
     """To a file that there is, and to a heading of it."""
     for page in [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]:
         text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
@@ -307,7 +307,7 @@ def test_links_lead_somewhere() -> None:
                 assert anchor in _anchors(file), f"{page}: {target}#{anchor}"
 
 
-def test_generated_pages_are_current() -> None:
+def test_generated_pages_are_current():
     """They are what ``make docs`` writes; where they are not, the difference is shown."""
     stale = runpy.run_path(str(ROOT / "docs" / "generate.py"))["stale"]()
     assert not stale, f"run `make docs` and commit what it changes:\n{stale}"
@@ -344,7 +344,7 @@ assert len(CASES) >= 39  # they are found
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
-def test_inputs_are_read_as_documented(tmp_path: Path, case: tuple[str, bytes, str, str]) -> None:
+def test_inputs_are_read_as_documented(tmp_path, case):
     """Each example of the table gives the rows, the refusal or the error that stands beside it."""
     _, content, outcome, reader = case
     path = tmp_path / f"example.{reader}"
@@ -369,7 +369,7 @@ def _declared() -> dict[str, list[str]]:
     return {row[0].strip("`"): row[1:] for row in cells}
 
 
-def test_the_page_of_models_says_what_profiles_declare() -> None:
+def test_the_page_of_models_says_what_profiles_declare():
     """End of turn, eos, pad, stops, bos and what becomes of a dialogue."""
     declared = _declared()
     known = sorted(set(declared) & set(profiles.all_profiles()))
@@ -388,7 +388,7 @@ def test_the_page_of_models_says_what_profiles_declare() -> None:
         assert profile.end_of_turn in profile.generation_eos
 
 
-def test_the_table_of_asks_names_tests_that_there_are() -> None:
+def test_the_table_of_asks_names_tests_that_there_are():
     """Every ask of docs/reliability.md is shown by a test that exists, or by an option or file."""
     page = (ROOT / "docs" / "reliability.md").read_text("utf-8")
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", page.split("every ask")[1], re.M)

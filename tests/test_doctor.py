@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from small_tokenizers import SMALL, byte_level, small
-from support import Run, table
+from support import table
 
 from pipeline.serving import examine
 from stages.chat_template.render import Row
@@ -65,7 +65,7 @@ class Clinic:
 
 
 @pytest.fixture
-def clinic(tmp_path: Path, cache_dir: Path) -> Clinic:
+def clinic(tmp_path, cache_dir) -> Clinic:
     """The directory is the test's own."""
     return Clinic(tmp_path, cache_dir)
 
@@ -75,7 +75,7 @@ def failed(verdicts: dict[str, probes.ProbeVerdict]) -> dict[str, str]:
     return {name: v.detail for name, v in verdicts.items() if v.passed is False}
 
 
-def test_a_sound_directory_passes_every_probe(clinic: Clinic) -> None:
+def test_a_sound_directory_passes_every_probe(clinic):
     """Nothing fails, and every probe that concerns it was run."""
     verdicts = clinic()
     assert all(verdict.passed for verdict in verdicts.values())
@@ -125,7 +125,7 @@ def test_what_is_wrong_with_a_directory_is_said_by_its_probe(one, clinic):
 
 
 @pytest.mark.slow
-def test_a_step_token_that_ordinary_text_holds(tokenizer_json: bytes) -> None:
+def test_a_step_token_that_ordinary_text_holds(tokenizer_json):
     """A tokenizer that already reads a plain word as the step token disagrees with the stock."""
     profile = all_profiles()["qwen2-1.5b"]
     document = json.loads(tokenizer_json)
@@ -144,7 +144,7 @@ def test_a_step_token_that_ordinary_text_holds(tokenizer_json: bytes) -> None:
     table("ruinous_templates.jsonl"),
     ids=["other_prompt", "one_exchange_only", "no_content"],
 )
-def test_templates_that_ruin_a_run(clinic: Clinic, template: str, name: str, words: str) -> None:
+def test_templates_that_ruin_a_run(clinic, template, name, words):
     """A template is judged by what it prints, over several turns."""
     verdicts = clinic({"chat_template": template})
     assert any(words in sentence for sentence in failed(verdicts).values())
@@ -173,9 +173,7 @@ _AT_LAST = "{%- if m.thinking and loop.last -%}[{{ m.thinking }}]{%- endif -%}"
         ("raise_exception('no')", _AT_LAST, ("otherwise", "refused", "of the last answer alone")),
     ],
 )
-def test_what_a_template_does_is_said_in_one_line(
-    between: str, thought: str, words: tuple[str, ...], clinic: Clinic
-) -> None:
+def test_what_a_template_does_is_said_in_one_line(between, thought, words, clinic):
     """Earlier turns, two questions in a row, reasoning, tools, and what ends a turn."""
     verdicts = clinic({"chat_template": _printing(between, thought)}, task="sft")
     assert not failed(verdicts)
@@ -197,7 +195,7 @@ class Untrained(probes.ProbeSubject):
         return texts, bytes(len(kinds)), path
 
 
-def test_reasoning_that_is_printed_and_not_trained_is_lost() -> None:
+def test_reasoning_that_is_printed_and_not_trained_is_lost():
     """It would stand in the prompt."""
     (probe,) = (one for one in probes.probes() if one.name == "reasoning_survives")
     profile, content = small("smollm2-1.7b-instruct")
@@ -208,7 +206,7 @@ def test_reasoning_that_is_printed_and_not_trained_is_lost() -> None:
         probe.check(Untrained(model, content))
 
 
-def test_a_system_text_that_the_template_loses(clinic: Clinic) -> None:
+def test_a_system_text_that_the_template_loses(clinic):
     """--system is proved before any row: a template without system turns refuses it."""
     template = (
         "{% for m in messages if m.role != 'system' %}<|im_start|>{{ m.role }}\n{{ m.content }}"
@@ -221,7 +219,7 @@ def test_a_system_text_that_the_template_loses(clinic: Clinic) -> None:
     assert "--system cannot be printed" in found["system_survives"]
 
 
-def test_the_command_prints_a_table_and_its_status(clinic: Clinic, pipeline: Run) -> None:
+def test_the_command_prints_a_table_and_its_status(clinic, pipeline):
     """0 and the stop contract for a sound model; 2, the sentence and no contract for another."""
     ran = pipeline("doctor", "--model", "qwen2-1.5b", "--stop", "<search>").ended()
     assert all(probe.name in ran.out for probe in probes.probes() if probe.name not in SILENT)
@@ -233,7 +231,7 @@ def test_the_command_prints_a_table_and_its_status(clinic: Clinic, pipeline: Run
 
 
 @pytest.mark.parametrize("name", sorted(SMALL))
-def test_families_without_a_vocabulary_are_sound(name: str) -> None:
+def test_families_without_a_vocabulary_are_sound(name):
     """Their templates and tokens, on small tokenizers in their way."""
     profile, content = small(name)
     model = declare(profile, content, with_steps=False)
@@ -253,6 +251,6 @@ def _distinct() -> list[str]:
 @pytest.mark.sweep(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", _distinct())
-def test_every_profile_is_sound(name: str, cache_dir: Path) -> None:
+def test_every_profile_is_sound(name, cache_dir):
     """Every probe of every profile whose tokenizer can be had."""
     assert not failed(examine.examine_model(name, "prm", cache_dir, fetch=True).verdicts)

@@ -25,7 +25,6 @@ from stages import columns, contract, encoders
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED, controls_pattern
 from stages.columns import IGNORED
 from stages.contract import Record, Row, Stage
-from stages.encoders import Encoder
 from stages.normalize.stage import Normalize
 from stages.profile import StepTokens, TargetModel
 from stages.rows import stop_text
@@ -47,13 +46,13 @@ class Bench:
 
 
 @pytest.fixture(scope="session")
-def qwen2(model: TargetModel, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+def qwen2(model, tmp_path_factory) -> Bench:
     """What SFT and RM builds use."""
     return Bench(model, tmp_path_factory.mktemp("qwen2"))
 
 
 @pytest.fixture(scope="session")
-def steps2(step_model: TargetModel, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+def steps2(step_model, tmp_path_factory) -> Bench:
     """What PRM builds use."""
     return Bench(step_model, tmp_path_factory.mktemp("steps"))
 
@@ -159,9 +158,7 @@ def talks(draw: st.DrawFn) -> Talk:
     flags=st.lists(st.sampled_from([None, 0, 1, True, False]), min_size=8, max_size=8),
     policy=st.sampled_from(["assistant", "last"]),
 )
-def test_labels_are_the_ids_where_trained(
-    qwen2: Bench, found: list[Talk], flags: list[int | None], policy: str
-) -> None:
+def test_labels_are_the_ids_where_trained(qwen2, found, flags, policy):
     """Under any policy and any flags a label is its id or -100, and the first is always -100."""
     rows = messages(*found)
     for row in rows:
@@ -181,7 +178,7 @@ def test_labels_are_the_ids_where_trained(
 
 @settings(max_examples=20)
 @given(found=st.lists(talks(), min_size=2, max_size=5), limit=st.sampled_from([45, 1 << 20]))
-def test_a_row_does_not_depend_on_its_batch(qwen2: Bench, found: list[Talk], limit: int) -> None:
+def test_a_row_does_not_depend_on_its_batch(qwen2, found, limit):
     """Rows encoded together are the rows encoded alone, trimmed ones among them."""
     asked: dict[str, Any] = {"limit": limit, "policy": "trim-turns"}
     together = sft(qwen2, messages(*found), **asked)
@@ -193,7 +190,7 @@ def test_a_row_does_not_depend_on_its_batch(qwen2: Bench, found: list[Talk], lim
     ]
 
 
-def test_under_all_everything_but_the_trailing_newline_is_trained(qwen2: Bench) -> None:
+def test_under_all_everything_but_the_trailing_newline_is_trained(qwen2):
     """What the template prints behind the last end of turn stays untrained, whatever is trained."""
     row = only(sft(qwen2, messages([("user", "a"), ("assistant", "b")]), "all"))
     assert row["labels"][0] == IGNORED
@@ -201,7 +198,7 @@ def test_under_all_everything_but_the_trailing_newline_is_trained(qwen2: Bench) 
     assert row["labels"][-2:] == [qwen2.model.end_of_turn_id, IGNORED]
 
 
-def test_bare_text_is_trained_but_for_its_first_token(qwen2: Bench) -> None:
+def test_bare_text_is_trained_but_for_its_first_token(qwen2):
     """A text row is its own ids and the end of turn."""
     text = f"Bare text. {END} is text too.\n"
     row = only(sft(qwen2, [{"text": text}], name="text"))
@@ -216,7 +213,7 @@ BLANKS = ["".join(p) for n in (1, 2, 3, 4) for p in itertools.product("\n\r\t ",
 BEHIND_BLANKS = [blanks + letter for blanks in BLANKS for letter in "x.é"]
 
 
-def test_a_cut_is_counted_exactly_where_it_changes_the_ids(qwen2: Bench) -> None:
+def test_a_cut_is_counted_exactly_where_it_changes_the_ids(qwen2):
     """Where the tokenizer would merge across the cut the ids differ on purpose, and are counted."""
     odd = ["!", ".\n", "\u0301x", "_", "'s", "ки", "½", "\u00a0x", "\u2028x", "👍"]
     answers = ["\nx", "x", *BEHIND_BLANKS, *odd]
@@ -240,7 +237,7 @@ LONG: Talk = [
 ]
 
 
-def test_what_fits_exactly_is_kept_and_one_more_token_is_refused(qwen2: Bench) -> None:
+def test_what_fits_exactly_is_kept_and_one_more_token_is_refused(qwen2):
     """``--max-length`` is the last length that is accepted; the detail names both numbers."""
     full = only(sft(qwen2, messages(LONG)))
     length = full["length"]
@@ -253,9 +250,7 @@ def test_what_fits_exactly_is_kept_and_one_more_token_is_refused(qwen2: Bench) -
 
 
 @given(talk=talks(), weights=st.lists(st.sampled_from([0, 1, 1]), min_size=8), data=st.data())
-def test_trimming_keeps_whole_turns_from_the_start(
-    qwen2: Bench, talk: Talk, weights: list[int], data: st.DataObject
-) -> None:
+def test_trimming_keeps_whole_turns_from_the_start(qwen2, talk, weights, data):
     """What stays is the row without its last turns: as many as fit, each with its end of turn."""
     (row,) = messages(talk)
     turns = row["messages"]
@@ -281,9 +276,7 @@ def test_trimming_keeps_whole_turns_from_the_start(
 
 @settings(max_examples=20)
 @given(prompt=talks(), one=ANSWERS, other=ANSWERS)
-def test_pairs_share_their_prompt_and_end_where_the_reward_is_read(
-    qwen2: Bench, prompt: Talk, one: str, other: str
-) -> None:
+def test_pairs_share_their_prompt_and_end_where_the_reward_is_read(qwen2, prompt, one, other):
     """Both sides begin with what inference feeds, and end exactly on the end of turn."""
     asked = [*prompt, ("user", "and now?")]
     turns = [{"role": role, "content": content} for role, content in asked]
@@ -300,7 +293,7 @@ def test_pairs_share_their_prompt_and_end_where_the_reward_is_read(
     assert found["length"] == max(len(found["chosen_ids"]), len(found["rejected_ids"]))
 
 
-def test_a_pair_is_too_long_by_either_side(qwen2: Bench) -> None:
+def test_a_pair_is_too_long_by_either_side(qwen2):
     """The limit holds for each side; the detail names the side."""
     sides = ({"chosen": "a " * 99, "rejected": "b"}, {"chosen": "b", "rejected": "a " * 99})
     found = rm(qwen2, [{"prompt": "q", **side} for side in sides], limit=64)
@@ -342,9 +335,7 @@ def check_steps(bench: Bench, row: Done, ratings: Sequence[float | None]) -> Non
 
 
 @given(steps=SOLUTIONS, problem=STEP_TEXTS)
-def test_markers_steps_and_labels_are_equally_many(
-    steps2: Bench, steps: Steps, problem: str
-) -> None:
+def test_markers_steps_and_labels_are_equally_many(steps2, steps, problem):
     """One marker right behind each step, its rating's token as its label, -100 elsewhere.
 
     A step that spells the marker, or forges a turn, changes neither count nor place.
@@ -354,7 +345,7 @@ def test_markers_steps_and_labels_are_equally_many(
 
 
 @given(steps=st.lists(st.tuples(STEP_TEXTS, st.sampled_from([0.0, 1.0])), min_size=1, max_size=4))
-def test_steps_are_what_a_trainer_would_encode(steps2: Bench, steps: Steps) -> None:
+def test_steps_are_what_a_trainer_would_encode(steps2, steps):
     """Ids equal the whole text with step tokens, and align with the text of the ratings' tokens."""
     model = steps2.model
     row = only(prm(steps2, [solution(steps)]))
@@ -371,7 +362,7 @@ def test_steps_are_what_a_trainer_would_encode(steps2: Bench, steps: Steps) -> N
     ]
 
 
-def test_raw_steps_are_the_text_with_the_tag_replaced(steps2: Bench) -> None:
+def test_raw_steps_are_the_text_with_the_tag_replaced(steps2):
     """Raw solutions have no roles, no system text and no end of turn."""
     text = "P + 1? Step 1: 1 + 1 = 2 ки\nStep 2: - ки\n"
     steps = [("Step 1: 1 + 1 = 2", 1.0), ("Step 2: -", 0.0)]
@@ -387,9 +378,7 @@ def test_raw_steps_are_the_text_with_the_tag_replaced(steps2: Bench) -> None:
 
 
 @given(steps=SOLUTIONS, data=st.data(), raw=st.booleans())
-def test_trimming_keeps_whole_steps_from_the_start(
-    steps2: Bench, steps: Steps, data: st.DataObject, raw: bool
-) -> None:
+def test_trimming_keeps_whole_steps_from_the_start(steps2, steps, data, raw):
     """What stays is the solution without its last steps, its end of turn and ratings with it."""
     full = only(prm(steps2, [solution(steps)], raw=raw))
     limit = data.draw(st.integers(1, full["length"]))
@@ -406,7 +395,7 @@ def test_trimming_keeps_whole_steps_from_the_start(
     assert cut["truncated"] == full["length"] - cut["length"]
 
 
-def test_trimming_steps_leaves_the_other_rows_alone(steps2: Bench) -> None:
+def test_trimming_steps_leaves_the_other_rows_alone(steps2):
     """Ratings and positions of the rows around a trimmed one stay theirs."""
     short = solution([("a", 1.0), ("b", 0.0)])
     long = solution([("one two three " * 3, 1.0)] * 9)
@@ -417,7 +406,7 @@ def test_trimming_steps_leaves_the_other_rows_alone(steps2: Bench) -> None:
     check_steps(steps2, last, [1.0, 0.0])
 
 
-def test_equal_examples_have_equal_digests(qwen2: Bench, steps2: Bench) -> None:
+def test_equal_examples_have_equal_digests(qwen2, steps2):
     """Equal means same ids and labels; a label, a rating or a side makes a difference."""
     talk: Talk = [("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d")]
     rows = messages(talk, talk, talk)
@@ -438,9 +427,7 @@ LISTS = st.lists(st.lists(st.integers(0, 3), max_size=4), min_size=1, max_size=5
 
 
 @given(one=LISTS, data=st.data())
-def test_digests_differ_exactly_where_the_numbers_do(
-    one: list[list[int]], data: st.DataObject
-) -> None:
+def test_digests_differ_exactly_where_the_numbers_do(one, data):
     """The digest is over both lists and over where one ends and the other begins."""
     numbers = st.lists(st.integers(0, 3), max_size=4)
     other = data.draw(st.lists(numbers, min_size=len(one), max_size=len(one)))
@@ -450,7 +437,7 @@ def test_digests_differ_exactly_where_the_numbers_do(
         assert (made[i] == made[j]) == ((one[i], other[i]) == (one[j], other[j]))
 
 
-def test_a_batch_without_rows_goes_through_every_stage(qwen2: Bench, steps2: Bench) -> None:
+def test_a_batch_without_rows_goes_through_every_stage(qwen2, steps2):
     """When all rows of a batch were refused the stages have nothing to do, and do it."""
     assert sft(qwen2, []) == sft(qwen2, [], policy="trim-turns") == rm(qwen2, []) == []
     assert prm(steps2, []) == prm(steps2, [], policy="trim-steps") == []
@@ -463,14 +450,12 @@ def test_a_batch_without_rows_goes_through_every_stage(qwen2: Bench, steps2: Ben
         max_size=6,
     )
 )
-def test_both_encoders_agree_on_any_text(
-    fast: Encoder, reference: Encoder, texts: list[str]
-) -> None:
+def test_both_encoders_agree_on_any_text(fast, reference, texts):
     """The fast encoder, which is chosen, gives the reference's ids, special tokens off and on."""
     assert encoders.agree(fast, reference, texts)
 
 
-def test_an_encoder_that_disagrees_is_noticed(model: TargetModel, reference: Encoder) -> None:
+def test_an_encoder_that_disagrees_is_noticed(model, reference):
     """Agreement is on every id."""
     document = {**json.loads(model.tokenizer_json), "normalizer": {"type": "Lowercase"}}
     other = encoders.load("tokenizers", json.dumps(document).encode())
@@ -478,7 +463,7 @@ def test_an_encoder_that_disagrees_is_noticed(model: TargetModel, reference: Enc
     assert not encoders.agree(other, reference, ["x", "y Z"])
 
 
-def test_the_prompt_of_a_pair_ends_where_either_side_begins_to_be_trained(qwen2: Bench) -> None:
+def test_the_prompt_of_a_pair_ends_where_either_side_begins_to_be_trained(qwen2):
     """One side's prompt opens reasoning for it, the other's does not: the shorter is shared."""
     answer = [("yes", TRAINED), (END, CONTROL | TRAINED | CLOSES)]
     short, long = (
@@ -504,14 +489,14 @@ ROW = {"prompt": "1 + 1?", "completions": ["Add.", "So 2."], "labels": [1.0, 0.0
 @pytest.mark.parametrize(
     "tokens", [StepTokens(good="<|no such token|>"), StepTokens(bad="<|no such token|>")]
 )
-def test_a_rating_of_several_tokens_is_noticed(step_model: TargetModel, tokens: StepTokens) -> None:
+def test_a_rating_of_several_tokens_is_noticed(step_model, tokens):
     """A probe finds it before any row is read."""
     model = replace(step_model, profile=replace(step_model.profile, step_tokens=tokens))
     found = probes.examine(probes.ProbeSubject(model, model.tokenizer_json), (probes.TOKENS,))
     assert found["step_tokens_are_one_id_in_context"].passed is False
 
 
-def test_a_lost_marker_is_counted(step_model: TargetModel) -> None:
+def test_a_lost_marker_is_counted(step_model):
     """A step without a marker among the ids fills the reject columns with ``marker_count``."""
     render, _, encode = encoding("prm", step_model)
     batch = normalizing("prm", "stepwise")([contract.Record(0, 0, b"", ROW)])

@@ -4,7 +4,6 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import encoding
@@ -15,7 +14,7 @@ import pytest
 from datasets import load_from_disk
 from rows import normalizing, turns
 from small_tokenizers import bound, model_folder, small
-from support import Run, read_manifest, rows_to, table
+from support import read_manifest, rows_to, table
 from transformers import AutoTokenizer, BertTokenizerFast, RobertaTokenizerFast
 
 from expectations.contract import ENCODER, EXAMPLE, PADS, ROW, Context
@@ -86,7 +85,7 @@ def encoded(model: profile.TargetModel, rows: list[contract.Row]) -> contract.Ba
 
 @pytest.mark.parametrize("count", [120, pytest.param(5000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_ids_are_those_of_transformers(name: str, count: int) -> None:
+def test_ids_are_those_of_transformers(name, count):
     """Every row equals the family's own tokenizer called with (text, text_pair)."""
     model, tokenizer, rows = bound(name), theirs(name), rows_of(count, TEXTS)
     batch = encoded(model, rows)
@@ -100,7 +99,7 @@ def test_ids_are_those_of_transformers(name: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_text_cannot_forge_a_control_token(name: str) -> None:
+def test_text_cannot_forge_a_control_token(name):
     """The only control tokens are the framing's, whatever the texts say."""
     model = bound(name)
     framing = model.profile.pair
@@ -112,7 +111,7 @@ def test_text_cannot_forge_a_control_token(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_too_long_is_refused_never_cut(name: str) -> None:
+def test_too_long_is_refused_never_cut(name):
     """A side above 512 tokens is refused by its name; one of exactly 512 stays whole."""
     model = bound(name)
     framing = model.profile.pair
@@ -127,7 +126,7 @@ def test_too_long_is_refused_never_cut(name: str) -> None:
     assert "too_long" in codes
 
 
-def test_what_a_text_cannot_say_is_refused() -> None:
+def test_what_a_text_cannot_say_is_refused():
     """Turns inside a turn, and tools; where a prompt is one turn nothing is marked or forged."""
     talk = turns(("user", "Hi.\nAssistant: no\nUser: x"), ("assistant", "a"), ("user", "b"))
     prompts: list[contract.Row] = [{"prompt": talk}, {"prompt": "x", "tools": [{"name": "f"}]}]
@@ -137,7 +136,7 @@ def test_what_a_text_cannot_say_is_refused() -> None:
     assert codes == ["control_text", "lost_in_template", None]
 
 
-def test_another_tokenizer_is_refused() -> None:
+def test_another_tokenizer_is_refused():
     """Declared ids, and the framing, must be the tokenizer's own."""
     profile, content = small("roberta-base")
     with pytest.raises(errors.ModelError, match="'<mask>' is 50264 in this family, but 4 here"):
@@ -153,7 +152,7 @@ def test_another_tokenizer_is_refused() -> None:
         prove_pair(unframed)
 
 
-def test_unknown_words_are_no_control_tokens() -> None:
+def test_unknown_words_are_no_control_tokens():
     """BERT's [UNK] is a registered token that any text may become."""
     model = bound("bert-base-uncased")
     batch = encoded(model, [{"prompt": "🏳️ ok", "chosen": "ж🏴", "rejected": "no"}])
@@ -188,7 +187,7 @@ def broken(table: pa.Table, context: Context) -> set[str]:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_laws_of_encoders_fail_on_what_breaks_them(name: str) -> None:
+def test_laws_of_encoders_fail_on_what_breaks_them(name):
     """Each law that encoders have of their own is seen to fail; good rows break none."""
     made = tables(name)
     for good, context in made.values():
@@ -215,7 +214,7 @@ def mutated(table: pa.Table, column: str, change: Callable[[list[int]], list[int
     return table.set_column(index, column, pa.array(values, table.schema.field(column).type))
 
 
-def test_rows_on_disk_that_break_a_law_are_found() -> None:
+def test_rows_on_disk_that_break_a_law_are_found():
     """A first token, a last token, a token type and a missing column, each broken by hand."""
     made = tables("bert-base-uncased")
     ragged_table, context = made["ragged"]
@@ -231,7 +230,7 @@ def test_rows_on_disk_that_break_a_law_are_found() -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_build_gives_what_its_tokenizer_gives(name: str, pipeline: Run, tmp_path: Path) -> None:
+def test_a_build_gives_what_its_tokenizer_gives(name, pipeline, tmp_path):
     """From a model directory to padded shards; the emitted tokenizer repeats every row."""
     model_folder(tmp_path / "model", name)
     rows = [*rows_of(30, TEXTS), {"prompt": "x", "chosen": "y " * 600, "rejected": "z"}]
@@ -267,7 +266,7 @@ def test_a_build_gives_what_its_tokenizer_gives(name: str, pipeline: Run, tmp_pa
 
 
 @pytest.mark.slow
-def test_what_encoders_are_not_for(pipeline: Run, tmp_path: Path) -> None:
+def test_what_encoders_are_not_for(pipeline, tmp_path):
     """sft, left padding, another end of turn, and a profile whose tokenizer is not at hand."""
     model_folder(tmp_path / "model", "roberta-base")
     data = tmp_path / "data.jsonl"

@@ -51,9 +51,7 @@ def joined(problem: str, steps: list[str], marks: list[str], gap: str) -> str:
     solution=st.lists(st.tuples(WORDS, st.booleans()), min_size=1, max_size=4),
     gap=st.sampled_from([" ", "\n", "\n\n"]),
 )
-def test_five_forms_of_a_rated_solution(
-    problem: str, solution: list[tuple[str, bool]], gap: str
-) -> None:
+def test_five_forms_of_a_rated_solution(problem, solution, gap):
     """Aligned texts, a list of signs, lists of steps, step conversations and tagged messages."""
     steps = [f"Step {i}: {text}" for i, (text, _) in enumerate(solution, 1)]
     signs = ["+" if good else "-" for _, good in solution]
@@ -94,7 +92,7 @@ def test_five_forms_of_a_rated_solution(
 
 
 @given(steps=st.lists(FILLED, min_size=2, max_size=5), wrong=st.integers(-1, 4), problem=FILLED)
-def test_first_errors_in_three_conventions(steps: list[str], wrong: int, problem: str) -> None:
+def test_first_errors_in_three_conventions(steps, wrong, problem):
     """From 0 with -1 for none, from 0 with null for none, and as a list that counts from 1."""
     wrong = min(wrong, len(steps) - 1)
     row = {"problem": problem, "steps": steps}
@@ -132,9 +130,7 @@ def test_first_errors_in_three_conventions(steps: list[str], wrong: int, problem
     question=FILLED,
     answers=st.lists(FILLED, min_size=2, max_size=2, unique=True),
 )
-def test_two_column_sets_of_a_preference(
-    system: str, history: list[tuple[str, str]], question: str, answers: list[str]
-) -> None:
+def test_two_column_sets_of_a_preference(system, history, question, answers):
     """A conversation with two answers, and a question behind a system text and a history."""
     talk = [("human", question)]
     for asked, said in reversed(history):
@@ -163,7 +159,7 @@ def test_two_column_sets_of_a_preference(
     assert made[0][1] == made[1][1] == made[2][1]
 
 
-def test_spellings_of_one_thing() -> None:
+def test_spellings_of_one_thing():
     """Arguments as text or as an object, calls wrapped or bare, tools as a list or as text;
     reasoning in a field of its own under any of its names; typed parts, which are their text."""
     for _, spelled in itertools.groupby(table("spellings.jsonl"), itemgetter(0)):
@@ -176,7 +172,7 @@ TEMPLATED = "<|im_start|>user\nP<|im_end|>\n<|im_start|>assistant\n"
 STEPS = {"completions": ["s", "t"], "labels": [True, False]}
 
 
-def test_a_templated_problem_is_read_where_that_is_allowed() -> None:
+def test_a_templated_problem_is_read_where_that_is_allowed():
     """Its question is the problem; a template that holds more than one stays refused."""
     twice = f"{TEMPLATED}x<|im_end|>\n{TEMPLATED}"
     allowed = contract.FormatOptions(already_templated=True)
@@ -206,7 +202,7 @@ class _Empty(Format):
         return []
 
 
-def test_a_row_without_any_example_is_refused() -> None:
+def test_a_row_without_any_example_is_refused():
     """A format that gives none for a row loses nothing: the row is refused by name."""
     batch = stage.Normalize(kind_of("sft"), _Empty(), contract.FormatOptions())(
         [contract.Record(0, 0, b"", {"rows": 1})]

@@ -37,7 +37,7 @@ def code(call: Any, *arguments: Any) -> str:
     return caught.value.code
 
 
-def test_flags_win_over_the_policy() -> None:
+def test_flags_win_over_the_policy():
     """A turn's own flag decides; where it has none, ``--train-on`` does. A bare text is trained as
     a whole, and an answer of calls alone is one."""
     s, u, a, t, f = "s", "u", "a", "t", False
@@ -64,7 +64,7 @@ def test_flags_win_over_the_policy() -> None:
 
 
 @pytest.mark.parametrize("policy", ["assistant", "last", "all"])
-def test_conversations_that_teach_nothing_are_refused(policy: str) -> None:
+def test_conversations_that_teach_nothing_are_refused(policy):
     """Nobody answers or asks, no turn is trained, or one of blanks would be; a flag that asks to
     train a user's turn is a contradiction, not a wish."""
     no_calls = Message("assistant", "", {"tool_calls": []})
@@ -90,9 +90,7 @@ TURNS = st.lists(
 
 
 @given(turns=TURNS, policy=st.sampled_from(["assistant", "last", "all"]))
-def test_a_kept_conversation_trains_an_answer_and_keeps_its_turns(
-    turns: list[str | tuple[str, bool | None]], policy: str
-) -> None:
+def test_a_kept_conversation_trains_an_answer_and_keeps_its_turns(turns, policy):
     """Every kept conversation has a question, an answer and a trained turn; none is changed."""
     found = talk(*turns)
     before = [(m.role, m.content) for m in found.messages]
@@ -111,9 +109,7 @@ def test_a_kept_conversation_trains_an_answer_and_keeps_its_turns(
 
 
 @given(turns=TURNS)
-def test_turn_by_turn_gives_one_example_for_each_trained_turn(
-    turns: list[str | tuple[str, bool | None]],
-) -> None:
+def test_turn_by_turn_gives_one_example_for_each_trained_turn(turns):
     """Example k ends with the k-th trained turn, trains only that, and keeps all before it."""
     found = talk("u", *turns, "a")
     found.tools = [{"name": "f"}]
@@ -127,7 +123,7 @@ def test_turn_by_turn_gives_one_example_for_each_trained_turn(
         assert one.tools == found.tools
 
 
-def test_a_row_of_a_turn_by_turn_model_is_numbered() -> None:
+def test_a_row_of_a_turn_by_turn_model_is_numbered():
     """Each trained turn becomes a sequence of its own, numbered from 0 on every row."""
     rows = [
         {"messages": [{"role": r, "content": "x"} for r in roles]}
@@ -141,7 +137,7 @@ def test_a_row_of_a_turn_by_turn_model_is_numbered() -> None:
     assert batch["reject_code"].to_pylist() == [None, None, None, "no_answer"]
 
 
-def test_odd_conversations_are_noted_and_kept() -> None:
+def test_odd_conversations_are_noted_and_kept():
     """What is odd but refuses nothing is counted under its own name; a text is no conversation."""
     notes = {
         "ends_without_answer": ("uau", "uat", "uuau"),
@@ -156,9 +152,7 @@ def test_odd_conversations_are_noted_and_kept() -> None:
 
 
 @given(counts=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans()), max_size=4))
-def test_a_result_is_missing_where_calls_outnumber_results(
-    counts: list[tuple[int, int, bool]],
-) -> None:
+def test_a_result_is_missing_where_calls_outnumber_results(counts):
     """Between two questions, whatever stands before and behind; but for calls that a question, or
     nothing, follows. Results with one id are one."""
     [call], missing = CALL["tool_calls"], False
@@ -190,7 +184,7 @@ def pair(**more: Any) -> Pair:
     return Pair(**{**good, **more})
 
 
-def test_both_sides_of_a_pair_hold_the_prompt_and_train_what_differs() -> None:
+def test_both_sides_of_a_pair_hold_the_prompt_and_train_what_differs():
     """Each side is a whole conversation; only the answers are trained, on both sides alike."""
     tools = [{"name": "f"}]
     prompt = [Message("system", "s"), Message("user", "q", trained=True)]
@@ -203,7 +197,7 @@ def test_both_sides_of_a_pair_hold_the_prompt_and_train_what_differs() -> None:
     assert chosen.tools == rejected.tools == tools
 
 
-def test_pairs_that_compare_nothing_are_refused() -> None:
+def test_pairs_that_compare_nothing_are_refused():
     """No question, no answer or no difference: each has its code."""
     question = Message("user", "q")
     for side, turns, wanted in (
@@ -237,14 +231,14 @@ def sides(letters: str) -> Pair:
     return pair(chosen=chosen, rejected=rejected)
 
 
-def test_sides_that_answer_two_questions_are_refused() -> None:
+def test_sides_that_answer_two_questions_are_refused():
     """They differ first where the user or a tool speaks, or where one of these goes on."""
     refused = "AUA AVA,AUA AVB,AUA A,A AUA,AUA AB,AUAUB AUAVB,C1A C2B,C1A C,AnA AUB,tUA AVA"
     for both in refused.split(","):
         assert code(examples.pair, sides(both)) == "questions_differ", both
 
 
-def test_sides_that_differ_first_in_an_answer_are_kept() -> None:
+def test_sides_that_differ_first_in_an_answer_are_kept():
     """Whatever comes behind it, as where the user replies to each answer; contents arrive as
     written, and calls are part of an answer."""
     kept = "AUA B,AUA BUA,AUA BVA,AUA AUB,AUAUA AUBVA,AA A,C1A C1B,C1A B,C1A d2A,b B,e B"
@@ -262,7 +256,7 @@ def called(ids: str, **fields: Any) -> list[Message]:
     return [first, Message("tool", "1", {"tool_call_id": ids})]
 
 
-def test_answers_that_differ_in_ids_alone_are_one_answer() -> None:
+def test_answers_that_differ_in_ids_alone_are_one_answer():
     """Each rollout has ids of its own; what its tools said decides."""
     for other in ("c2", "c1 inside", "c2 inside"):
         one, two = called("c1"), called(other)
@@ -271,7 +265,7 @@ def test_answers_that_differ_in_ids_alone_are_one_answer() -> None:
         assert code(examples.pair, differs) == "questions_differ"
 
 
-def test_answers_that_differ_in_what_is_not_printed_are_one() -> None:
+def test_answers_that_differ_in_what_is_not_printed_are_one():
     """The model sees two answers that are alike, and two questions behind them."""
     first = Message("assistant", "a", {"name": "n"})
     made = pair(chosen=[first, U, A], rejected=[A, OTHER, B])
@@ -287,22 +281,20 @@ def test_answers_that_differ_in_what_is_not_printed_are_one() -> None:
         ([A], [A, U, A], "are alike until rejected goes on with a user turn"),
     ],
 )
-def test_the_place_where_two_questions_begin_is_named(
-    chosen: list[Message], rejected: list[Message], wanted: str
-) -> None:
+def test_the_place_where_two_questions_begin_is_named(chosen, rejected, wanted):
     """Which turn, whose, of which side."""
     with pytest.raises(RowError, match=wanted):
         examples.pair(pair(chosen=chosen, rejected=rejected))
 
 
-def test_a_chain_is_stripped_at_both_ends_and_nowhere_else() -> None:
+def test_a_chain_is_stripped_at_both_ends_and_nowhere_else():
     """Problem and steps lose the blanks around them; ratings and the row's own text stay."""
     pieces = [" p\n Step 1: a ", "\n b  c\n", ""]
     found = StepChain(" p\n ", ["Step 1: a ", "\n b  c\n"], [1.0, None], pieces)
     assert examples.chain(found) == StepChain("p", ["Step 1: a", "b  c"], [1.0, None], pieces)
 
 
-def test_chains_that_teach_nothing_are_refused() -> None:
+def test_chains_that_teach_nothing_are_refused():
     """No problem, no step, an empty step or no rating: each has its code."""
     for found, wanted in (
         (StepChain("", ["s"], [1.0]), "no_problem"),
@@ -317,7 +309,7 @@ def test_chains_that_teach_nothing_are_refused() -> None:
 
 
 @given(labels=st.lists(st.none() | st.floats(0, 1, width=32), min_size=1, max_size=5))
-def test_ratings_travel_through_the_door_unchanged(labels: list[float | None]) -> None:
+def test_ratings_travel_through_the_door_unchanged(labels):
     """A soft rating is stored as float32, a missing one as null, in their order."""
     row = {"prompt": "p", "completions": ["s"] * len(labels), "labels": labels}
     door = normalizing("prm", "stepwise")

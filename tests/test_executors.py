@@ -33,7 +33,7 @@ def _refuse(shared: None, item: int) -> int:
     return item
 
 
-def test_every_worker_leaves_interruptions_to_its_parent() -> None:
+def test_every_worker_leaves_interruptions_to_its_parent():
     """Also the first one of a process, with which multiprocessing starts a helper of its own."""
     code = "from pipeline.processes import pmap; import worker_tasks as here; "
     code += "print(*(left for _, _, left in dict(pmap(here.parent, None, range(4), 2)).values()))"
@@ -41,18 +41,18 @@ def test_every_worker_leaves_interruptions_to_its_parent() -> None:
     assert started(sys.executable, "-c", code, folder=tests).ended().out.split() == ["True"] * 4
 
 
-def test_every_item_is_done_once() -> None:
+def test_every_item_is_done_once():
     """Results come with their index, whatever the number of workers."""
     for workers in (1, 3):
         assert dict(pmap(square, 1, range(7), workers)) == {i: 1 + i * i for i in range(7)}
 
 
-def test_killed_workers_are_replaced(tmp_path: Path) -> None:
+def test_killed_workers_are_replaced(tmp_path):
     """Each task whose worker was killed is tried again."""
     assert dict(pmap(die_once, str(tmp_path), range(3), 2)) == {0: 0, 1: 1, 2: 2}
 
 
-def test_a_task_that_kills_its_workers_is_named() -> None:
+def test_a_task_that_kills_its_workers_is_named():
     """Three deaths, then an error that says which item, and no hang."""
     with pytest.raises(SurroundingsError, match="2 killed its worker 3 times"):
         dict(pmap(die, None, range(4), 2))
@@ -64,7 +64,7 @@ def _die_at_once(shared: None, item: object) -> object:
 
 
 @pytest.mark.slow
-def test_a_killed_part_or_shard_is_named_in_words() -> None:
+def test_a_killed_part_or_shard_is_named_in_words():
     """The message names file and lines, or the shard; never the arrays that it would hold."""
     split = Split("in/data.jsonl", 0, 10, "0" * 64, "jsonl", lines=4)
     works = [Work(split, "openai", "parts", "ab"), Work(split, "openai", "parts", "cd", 4)]
@@ -77,7 +77,7 @@ def test_a_killed_part_or_shard_is_named_in_words() -> None:
         dict(pmap(_die_at_once, None, [shard, shard], 2))
 
 
-def test_an_exception_arrives_as_it_was_raised() -> None:
+def test_an_exception_arrives_as_it_was_raised():
     """Our errors keep their text and remedy on the way out of a worker."""
     with pytest.raises(DataError) as caught:
         dict(pmap(_refuse, None, range(3), 2))
@@ -92,7 +92,7 @@ class _Fatal:
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_at_its_start_is_no_riddle() -> None:
+def test_a_worker_that_dies_at_its_start_is_no_riddle():
     """Whoever starts it does not wait for a reader that is gone, however much there is to read."""
     shared = (b"x" * (1 << 22), _Fatal(), b"y" * (1 << 22))
     with pytest.raises(SurroundingsError, match="killed its worker 3 times"):
@@ -129,14 +129,14 @@ def _ran(body: str, folder: Path) -> Ran:
 _LAWS: dict[str, str] = table("process_laws.toml")
 
 
-def test_workers_last_for_all_phases(tmp_path: Path) -> None:
+def test_workers_last_for_all_phases(tmp_path):
     """They are copies of this process, where it can be copied."""
     bodies = (f"print({law!r})\n{body}" for law, body in _LAWS.items())
     ran = _ran("\n".join(bodies), tmp_path)
     assert ran.out.splitlines() == [*_LAWS, "done"], ran.err
 
 
-def test_all_end_with_the_process_that_asked(tmp_path: Path) -> None:
+def test_all_end_with_the_process_that_asked(tmp_path):
     """Also when it is killed: nobody is left to write into its folder."""
     body = """
         processes = {own for _, own, _ in pmap(here.parent, None, range(4)).values()}
@@ -153,7 +153,7 @@ def test_all_end_with_the_process_that_asked(tmp_path: Path) -> None:
     assert not any(map(_runs, workers))
 
 
-def test_a_process_ends_whose_parent_ended_before_it_asked_to_end_with_it(tmp_path: Path) -> None:
+def test_a_process_ends_whose_parent_ended_before_it_asked_to_end_with_it(tmp_path):
     """A copy that lives on has the pipes of its parent, and whoever reads them waits for it."""
     program = f"""
         import multiprocessing, os, time
@@ -245,9 +245,7 @@ def _run(name: str, body: str, folder: Path, cache: Path) -> subprocess.Complete
         "pipeline.builder.assembly:report_page.write",
     ],
 )
-def test_ctrl_c_leaves_nothing(
-    name: str, tmp_path: Path, cache_dir: Path, tokenizer_json: bytes
-) -> None:
+def test_ctrl_c_leaves_nothing(name, tmp_path, cache_dir, tokenizer_json):
     """Whatever is going on at the same time ends with the build."""
     ran = _run(name, _INTERRUPTED, tmp_path, cache_dir)
     assert ran.returncode == 130
@@ -257,9 +255,7 @@ def test_ctrl_c_leaves_nothing(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["builder.build:remember", "builds.failed:clear"])
-def test_ctrl_c_after_publication_changes_nothing(
-    name: str, tmp_path: Path, cache_dir: Path
-) -> None:
+def test_ctrl_c_after_publication_changes_nothing(name, tmp_path, cache_dir):
     """The build is there: the status says so, and stdout where."""
     ran = _run(f"pipeline.{name}", _INTERRUPTED, tmp_path, cache_dir)
     said = "warning: out is published all the same: interrupted"
@@ -270,7 +266,7 @@ def test_ctrl_c_after_publication_changes_nothing(
 
 
 @pytest.mark.slow
-def test_a_judge_that_dies_is_replaced(tmp_path: Path, cache_dir: Path) -> None:
+def test_a_judge_that_dies_is_replaced(tmp_path, cache_dir):
     """Killed while it judges: the build is judged where it is made."""
     kill = "os.kill(arguments[0].process.pid, signal.SIGKILL)"
     ran = _run("pipeline.builder.judge:_answer", kill, tmp_path, cache_dir)
@@ -279,9 +275,7 @@ def test_a_judge_that_dies_is_replaced(tmp_path: Path, cache_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_the_verdict_is_said_before_an_audit_that_fails(
-    broken: bool, tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_verdict_is_said_before_an_audit_that_fails(broken, tmp_path, cache_dir, monkeypatch):
     """Audits are made before the verdict is there; of broken shards the verdict says more."""
 
     written: Any = vars(assembly)["write_dataset"]

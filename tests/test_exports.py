@@ -23,8 +23,6 @@ from hypothesis import strategies as st
 from support import (
     ROOT,
     SAMPLES,
-    Make,
-    Run,
     few,
     files_of,
     model_record,
@@ -126,9 +124,7 @@ def laid_out(table: pa.Table, layout: str) -> pa.Table:
 )
 @settings(max_examples=10)
 @given(data=st.data())
-def test_a_projection_gives_back_what_it_keeps(
-    name: str, task: str, layout: str, data: st.DataObject
-) -> None:
+def test_a_projection_gives_back_what_it_keeps(name, task, layout, data):
     """Forward and back is the identity on the kept columns, whatever the rows are."""
     table = laid_out(data.draw(examples(task)), layout)
     projection = exports.load(name).projection(facts(task, layout))
@@ -147,9 +143,7 @@ def test_a_projection_gives_back_what_it_keeps(
 )
 @settings(max_examples=20)
 @given(data=st.data())
-def test_layouts_are_taken_apart_into_the_same_examples(
-    task: str, layout: str, data: st.DataObject
-) -> None:
+def test_layouts_are_taken_apart_into_the_same_examples(task, layout, data):
     """Packs and padding hold the examples they were made from, positions and ratings included."""
     table = data.draw(examples(task))
     found = rows.examples(laid_out(table, layout), layout)
@@ -173,9 +167,7 @@ def canonical(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", few(["rm", "prm", "sft"], 1))
-def test_any_trainer_to_any_other_and_back(
-    builds: dict[str, Path], tmp_path: Path, task: str
-) -> None:
+def test_any_trainer_to_any_other_and_back(builds, tmp_path, task):
     """A chain through every trainer, in files, ends in the rows that it began with."""
     wanted = canonical(builds[task])
     able = [
@@ -193,7 +185,7 @@ def test_any_trainer_to_any_other_and_back(
 
 
 @pytest.fixture(scope="module")
-def builds(built: Make) -> dict[str, Path]:
+def builds(built) -> dict[str, Path]:
     """One build a task, in the default layout."""
     return {task: built(task, source) for task, source in SOURCE.items()}
 
@@ -208,9 +200,7 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize(("name", "task"), list(COLUMNS))
-def test_columns_of_an_export(
-    builds: dict[str, Path], tmp_path: Path, name: str, task: str
-) -> None:
+def test_columns_of_an_export(builds, tmp_path, name, task):
     """Exactly the trainer's columns, and both ways of loading see the same rows."""
     export_build(name, builds[task], tmp_path / "out")
     loaded = load_from_disk(str(tmp_path / "out"))["train"]
@@ -220,9 +210,7 @@ def test_columns_of_an_export(
     assert canonical(tmp_path / "out") == canonical(builds[task])
 
 
-def test_a_build_for_a_trainer_is_the_export_of_the_plain_one(
-    pipeline: Run, builds: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_build_for_a_trainer_is_the_export_of_the_plain_one(pipeline, builds, tmp_path):
     """--for stores the same rows that export stores later, and says how to train on them."""
     command = ("run", "prm", SOURCE["prm"], "--model", "qwen2-1.5b", "--for", "axolotl")
     ran = pipeline(*command, "-o", "out").ended()
@@ -241,9 +229,7 @@ def test_a_build_for_a_trainer_is_the_export_of_the_plain_one(
     pipeline("check", "out").ended()
 
 
-def test_megatron_reads_parquet_whose_mask_is_one_ahead(
-    builds: dict[str, Path], tmp_path: Path
-) -> None:
+def test_megatron_reads_parquet_whose_mask_is_one_ahead(builds, tmp_path):
     """Types, document starts, and a mask that is true where the next token is trained."""
     export_build("megatron", builds["sft"], tmp_path / "m")
     (path,) = (tmp_path / "m" / "parquet" / "train").glob("*.parquet")
@@ -261,7 +247,7 @@ def test_megatron_reads_parquet_whose_mask_is_one_ahead(
 
 
 @pytest.mark.parametrize(("name", "task", "layout", "says"), table("refused_exports.jsonl"))
-def test_what_cannot_work_has_a_reason(name: str, task: str, layout: str, says: str) -> None:
+def test_what_cannot_work_has_a_reason(name, task, layout, says):
     """The verdict of the manifest and the refusal of --for are the same sentence."""
     known = facts(task, layout)
     verdict = exports.verdicts(known)[name]
@@ -271,7 +257,7 @@ def test_what_cannot_work_has_a_reason(name: str, task: str, layout: str, says: 
         exports.load(name).require(known)
 
 
-def test_margins_that_a_trainer_does_not_read_are_told_of() -> None:
+def test_margins_that_a_trainer_does_not_read_are_told_of():
     """They change no token, so the trainer trains, and its verdict says without what."""
     found = exports.verdicts(facts("rm", "ragged", columns=("margin",)))
     told = {n for n, v in found.items() if v.supported and "margins" in v.detail}
@@ -284,8 +270,8 @@ def test_margins_that_a_trainer_does_not_read_are_told_of() -> None:
     ("name", "started_by"), [("axolotl", "axolotl"), ("llamafactory", "llamafactory-cli")]
 )
 def test_a_configuration_names_its_folders_whatever_they_are_called(
-    builds: dict[str, Path], tmp_path: Path, name: str, started_by: str
-) -> None:
+    builds, tmp_path, name, started_by
+):
     """A name may hold what means something to the tool that fills it in."""
     folder = tmp_path / r"a & b|c\d"
     folder.mkdir()
@@ -314,9 +300,7 @@ VERSIONS |= dict.fromkeys(("0.10.2", "0.11.2", "1.0.0"), GROUPED)
 
 @pytest.mark.parametrize(("name", "task"), [("openrlhf", "sft"), ("openrlhf-text", "rm")])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_openrlhf_gets_its_options_as_its_version_spells_them(
-    tmp_path: Path, name: str, task: str, version: str
-) -> None:
+def test_openrlhf_gets_its_options_as_its_version_spells_them(tmp_path, name, task, version):
     """The version is given, or asked of the installed package."""
     text = exports.load(name).launch(facts(task, "ragged", rows=40))
     given = set(said_by(text, tmp_path, "deepspeed", OPENRLHF_VERSION=version))
@@ -329,7 +313,7 @@ def test_openrlhf_gets_its_options_as_its_version_spells_them(
     ("name", "starts"),
     [("openrlhf", "deepspeed"), ("openrlhf-text", "deepspeed"), ("medicalgpt", "python")],
 )
-def test_reward_models_begin_as_small_sets_need(tmp_path: Path, name: str, starts: str) -> None:
+def test_reward_models_begin_as_small_sets_need(tmp_path, name, starts):
     """More than one pair a batch and 2e-5, until told otherwise; what the user adds comes last."""
     text = exports.load(name).launch(facts("rm", "ragged", rows=40))
     version = {"OPENRLHF_VERSION": "0.11.2"}
@@ -345,7 +329,7 @@ def test_reward_models_begin_as_small_sets_need(tmp_path: Path, name: str, start
     assert "lengths" in text
 
 
-def test_reward_models_of_programs_begin_likewise() -> None:
+def test_reward_models_of_programs_begin_likewise():
     """TRL's program and LLaMA-Factory's configuration, whose options override them."""
 
     def written(name: str, file: str, task: str) -> str:
@@ -361,7 +345,7 @@ def test_reward_models_of_programs_begin_likewise() -> None:
     assert "learning_rate" not in written("llamafactory", "llamafactory.yaml", "sft")
 
 
-def test_an_openrlhf_that_is_not_found_is_said(tmp_path: Path) -> None:
+def test_an_openrlhf_that_is_not_found_is_said(tmp_path):
     """No version is guessed."""
     text = exports.load("openrlhf").launch(facts("sft", "packed"))
     program(tmp_path / "python3", "exit 1")
@@ -369,7 +353,7 @@ def test_an_openrlhf_that_is_not_found_is_said(tmp_path: Path) -> None:
     started("sh", "-s", "MODEL", env=variables, given=text).refused(2, "set OPENRLHF_VERSION")
 
 
-def test_padded_rows_of_openrlhf_are_not_unpadded() -> None:
+def test_padded_rows_of_openrlhf_are_not_unpadded():
     """They reach the model with the mask that is stored."""
     for task in ("sft", "prm"):
         text = exports.load("openrlhf").launch(facts(task, "padded", rows=40))
@@ -377,7 +361,7 @@ def test_padded_rows_of_openrlhf_are_not_unpadded() -> None:
         assert "--max_len 24" in text
 
 
-def test_text_rows_are_proved_or_refused(make: Make, tmp_path: Path) -> None:
+def test_text_rows_are_proved_or_refused(make, tmp_path):
     """openrlhf-text writes rows whose text is tokenized to the stored ids, else says which fail."""
     good = make("sft", SAMPLES / "sft" / "word_problems.jsonl", trainer="openrlhf-text")
     tokenizer = AutoTokenizer.from_pretrained(str(good / "tokenizer"))
@@ -393,7 +377,7 @@ def test_text_rows_are_proved_or_refused(make: Make, tmp_path: Path) -> None:
         make("sft", forged, "bad", trainer="openrlhf-text")
 
 
-def test_an_export_is_shown_as_its_build(builds: dict[str, Path], tmp_path: Path) -> None:
+def test_an_export_is_shown_as_its_build(builds, tmp_path):
     """Whatever columns and container it is stored in."""
     folders = [builds["sft"], *(tmp_path / name for name in ("open-r1", "megatron"))]
     for folder in folders[1:]:
@@ -403,9 +387,7 @@ def test_an_export_is_shown_as_its_build(builds: dict[str, Path], tmp_path: Path
     assert others == [own, own]
 
 
-def test_an_export_takes_the_place_of_the_same_export_alone(
-    builds: dict[str, Path], tmp_path: Path
-) -> None:
+def test_an_export_takes_the_place_of_the_same_export_alone(builds, tmp_path):
     """A build stays, whatever is said; so does an export for another trainer or task, and a
     version, by its link and by its own path."""
     build, out = tmp_path / "b", tmp_path / "out"
@@ -440,7 +422,7 @@ def test_an_export_takes_the_place_of_the_same_export_alone(
     assert not (tmp_path / "new").exists()
 
 
-def test_megatron_refuses_a_token_trained_after_eos() -> None:
+def test_megatron_refuses_a_token_trained_after_eos():
     """Its collator leaves that loss out, so the row is named instead of half trained."""
     table = pa.table(
         {
@@ -455,7 +437,7 @@ def test_megatron_refuses_a_token_trained_after_eos() -> None:
         projection.forward(table)
 
 
-def test_a_step_of_a_small_build_is_made_of_whole_micro_batches() -> None:
+def test_a_step_of_a_small_build_is_made_of_whole_micro_batches():
     """No more rows than there are, more than half of them, and shared by any 2^n GPUs they fill."""
     sizes = r"--micro_train_batch_size (\d+)(?: --train_batch_size (\d+))? "
     launch = exports.load("openrlhf").launch
@@ -509,7 +491,7 @@ def written(name: str, folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("name", exports.names())
-def test_what_is_written_is_well_formed(name: str, tmp_path: Path) -> None:
+def test_what_is_written_is_well_formed(name, tmp_path):
     """As a program, a script or a configuration, whatever the build and the tokens are."""
     paths = written(name, tmp_path)
     shells = [path for path in paths if path.suffix == ".sh"]
@@ -543,7 +525,7 @@ def test_what_is_written_is_well_formed(name: str, tmp_path: Path) -> None:
     started(ruff, "check", "--no-cache", *rules, tmp_path).ended()
 
 
-def test_every_template_is_some_trainers(tmp_path: Path) -> None:
+def test_every_template_is_some_trainers(tmp_path):
     """So that all of them are linted; those that others extend or include begin with ``_``."""
     names = {"forward.sh"}
     for name in exports.names():
@@ -553,7 +535,7 @@ def test_every_template_is_some_trainers(tmp_path: Path) -> None:
     assert here == {f"{name}.jinja" for name in names}
 
 
-def test_tokens_are_quoted_for_the_language() -> None:
+def test_tokens_are_quoted_for_the_language():
     """Whatever characters they have."""
     for token, model in zip(TOKENS, MODELS, strict=True):
         for name in ("axolotl", "open-r1"):
@@ -565,9 +547,7 @@ def test_tokens_are_quoted_for_the_language() -> None:
             assert shlex.split(text, comments=True).count(token) == 3
 
 
-def test_an_export_that_fails_says_nothing_of_the_build_before_it(
-    tmp_path: Path, cache_dir: Path
-) -> None:
+def test_an_export_that_fails_says_nothing_of_the_build_before_it(tmp_path, cache_dir):
     """In one process: what stands is what the export itself has published."""
     asked: dict[str, Any] = {"model": "qwen2-1.5b", "cache_dir": cache_dir}
     data = SAMPLES / "prm" / "math_shepherd.jsonl"
@@ -578,7 +558,7 @@ def test_an_export_that_fails_says_nothing_of_the_build_before_it(
     assert failed.now() is None
 
 
-def test_the_program_for_steps_is_the_example() -> None:
+def test_the_program_for_steps_is_the_example():
     """Character by character, whatever the build."""
     (text,) = exports.load("transformers").files(facts("prm", "padded")).values()
     assert text == (ROOT / "examples" / "train_prm.py").read_text("utf-8")

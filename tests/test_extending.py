@@ -8,16 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import NAME
 from datasets import load_from_disk
-from support import (
-    ROOT,
-    Make,
-    Ran,
-    Run,
-    example_groups,
-    install_examples,
-    read_manifest,
-    write_rows,
-)
+from support import ROOT, Ran, example_groups, install_examples, read_manifest, write_rows
 
 from pipeline.builder.exporting import export_build
 from pipeline.builds.build import Build
@@ -40,7 +31,7 @@ def forget() -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def installed(tmp_path_factory) -> Iterator[Path]:
     """Every example, as one package; its folder."""
     folder = install_examples(tmp_path_factory.mktemp("elsewhere"))
     with pytest.MonkeyPatch.context() as patch:
@@ -53,7 +44,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def quiz(make: Make, tmp_path: Path) -> Path:
+def quiz(make, tmp_path) -> Path:
     """A build that uses the reader, the format, the family, the probe, the engine, the invariant
     and the audit."""
     data = tmp_path / "quiz.cards"
@@ -61,7 +52,7 @@ def quiz(make: Make, tmp_path: Path) -> Path:
     return make("sft", data, model="acme-1.5b", engine="serial", layout="ragged")
 
 
-def test_there_is_one_for_each_thing_that_can_be_added() -> None:
+def test_there_is_one_for_each_thing_that_can_be_added():
     """For every entry of the table, and every folder whose files are found by name."""
     groups = example_groups()
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
@@ -78,7 +69,7 @@ def test_there_is_one_for_each_thing_that_can_be_added() -> None:
     assert folders <= groups
 
 
-def test_reader_format_and_family(quiz: Path) -> None:
+def test_reader_format_and_family(quiz):
     """Cards become conversations in the template of the new family."""
     manifest = read_manifest(quiz)
     assert manifest["format"] == "quiz"
@@ -92,7 +83,7 @@ def test_reader_format_and_family(quiz: Path) -> None:
     assert any("<|im_start|>assistant\nIt is 4.<|im_end|>" in text for text in texts)
 
 
-def test_probe_invariant_audit_and_engine(quiz: Path) -> None:
+def test_probe_invariant_audit_and_engine(quiz):
     """Each is in what the build says of itself."""
     build = Build.open(quiz)
     assert build.manifest.probes["enough_positions"].detail == "32768 positions"
@@ -101,7 +92,7 @@ def test_probe_invariant_audit_and_engine(quiz: Path) -> None:
     assert build.run.engine == "serial"
 
 
-def test_trainer(quiz: Path, tmp_path: Path, cache_dir: Path) -> None:
+def test_trainer(quiz, tmp_path, cache_dir):
     """The export has the trainer's columns, and its rows are judged when it is checked."""
     export_build("acme", quiz, tmp_path / "acme")
     assert set(load_from_disk(str(tmp_path / "acme"))["train"].column_names) == {
@@ -112,14 +103,14 @@ def test_trainer(quiz: Path, tmp_path: Path, cache_dir: Path) -> None:
     assert Build.open(quiz).manifest.trainers["acme"].supported
 
 
-def test_command(quiz: Path, pipeline: Run, installed: Path) -> None:
+def test_command(quiz, pipeline, installed):
     """It runs like ours."""
     ran = pipeline("sizes", quiz, PYTHONPATH=str(installed))
     assert re.fullmatch(r"train: 2 rows, \d+ tokens\n", ran.out), ran.err
 
 
 @pytest.mark.parametrize("task", ["dpo", "sorted_rm"])
-def test_task_and_layout(make: Make, tmp_path: Path, cache_dir: Path, task: str) -> None:
+def test_task_and_layout(make, tmp_path, cache_dir, task):
     """Both build from pairs; the layout stores the longest first."""
     layout = {"dpo": "ragged", "sorted_rm": "longest_first"}[task]
     folder = make(task, write_rows(tmp_path / "pairs.jsonl", PAIRS), layout=layout)
@@ -139,7 +130,7 @@ ROWS = [
 
 
 @pytest.mark.slow
-def test_it_builds_and_is_judged_checked_shown_and_reported(pipeline: Run, tmp_path: Path) -> None:
+def test_it_builds_and_is_judged_checked_shown_and_reported(pipeline, tmp_path):
     """From one file, through entry points, by every command that knows of tasks."""
     folder = install_examples(tmp_path / "elsewhere", "sure_pairs")
     data = tmp_path / "rows.jsonl"

@@ -167,12 +167,12 @@ def judge(found: Family, seed: int, count: int) -> Counter[str]:
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """Where the families' tokenizers are written."""
     return tmp_path_factory.mktemp("families")
 
 
-def test_ids_are_those_of_the_template_and_the_tokenizer(cache_dir: Path, folder: Path) -> None:
+def test_ids_are_those_of_the_template_and_the_tokenizer(cache_dir, folder):
     """Equal ids, but where the tokenizer merges across a cut and where control text is forged."""
     counted = judge(family("qwen2.5-7b-instruct", cache_dir, folder), 1, 14)
     assert counted["equal"] >= 6
@@ -182,7 +182,7 @@ def test_ids_are_those_of_the_template_and_the_tokenizer(cache_dir: Path, folder
 @pytest.mark.sweep(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
-def test_ids_over_many_conversations(name: str, cache_dir: Path, folder: Path) -> None:
+def test_ids_over_many_conversations(name, cache_dir, folder):
     """The same over 600 conversations; every kind of row occurs."""
     counted = judge(family(name, cache_dir, folder), 2, 600)
     print(name, dict(counted))  # noqa: T201 (shown with -s)

@@ -46,7 +46,7 @@ def _rows(count: int = 40) -> Rows:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path) -> Path:
     """The file of these rows."""
     return write_rows(tmp_path / "data.jsonl", _rows())
 
@@ -69,7 +69,7 @@ def _lines(folder: Path) -> list[int]:
 
 
 @pytest.mark.slow
-def test_another_limit_makes_no_part(pipeline: Run, data: Path, cache: Path) -> None:
+def test_another_limit_makes_no_part(pipeline, data, cache):
     """A part has what filters read, whatever they say; another name makes parts."""
     common = ("--cache-dir", cache)
     one = _build(pipeline, data, "one", *common, "--filter", "meta.score > 1 and n_turns > 1")
@@ -89,7 +89,7 @@ def test_another_limit_makes_no_part(pipeline: Run, data: Path, cache: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_filter_depends_on_no_order(pipeline: Run, tmp_path: Path, cache: Path) -> None:
+def test_a_filter_depends_on_no_order(pipeline, tmp_path, cache):
     rows = _rows()
     data = write_rows(tmp_path / "data" / "a.jsonl", rows[:25]).parent
     write_rows(data / "b.jsonl", rows[25:])
@@ -106,15 +106,13 @@ def test_a_filter_depends_on_no_order(pipeline: Run, tmp_path: Path, cache: Path
 
 
 @pytest.mark.parametrize(("words", "status", "says"), table("filters.toml")["no_choices"])
-def test_what_cannot_be_chosen_by_is_refused(
-    words: list[str], status: int, says: str, pipeline: Run, data: Path, tmp_path: Path
-) -> None:
+def test_what_cannot_be_chosen_by_is_refused(words, status, says, pipeline, data, tmp_path):
     pipeline(*SFT, data, *words).refused(status, says)
     assert not (tmp_path / "out").exists()
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.none() | st.integers(-3, 3)), max_size=12))
-def test_what_stays_is_the_best_of_its_equals(pairs: list[tuple[int, int | None]]) -> None:
+def test_what_stays_is_the_best_of_its_equals(pairs):
     digests = np.zeros(len(pairs), doubles.DIGEST)
     digests["b"] = [content for content, _ in pairs]
     score = np.array([np.nan if x is None else x for _, x in pairs], np.float64)
@@ -320,7 +318,7 @@ def applied(rows: list[Row], *filters: str) -> tuple[list[int], list[bool]]:
 
 @settings(max_examples=150)
 @given(CONDITIONS, ROWS)
-def test_a_filter_says_what_a_naive_reading_says(said: Said, rows: list[Row]) -> None:
+def test_a_filter_says_what_a_naive_reading_says(said, rows):
     text, meaning = said
     try:
         parse(text)
@@ -334,9 +332,7 @@ def test_a_filter_says_what_a_naive_reading_says(said: Said, rows: list[Row]) ->
 
 
 @given(CONDITIONS, CONDITIONS, ROWS, st.randoms())
-def test_the_order_of_rows_and_pieces_changes_nothing(
-    one: Said, other: Said, rows: list[Row], random: Any
-) -> None:
+def test_the_order_of_rows_and_pieces_changes_nothing(one, other, rows, random):
     """A row counts for the first filter that is not true for it."""
     texts = []
     for text, _ in (one, other):
@@ -355,7 +351,7 @@ def test_the_order_of_rows_and_pieces_changes_nothing(
 
 
 @pytest.mark.parametrize(("text", "at", "why"), table("filters.toml")["no_expressions"])
-def test_what_is_no_expression_is_refused_with_its_place(text: str, at: str, why: str) -> None:
+def test_what_is_no_expression_is_refused_with_its_place(text, at, why):
     with pytest.raises(errors.UsageError) as raised:
         parse(text)
     assert at in raised.value.what
@@ -363,7 +359,7 @@ def test_what_is_no_expression_is_refused_with_its_place(text: str, at: str, why
 
 
 @pytest.mark.parametrize(("text", "why"), table("filters.toml")["types"])
-def test_types_that_do_not_go_together_are_refused(text: str, why: str) -> None:
+def test_types_that_do_not_go_together_are_refused(text, why):
     rows: list[Row] = [{"n_tokens": 1, "n_trained": 1, "a": 1, "t": "x", "b": True}]
     with pytest.raises(errors.UsageError) as raised:
         applied(rows, text)
@@ -371,13 +367,13 @@ def test_types_that_do_not_go_together_are_refused(text: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(("values", "said"), table("several_types.jsonl"))
-def test_a_column_of_several_types_is_refused_with_rows(values: list[Any], said: str) -> None:
+def test_a_column_of_several_types_is_refused_with_rows(values, said):
     rows = [{"n_tokens": 1, "n_trained": 1, "a": value} for value in values]
     with pytest.raises(errors.DataError, match=said):
         applied(rows, "a = 1")
 
 
-def test_whole_numbers_are_compared_as_they_are() -> None:
+def test_whole_numbers_are_compared_as_they_are():
     """2**53 + 1 is no double."""
     rows = [{"n_tokens": 1, "n_trained": 1, "a": 2**53 + n} for n in range(3)]
     assert applied(rows, f"a = {2**53 + 1}")[0] == [1, 0, 1]
@@ -385,30 +381,30 @@ def test_whole_numbers_are_compared_as_they_are() -> None:
     assert applied(rows, "a > -99999999999999999999")[0] == [0, 0, 0]
 
 
-def test_long_expressions_take_no_longer_for_each_part() -> None:
+def test_long_expressions_take_no_longer_for_each_part():
     rows = [{"n_tokens": 1, "n_trained": 1, "a": value} for value in (1, 2)]
     assert applied(rows, f"{' + '.join(['a'] * 40)} = 40")[0] == [0, 1]
     assert applied(rows, f"a in ({', '.join(map(str, range(2, 999)))})")[0] == [1, 0]
 
 
-def test_a_name_in_double_quotes_is_a_column() -> None:
+def test_a_name_in_double_quotes_is_a_column():
     rows = [{"n_tokens": 5, "n_trained": 1, "and": 3, "x y": 4}]
     assert applied(rows, '"and" = 3 and "x y" = 4')[0] == [0]
     named = parse('"n_tokens" > n_trained and "a ""b""" = 1')
     assert (named.columns, named.figures) == (("n_tokens", 'a "b"'), ("n_trained",))
 
 
-def test_a_nan_is_no_value() -> None:
+def test_a_nan_is_no_value():
     rows = [{"n_tokens": 1, "n_trained": 1, "a": value} for value in (float("nan"), 2.0)]
     assert applied(rows, "a > 1") == ([1, 0], [True, False])
 
 
-def test_every_function_and_figure_is_documented() -> None:
+def test_every_function_and_figure_is_documented():
     text = (Path(__file__).parent.parent / "docs" / "choosing.md").read_text("utf-8")
     assert all(f"`{name}" in text for name in (*FUNCTIONS, *FIGURES))
 
 
-def test_counts_of_turns_and_characters() -> None:
+def test_counts_of_turns_and_characters():
     said = [("system", "Hi"), ("user", "é?"), ("assistant", None), ("user", "ab")]
     turns = [
         {"role": role, "content": text, "fields": None, "trained": False} for role, text in said
@@ -430,7 +426,7 @@ def test_counts_of_turns_and_characters() -> None:
     assert np.all(carrying.put(batch, asked, (), False, []).column("n_turns").is_null())
 
 
-def test_a_value_of_another_row_is_noticed() -> None:
+def test_a_value_of_another_row_is_noticed():
     """Rows are looked up again by code of its own; any damage to a value shows."""
     rows: list[Row] = [
         {"n_tokens": 1, "n_trained": 1, "a": n, "t": str(n), "b": n % 2 == 0, "meta": {"q": n / 2}}
@@ -457,9 +453,7 @@ def test_a_value_of_another_row_is_noticed() -> None:
     st.booleans(),
     st.integers(1, 3),
 )
-def test_every_example_has_one_fate(
-    said: list[tuple[int, int, int | None]], dedup: bool, fan_out: int
-) -> None:
+def test_every_example_has_one_fate(said, dedup, fan_out):
     """Used, filtered or a double; a double of what is filtered stays; the counts of rows add up."""
     digests = np.zeros(len(said), doubles.DIGEST)
     digests["a"] = [content for content, _, _ in said]

@@ -7,11 +7,10 @@ import json
 import re
 import shlex
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ROOT, Run, table
+from support import ROOT, table
 
 THINGS = ("kettle", "bicycle", "lamp", "ladder", "teapot", "lantern", "pillow", "hammer")
 
@@ -85,7 +84,7 @@ FILES: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_one_corrected_command_is_enough(name: str, pipeline: Run, tmp_path: Path) -> None:
+def test_one_corrected_command_is_enough(name, pipeline, tmp_path):
     """The page's commands, what they print, and the whole build."""
     task, reading = CASES[name]["task"], CASES[name]["reading"]
     page = (ROOT / "docs" / "first_runs.md").read_text("utf-8")

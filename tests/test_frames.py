@@ -8,7 +8,6 @@ import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -118,9 +117,7 @@ def cut(version: FileVersion, least: int, looked: int = 1 << 14) -> list[contrac
     return splits
 
 
-def test_what_is_too_large_for_memory_is_copied_for_as_long_as_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_too_large_for_memory_is_copied_for_as_long_as_it_is_read(tmp_path, monkeypatch):
     """And what is read of the copy is compared."""
     monkeypatch.setattr(file_version, "HELD", 100)
     monkeypatch.setattr(file_version, "PIECE", 64)
@@ -154,17 +151,8 @@ LINES = st.lists(
     far=st.booleans(),
 )
 def test_pieces_have_the_rows_of_the_whole(
-    tmp_path: Path,
-    writer: str,
-    lines: list[str],
-    end: str,
-    closed: bool,
-    bom: bool,
-    size: int,
-    least: int,
-    looked: int,
-    far: bool,
-) -> None:
+    tmp_path, writer, lines, end, closed, bom, size, least, looked, far
+):
     """Wherever frames and lines end, and however little is looked at there: numbers, offsets in the
     text, bytes and counts; the cuts between lines are the documented ones."""
     text = ("\ufeff" * bom + end.join(['{"first": 0}', *lines]) + end * closed).encode()
@@ -195,7 +183,7 @@ TEXT = b"".join(b'{"a": "%d", "b": "%s"}\n' % (n, b"x" * (n * 37 % 50)) for n in
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_files_of_frames_are_cut_where_they_say_their_sizes(tmp_path: Path, writer: str) -> None:
+def test_files_of_frames_are_cut_where_they_say_their_sizes(tmp_path, writer):
     """Other files are one piece."""
     suffix, write = WRITERS[writer]
     path = tmp_path / f"rows.jsonl.{suffix}"
@@ -220,9 +208,7 @@ def test_files_of_frames_are_cut_where_they_say_their_sizes(tmp_path: Path, writ
     change=st.integers(0, 255),
 )
 @example(writer="seekable", place=0.999, change=0)
-def test_damage_is_never_read_as_something_else(
-    tmp_path: Path, writer: str, place: float, change: int
-) -> None:
+def test_damage_is_never_read_as_something_else(tmp_path, writer, place, change):
     """Cut off (0) or with another byte: what cannot be read whole cannot be read in pieces, and
     what can has its rows, or is refused."""
     suffix, write = WRITERS[writer]
@@ -246,7 +232,7 @@ def test_damage_is_never_read_as_something_else(
     assert pieces in (whole, None)
 
 
-def test_a_table_with_other_sizes_is_noticed(tmp_path: Path) -> None:
+def test_a_table_with_other_sizes_is_noticed(tmp_path):
     """Two frames that share their text in another way than the table says."""
     packed = bytearray(seekable(TEXT, 100))
     table = len(packed) - 9 - 8 * -(-len(TEXT) // 100)
@@ -269,9 +255,7 @@ QUESTIONS = b"".join(
 
 
 @pytest.mark.parametrize("writer", few(WRITERS, 1))
-def test_builds_are_those_of_one_piece(
-    make: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: str
-) -> None:
+def test_builds_are_those_of_one_piece(make, tmp_path, monkeypatch, writer):
     """Shards and refused rows; ``--salvage`` cuts nothing."""
     suffix, write = WRITERS[writer]
     data = tmp_path / f"rows.jsonl.{suffix}"
@@ -289,9 +273,7 @@ def test_builds_are_those_of_one_piece(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_s3")
-def test_a_seekable_file_in_a_store_is_read_in_ranges(
-    make: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_seekable_file_in_a_store_is_read_in_ranges(make, tmp_path, monkeypatch):
     """The build is that of the file on this machine."""
     monkeypatch.setattr(jsonl, "SPLIT_BYTES", 200_000)
     packed = seekable(QUESTIONS.replace(b"not json\n", b"") * 40, 50_000)

@@ -107,16 +107,14 @@ def _require(task: str, counts: Counts, sizes: tuple[int, ...]) -> None:
     ("task", "sizes"), [("sft", SIZES), ("rm", SIZES), ("prm", SIZES), ("sft", WIDE)]
 )
 def test_a_row_costs_the_same_however_many_there_are(
-    task: str, sizes: tuple[int, ...], cache_dir: Path, tmp_path: Path, tokenizer_json: bytes
-) -> None:
+    task, sizes, cache_dir, tmp_path, tokenizer_json
+):
     """Calls, hashes, encoder and files; wide builds are of several batches and several parts."""
     _require(task, _counts("calls", task, sizes, cache_dir, tmp_path), sizes)
 
 
 @pytest.mark.slow
-def test_memory_grows_no_faster_than_rows(
-    cache_dir: Path, tmp_path: Path, tokenizer_json: bytes
-) -> None:
+def test_memory_grows_no_faster_than_rows(cache_dir, tmp_path, tokenizer_json):
     """The most that Python and numpy hold at a time."""
     counts = _counts("memory", "sft", ONE_BATCH, cache_dir, tmp_path)
     assert not grown(counts, ONE_BATCH, 0.5)
@@ -124,7 +122,7 @@ def test_memory_grows_no_faster_than_rows(
 
 
 @pytest.mark.parametrize("name", CEILINGS["sft"])
-def test_growth_is_noticed(name: str) -> None:
+def test_growth_is_noticed(name):
     """Work for each pair of rows is no work for each row; a constant is none at all."""
     fixed, allowed = 10_000, CEILINGS["sft"][name]
 

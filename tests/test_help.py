@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from preloaded import Server, outputs
+from preloaded import outputs
 from stub_server import Stub, serve
-from support import SAMPLES, Make, Run, in_shell, table
+from support import SAMPLES, Run, in_shell, table
 from test_overlay import model_dir
 from tokenizers import Tokenizer
 
@@ -48,7 +48,7 @@ def page(path: tuple[str, ...], width: int, flag: str = "--help") -> str:
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_every_command_has_a_page(path: tuple[str, ...]) -> None:
+def test_every_command_has_a_page(path):
     """No line is longer than the terminal is wide, and the words are the same at every width: none
     is broken. ``-h`` is ``--help``; ``--debug`` is taken by all, and each has three examples."""
     pages = {width: page(path, width) for width in (60, 80, 120)}
@@ -65,7 +65,7 @@ def test_every_command_has_a_page(path: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", tasks.names())
-def test_options_stand_under_their_headings(name: str) -> None:
+def test_options_stand_under_their_headings(name):
     """In one order, each once."""
     text = page(("run", name), 100)
     found = [h for h in re.findall(r"^(\w[\w ]+):$", text, re.M) if h != "Examples"]
@@ -79,7 +79,7 @@ def test_options_stand_under_their_headings(name: str) -> None:
 
 
 @pytest.mark.parametrize(("option", "says"), table("refusals.toml")["values"])
-def test_values_that_would_not_be_followed(pipeline: Run, option: str, says: str) -> None:
+def test_values_that_would_not_be_followed(pipeline, option, says):
     """Before anything is read: nothing is rounded, and of two values none is taken."""
     ran = pipeline("run", "sft", "no.jsonl", *_MODEL, *option.split())
     assert ran.refused(2, says, option.split()[0]).out == ""
@@ -99,7 +99,7 @@ _SHELL = ("$", "|", ">", "&&", "'")  # what only a shell reads
 
 
 @pytest.fixture(scope="session")
-def prepared(tmp_path_factory: pytest.TempPathFactory, commands: Server, cache_home: Path) -> Path:
+def prepared(tmp_path_factory, commands, cache_home) -> Path:
     """A folder with the files that examples name."""
     folder = tmp_path_factory.mktemp("examples")
     for name, source in _FOLDER["data"].items():
@@ -116,14 +116,14 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, commands: Server, cache_h
 
 
 @pytest.fixture
-def here(prepared: Path, tmp_path: Path) -> Path:
+def here(prepared, tmp_path) -> Path:
     """A copy of it, where commands run."""
     shutil.copytree(prepared, tmp_path, dirs_exist_ok=True, symlinks=True)
     return tmp_path
 
 
 @pytest.fixture
-def url(prepared: Path) -> Iterator[str]:
+def url(prepared) -> Iterator[str]:
     """A sound server of a model that was trained on the build."""
     files = prepared / "build" / "tokenizer"
     config = json.loads((files / "tokenizer_config.json").read_bytes())
@@ -143,14 +143,7 @@ EXAMPLES = [
 @pytest.mark.sweep(10)
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "examples"), EXAMPLES, ids=lambda one: " ".join(one)[:40])
-def test_the_examples_of_help_run(
-    path: tuple[str, ...],
-    examples: tuple[str, ...],
-    here: Path,
-    pipeline: Run,
-    cache_home: Path,
-    url: str,
-) -> None:
+def test_the_examples_of_help_run(path, examples, here, pipeline, cache_home, url):
     """Each ends with status 0, in the order of the page."""
     if path[:2] in (("run", "rm"), ("run", "prm")):
         shutil.copy(
@@ -200,7 +193,7 @@ SCREENS: list[tuple[object, ...]] = [
 @pytest.mark.parametrize(
     "words", [*SCREENS[:2], *(pytest.param(one, marks=pytest.mark.slow) for one in SCREENS[2:])]
 )
-def test_screens_fit_the_terminal(words: tuple[object, ...], pipeline: Run, built: Make) -> None:
+def test_screens_fit_the_terminal(words, pipeline, built):
     """The words are the same at every width; a line is longer only for a path, an id or a list
     without spaces, which stands alone on it."""
     for name, more in (("ONE", ()), ("OTHER", ("--layout", "ragged"))):
@@ -215,7 +208,7 @@ def test_screens_fit_the_terminal(words: tuple[object, ...], pipeline: Run, buil
             assert len(line) <= wide or " " not in own.strip(), line
 
 
-def test_names_of_map_are_listed_by_format(pipeline: Run) -> None:
+def test_names_of_map_are_listed_by_format(pipeline):
     """Every NAME that a format takes, and no other; narrow terminals show the same."""
     listed: dict[str, set[str]] = {}
     for name, _, names in columns():
@@ -228,7 +221,7 @@ def test_names_of_map_are_listed_by_format(pipeline: Run) -> None:
     assert max(map(len, narrow.splitlines())) <= 60
 
 
-def test_lines_keep_their_words() -> None:
+def test_lines_keep_their_words():
     """A long word stands alone; what follows a label stands below its text."""
     for text in ("a b c " * 40, "x" * 90, "key       value " + "word " * 40):
         found = lines.fit(text, 60)

@@ -10,7 +10,7 @@ from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tokenizers import template_folder
-from support import Make, few, read_manifest, rows_to, table
+from support import few, read_manifest, rows_to, table
 from test_plan_command import planned
 from test_render import seen, spans
 from test_turn_ends import _vendors
@@ -95,9 +95,7 @@ KINDS = st.lists(st.sampled_from(["plain", "thought", "call"]), min_size=1, max_
 @pytest.mark.parametrize("name", few(KEEPING, 4))
 @settings(max_examples=8)
 @given(kinds=KINDS, system=st.booleans(), ends=st.booleans())
-def test_a_template_that_rewrites_nothing_appends_what_it_renders(
-    name: str, kinds: list[str], system: bool, ends: bool
-) -> None:
+def test_a_template_that_rewrites_nothing_appends_what_it_renders(name, kinds, system, ends):
     """Byte for byte, and the same is trained; refused are the same rows."""
     row = row_of(dialogue(kinds, system, ends), TOOLS if "call" in kinds else None)
     assert appended(rewriting(EVERY[name]), row) == outcome(EVERY[name], row)
@@ -106,9 +104,7 @@ def test_a_template_that_rewrites_nothing_appends_what_it_renders(
 @pytest.mark.parametrize("name", few(REWRITING, 2))
 @settings(max_examples=8)
 @given(kinds=KINDS, system=st.booleans(), ends=st.booleans())
-def test_every_answer_stays_as_it_was_sampled(
-    name: str, kinds: list[str], system: bool, ends: bool
-) -> None:
+def test_every_answer_stays_as_it_was_sampled(name, kinds, system, ends):
     """What is trained of each is what its own example trains where the history is rendered, and
     what stands before an answer stands there whatever follows."""
     said, tools = dialogue(kinds, system, ends), TOOLS if "call" in kinds else None
@@ -151,9 +147,7 @@ FOLLOWED = (
     ("source", "end", "printed"),
     [(CLOSED, "<|return|>", "<|start|>{}<|message|>{}{}"), (FOLLOWED, "<|user|>", "<|{}|>{}{}")],
 )
-def test_an_answer_ends_in_the_token_at_which_it_was_sampled(
-    source: str, end: str, printed: str
-) -> None:
+def test_an_answer_ends_in_the_token_at_which_it_was_sampled(source, end, printed):
     """Whatever the template prints there later, and whether the token is its own or the next
     turn's; no token of the two turns is there twice."""
     said: list[tuple[str, str | None, Any]] = [
@@ -181,7 +175,7 @@ def test_an_answer_ends_in_the_token_at_which_it_was_sampled(
     assert [text for _, text in spans(texts, kinds)] == [f"(t{n})a{n}{end}" for n in range(3)]
 
 
-def test_where_a_turn_cannot_be_printed_alone_the_refusal_says_so() -> None:
+def test_where_a_turn_cannot_be_printed_alone_the_refusal_says_so():
     """Mistral's template puts the system text into the last question, so an answer stands behind
     another question as soon as the next one follows."""
     row = row_of(dialogue(["plain", "plain"], system=True, ends=True), None)
@@ -194,9 +188,7 @@ def test_where_a_turn_cannot_be_printed_alone_the_refusal_says_so() -> None:
 
 @pytest.mark.parametrize("path", few(_vendors(), 2), ids=lambda path: path.stem)
 @pytest.mark.parametrize("kind", ["plain", "call"])
-def test_templates_of_vendors_append_what_was_sampled(
-    path: Path, kind: str, tmp_path: Path
-) -> None:
+def test_templates_of_vendors_append_what_was_sampled(path, kind, tmp_path):
     """What a template renders, where it rewrites nothing; else every answer as its own example
     trains it, unless the refusal says that nothing can be appended."""
     folder = template_folder(tmp_path / "model", path.read_text("utf-8"))
@@ -244,9 +236,7 @@ def fed(tokenizer: Tokenizer, messages: list[dict[str, Any]]) -> list[int]:
     return [*ids, *tokenizer.encode(piece, add_special_tokens=False).ids]
 
 
-def test_ids_are_those_that_a_server_has_fed_and_sampled(
-    make: Make, tmp_path: Path, cache_dir: Path
-) -> None:
+def test_ids_are_those_that_a_server_has_fed_and_sampled(make, tmp_path, cache_dir):
     """One example a conversation; the manifest, the plan and the commands for it say which."""
     data = rows_to(tmp_path / "data.jsonl", *ROWS)
     asked = {"model": "qwen3-8b", "layout": "ragged", "history": APPENDED}
@@ -268,7 +258,7 @@ def test_ids_are_those_that_a_server_has_fed_and_sampled(
 
 
 @pytest.mark.parametrize("given", [{"task": "rm"}, {"task": "prm"}, {"train_on": "all"}])
-def test_it_is_for_answers_that_are_trained(given: dict[str, str]) -> None:
+def test_it_is_for_answers_that_are_trained(given):
     """Pairs and steps have one answer each; with all turns trained the template's text is."""
     options: dict[str, Any] = {"task": "sft", "history": APPENDED, **given}
     with pytest.raises(errors.UsageError, match="--history appended is not for"):

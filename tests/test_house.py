@@ -40,14 +40,14 @@ def _broken_rules(path: Path) -> Iterator[str]:
             yield f"{node.name} has no docstring"
 
 
-def test_every_module_keeps_the_house_rules() -> None:
+def test_every_module_keeps_the_house_rules():
     """At most 350 lines, functions of at most 50, a docstring, no drawer called utils."""
     assert len(MODULES) > 100
     broken = {str(path.relative_to(ROOT)): [*_broken_rules(path)] for path in MODULES}
     assert {path: rules for path, rules in broken.items() if rules} == {}
 
 
-def test_no_underscore_crosses_a_folder_of_expectations() -> None:
+def test_no_underscore_crosses_a_folder_of_expectations():
     """What starts with an underscore is imported in its own folder only."""
     for path in (ROOT / "expectations").rglob("*.py"):
         folder = path.parent.relative_to(ROOT).as_posix().replace("/", ".")
@@ -84,7 +84,7 @@ def _asked() -> list[Requirement]:
     return [Requirement(line) for line in lines]
 
 
-def test_the_locked_version_is_one_that_is_asked_for() -> None:
+def test_the_locked_version_is_one_that_is_asked_for():
     """Each requirement has a locked version that it allows."""
     pinned = _pinned()
     for asked in _asked():
@@ -92,13 +92,13 @@ def test_the_locked_version_is_one_that_is_asked_for() -> None:
         assert version in asked.specifier, f"{asked} is locked at {version}: make lock"
 
 
-def test_locked_versions_are_exact_and_from_the_index() -> None:
+def test_locked_versions_are_exact_and_from_the_index():
     """No path, no address, no range."""
     for line in CONSTRAINTS.read_text("utf-8").splitlines():
         assert re.fullmatch(r"[\w.-]+==[\w.!+-]+", line), line
 
 
-def test_every_file_has_the_version_of_the_package() -> None:
+def test_every_file_has_the_version_of_the_package():
     """The changelog's newest version and the citation's are ``pipeline.__version__``."""
     headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert headings[0] == __version__ == version("posttrain-pipeline")
@@ -106,7 +106,7 @@ def test_every_file_has_the_version_of_the_package() -> None:
     assert re.findall(r"^version: (\S+)$", citation, re.MULTILINE) == [__version__]
 
 
-def test_the_image_runs_our_command_without_rights() -> None:
+def test_the_image_runs_our_command_without_rights():
     """Its last user is not root, it starts ``pipeline``, and what it copies is there."""
     lines = (ROOT / "Containerfile").read_text("utf-8").splitlines()
     words = [line.split() for line in lines if line[:1].isupper()]
@@ -119,6 +119,6 @@ def test_the_image_runs_our_command_without_rights() -> None:
     assert all((ROOT / path).exists() for path in ours)
 
 
-def test_the_readme_fits_on_two_screens() -> None:
+def test_the_readme_fits_on_two_screens():
     """The rest is in docs/."""
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 110

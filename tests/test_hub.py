@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from stub_http import Answer, Asked, serve_http
-from support import SAMPLES, Ran, Run, few, read_manifest
+from support import SAMPLES, Ran, few, read_manifest
 
 from stages.tokenizers.profiles import all_profiles
 
@@ -56,7 +56,7 @@ def _json(content: object) -> Answer:
 
 
 @pytest.fixture
-def hub(tokenizer_json: bytes) -> Iterator[Hub]:
+def hub(tokenizer_json) -> Iterator[Hub]:
     """A hub that serves a Qwen2-like model."""
     profile = all_profiles()["qwen2-1.5b"]
     config = {
@@ -77,7 +77,7 @@ def hub(tokenizer_json: bytes) -> Iterator[Hub]:
 
 
 @pytest.fixture
-def build(hub: Hub, tmp_path: Path, pipeline: Run) -> Callable[[str, str, str], Ran]:
+def build(hub, tmp_path, pipeline) -> Callable[[str, str, str], Ran]:
     """Build the sample data with a model of that hub."""
 
     def run(model: str, output: str, offline: str = "0", *, fetch: bool = True) -> Ran:
@@ -98,9 +98,7 @@ def _record(folder: Path) -> tuple[str, str, str | None]:
 
 
 @pytest.mark.slow
-def test_a_hub_model_is_fetched_once_and_its_commit_recorded(
-    hub: Hub, build: Run, tmp_path: Path
-) -> None:
+def test_a_hub_model_is_fetched_once_and_its_commit_recorded(hub, build, tmp_path):
     """``HF_ENDPOINT`` is asked, ``HF_HOME`` keeps the files, and offline the cache answers; what it
     has not is named with the command. ``org/name@revision`` is that commit, and another build."""
     for model, there, *said in (
@@ -125,7 +123,7 @@ def test_a_hub_model_is_fetched_once_and_its_commit_recorded(
 
 
 @pytest.mark.parametrize("model", few([MODEL, "deepseek-r1-distill-llama-8b"], 1))
-def test_the_hub_is_asked_only_with_fetch(model: str, hub: Hub, build: Run) -> None:
+def test_the_hub_is_asked_only_with_fetch(model, hub, build):
     """An id, and a profile whose tokenizer only the hub has: one error, and no request."""
     build(model, "asked", fetch=False).refused(2, "Add --fetch", "hf download")
     assert hub.asked == []
@@ -136,6 +134,6 @@ def test_the_hub_is_asked_only_with_fetch(model: str, hub: Hub, build: Run) -> N
     ("model", "message"),
     few([("someone/nothing", "The hub has no model"), (GATED, "accepted its licence")], 1),
 )
-def test_what_the_hub_refuses_is_one_error(model: str, message: str, build: Run) -> None:
+def test_what_the_hub_refuses_is_one_error(model, message, build):
     """A missing model and a gated one are told apart."""
     assert "Traceback" not in build(model, "refused").refused(2, message).err

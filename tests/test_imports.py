@@ -38,7 +38,7 @@ Imported: TypeAlias = Callable[..., set[str]]
 
 
 @pytest.fixture
-def imported(tmp_path: Path) -> Imported:
+def imported(tmp_path) -> Imported:
     """The heavy packages that the process of a command has imported when it ends."""
 
     def of(*arguments: str, status: int = 0, slow: bool = False) -> set[str]:
@@ -53,12 +53,12 @@ def _build(cache_dir: Path, *more: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("line", ["run --help", "run sft --help", "plan --help", "list tasks"])
-def test_help_imports_nothing_heavy(imported: Imported, line: str) -> None:
+def test_help_imports_nothing_heavy(imported, line):
     """The options of tasks are known without what tasks need."""
     assert imported(*line.split(), slow=True) == set()
 
 
-def test_the_list_of_commands_loads_no_command(tmp_path: Path) -> None:
+def test_the_list_of_commands_loads_no_command(tmp_path):
     """``--help`` and ``pipeline`` alone need no command and no option of one; a command that is
     called needs no other. What the list says is what the commands say, each of them in it."""
     for arguments in (("--help",), ()):
@@ -74,7 +74,7 @@ def test_the_list_of_commands_loads_no_command(tmp_path: Path) -> None:
     assert listed == {"pipeline", *cli.list_commands(click.Context(cli))}
 
 
-def test_a_command_outside_the_list_is_loaded_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_outside_the_list_is_loaded_for_it(monkeypatch):
     """One of another package, or one that is new: the page is the same."""
     page = CliRunner().invoke(cli, ["--help"]).output
     monkeypatch.setattr("posttrain_pipeline.commands.declared", dict)
@@ -82,7 +82,7 @@ def test_a_command_outside_the_list_is_loaded_for_it(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
-def test_a_build_imports_what_it_uses(imported: Imported, cache_dir: Path) -> None:
+def test_a_build_imports_what_it_uses(imported, cache_dir):
     """The library that judges is imported by the process that judges; a small input needs no fast
     encoder. Nothing at all is parsed, proved or judged again for a build that is there."""
     build = _build(cache_dir, "--quiet")
@@ -91,7 +91,7 @@ def test_a_build_imports_what_it_uses(imported: Imported, cache_dir: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_recipe_is_read_as_fast(imported: Imported, tmp_path: Path, cache_dir: Path) -> None:
+def test_a_recipe_is_read_as_fast(imported, tmp_path, cache_dir):
     """And a mistake in it is said without anything that a build needs."""
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(f'task = "sft"\nmodel = "{_MODEL[1]}"\ndata = ["{_DATA}"]\noutput = "out"\n')
@@ -102,7 +102,7 @@ def test_a_recipe_is_read_as_fast(imported: Imported, tmp_path: Path, cache_dir:
     assert imported(*build, slow=True, status=2) == set()
 
 
-def test_a_plan_loads_nothing_that_makes_or_judges_a_build(tmp_path: Path, cache_dir: Path) -> None:
+def test_a_plan_loads_nothing_that_makes_or_judges_a_build(tmp_path, cache_dir):
     """Neither what makes or reports a build, nor the library that judges, nor an encoder that takes
     longer to load than to use."""
     names = modules_of(("plan", _DATA, *_MODEL, "--cache-dir", str(cache_dir)), tmp_path)
@@ -112,7 +112,7 @@ def test_a_plan_loads_nothing_that_makes_or_judges_a_build(tmp_path: Path, cache
     assert not names & {"pipeline.report.page", *(f"pipeline.builder.{name}" for name in makes)}
 
 
-def test_who_adds_something_is_looked_for_in_files(tmp_path: Path) -> None:
+def test_who_adds_something_is_looked_for_in_files(tmp_path):
     """The library that reads entry points takes long to import: only where one may be ours."""
     install_examples(tmp_path / "ours", "token_runs")
     other = tmp_path / "theirs" / "other-1.0.dist-info"
@@ -132,7 +132,7 @@ def test_who_adds_something_is_looked_for_in_files(tmp_path: Path) -> None:
     assert found == {}
 
 
-def test_every_package_that_is_named_has_its_line() -> None:
+def test_every_package_that_is_named_has_its_line():
     """The packages that are the project's subject are among them."""
     assert {*required()} <= {*PACKAGES}, "docs/dependencies.py has a line for each package"
     named = (ROOT / "pyproject.toml").read_text("utf-8")
@@ -141,7 +141,7 @@ def test_every_package_that_is_named_has_its_line() -> None:
     assert not required()["transformers"]
 
 
-def test_what_the_sources_import_is_named() -> None:
+def test_what_the_sources_import_is_named():
     """No file imports a package that pyproject.toml does not bring, and each that it brings for
     an import is imported somewhere."""
     foreign = {*importing()} - {*sys.stdlib_module_names, *ROOMS, "_typeshed"}
@@ -153,7 +153,7 @@ def test_what_the_sources_import_is_named() -> None:
 
 
 @pytest.mark.slow
-def test_commands_import_no_more_than_the_table_says(tmp_path: Path, cache_dir: Path) -> None:
+def test_commands_import_no_more_than_the_table_says(tmp_path, cache_dir):
     """Each command in a process of its own; and each moment of a package is met by one of them."""
     cache = ("--cache-dir", str(cache_dir))
     run = _build(cache_dir, "--quiet")
@@ -178,7 +178,7 @@ def test_commands_import_no_more_than_the_table_says(tmp_path: Path, cache_dir: 
     assert {name for name, package in PACKAGES.items() if package.moments} - optional <= met
 
 
-def test_the_calls_that_the_page_names_open_a_shard(built: Callable[..., Path]) -> None:
+def test_the_calls_that_the_page_names_open_a_shard(built):
     """Those of its table, as test_build calls them; the three below it refuse a stream."""
     page = dependencies.PAGE.read_text("utf-8")
     folder = built("sft", _DATA, "--max-length", 256)

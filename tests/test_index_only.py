@@ -77,7 +77,7 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def bench(tmp_path, cache_dir, monkeypatch) -> Bench:
     monkeypatch.setattr(pipeline.shards.plan, "SHARD_TOKENS", 512)
     return Bench(tmp_path / "bench", cache_dir)
 
@@ -144,7 +144,7 @@ def same_to_diff(packed: Build, indexed: Build) -> None:
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_an_index_is_read_as_the_packed_build(bench: Bench, options: dict[str, Any]) -> None:
+def test_an_index_is_read_as_the_packed_build(bench, options):
     rows = questions([(7 * i) % 40 + 1 for i in range(120)])
     data = bench.write("a.jsonl", [*rows, *rows[:10]])
     packed, indexed = bench.both(data, **options)
@@ -159,9 +159,7 @@ def test_an_index_is_read_as_the_packed_build(bench: Bench, options: dict[str, A
 @pytest.mark.parametrize(
     "options", [{"test_size": 0.25}, {"dedup": True, "filter": ("n_tokens > 9",)}]
 )
-def test_packs_of_many_windows_are_read_as_the_packed_build(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
-) -> None:
+def test_packs_of_many_windows_are_read_as_the_packed_build(bench, monkeypatch, options):
     monkeypatch.setattr(plan, "WINDOW_PARTS", 2)
     monkeypatch.setattr(jsonl, "SPLIT_BYTES", 1000)
     rows = questions([(7 * i) % 40 + 1 for i in range(120)])
@@ -173,9 +171,7 @@ def test_packs_of_many_windows_are_read_as_the_packed_build(
         bench.both(str(bench.folder / "a.jsonl"), shuffle=True)
 
 
-def test_an_export_of_large_shards_has_the_bytes_of_the_packed_build(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_of_large_shards_has_the_bytes_of_the_packed_build(bench, monkeypatch):
     """Shards of several record batches: a batch has buffers of its own, not slices."""
     monkeypatch.setattr(pipeline.shards.plan, "SHARD_TOKENS", 1 << 23)
     data = bench.write("a.jsonl", questions([i % 9 + 1 for i in range(1400)]))
@@ -186,7 +182,7 @@ def test_an_export_of_large_shards_has_the_bytes_of_the_packed_build(
 
 
 @pytest.mark.slow
-def test_steps_and_weights_are_read_as_in_packed_rows(bench: Bench) -> None:
+def test_steps_and_weights_are_read_as_in_packed_rows(bench):
     steps = [
         {"prompt": f"q{i}", "completions": ["a " * (i % 5 + 1), "b"], "labels": [True, i % 2 == 0]}
         for i in range(40)
@@ -194,7 +190,7 @@ def test_steps_and_weights_are_read_as_in_packed_rows(bench: Bench) -> None:
     same_rows(*bench.both(bench.write("steps.jsonl", steps), "prm"))
 
 
-def test_the_trained_share_of_an_index_is_of_its_packs(bench: Bench) -> None:
+def test_the_trained_share_of_an_index_is_of_its_packs(bench):
     """With copies more is trained than is stored; every page says what the packed build says."""
     data = bench.write("a.jsonl", questions([1, 2, 3, 4, 5, 6]))
     source = f'name = "a"\ndata = "{data}"\nepochs = 9'
@@ -222,9 +218,7 @@ def test_the_trained_share_of_an_index_is_of_its_packs(bench: Bench) -> None:
 
 
 @pytest.mark.slow
-def test_another_length_writes_the_index_alone(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_length_writes_the_index_alone(bench, monkeypatch):
     """No shard is made, every file is the one that was there, and its rows are judged."""
     data = bench.write("a.jsonl", questions([(5 * i) % 40 + 1 for i in range(150)]))
     first = bench.build("indexed", data, index_only=True)
@@ -238,7 +232,7 @@ def test_another_length_writes_the_index_alone(
 
 
 @pytest.mark.slow
-def test_another_budget_writes_the_index_alone(bench: Bench) -> None:
+def test_another_budget_writes_the_index_alone(bench):
     """What only another budget would use is stored; what is used twice is named twice."""
     one = bench.write("one.jsonl", questions([(3 * i) % 30 + 1 for i in range(60)]))
     two = bench.write("two.jsonl", questions([(7 * i) % 30 + 1 for i in range(60)], start=100))
@@ -268,14 +262,14 @@ def test_another_budget_writes_the_index_alone(bench: Bench) -> None:
 
 
 @pytest.fixture(scope="module")
-def indexed(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Build:
+def indexed(tmp_path_factory, cache_dir) -> Build:
     """A build that tests look at, or damage and mend."""
     bench = Bench(tmp_path_factory.mktemp("index"), cache_dir)
     data = bench.write("a.jsonl", questions([3, 9, 4, 20, 7] * 40))
     return bench.build("indexed", data, index_only=True)
 
 
-def test_others_read_the_examples_and_are_told_how_to_get_rows(indexed: Build) -> None:
+def test_others_read_the_examples_and_are_told_how_to_get_rows(indexed):
     rows = datasets.load_from_disk(str(indexed.folder))["train"]
     assert rows["row_id"] == [f"a.jsonl:{i}" for i in range(1, 201)]
     trl = indexed.manifest.trainers["trl"]
@@ -283,7 +277,7 @@ def test_others_read_the_examples_and_are_told_how_to_get_rows(indexed: Build) -
     assert "pipeline export trl DIR -o OUT" in trl.detail
 
 
-def test_no_row_is_pickled(indexed: Build) -> None:
+def test_no_row_is_pickled(indexed):
     """Beside the build, whose manifest says how many there are, hardly anything is."""
     packs = Packs(indexed.folder)
     packs[0]
@@ -317,7 +311,7 @@ def _joined(rows: Rows) -> Rows:
     return [{name: first[name] + second[name] for name in first}, *rest]
 
 
-def test_a_damaged_index_is_found(indexed: Build) -> None:
+def test_a_damaged_index_is_found(indexed):
     """By its hash, and by the law that it breaks; one that does not open, by whoever reads it."""
     path = indexed.folder / indexed.manifest.packs["train"].path
     sound, table = path.read_bytes(), pack_index.read(path)
@@ -355,7 +349,7 @@ def _index(entries: list[list[int]], planned: tuple[list[int], list[int]]) -> di
     return tallies.of_index(rows)
 
 
-def test_packs_are_compared_with_the_plan() -> None:
+def test_packs_are_compared_with_the_plan():
     for entries, misplaced in (
         ([[0, 2], [1]], [0, 0]),
         ([[2, 0], [1]], [2, 0]),
@@ -366,7 +360,7 @@ def test_packs_are_compared_with_the_plan() -> None:
         assert found["n_misplaced"].tolist() == misplaced, entries
 
 
-def test_the_layout_of_an_index_is_no_choice(bench: Bench) -> None:
+def test_the_layout_of_an_index_is_no_choice(bench):
     data = bench.write("a.jsonl", [{"question": "q", "answer": "a"}])
     with pytest.raises(UsageError, match="Give --index-only instead"):
         bench.build("out", data, layout="indexed")

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,12 @@ from datasets import load_from_disk
 from encoding import model_of
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Make, read_manifest, write_rows
+from support import read_manifest, write_rows
 from transformers import AutoTokenizer
 
 from pipeline.manifest import counts
 from pipeline.shards import answers
-from stages import encoders, errors, profile
+from stages import encoders, errors
 from stages.chat_template.render import template_of
 from stages.chat_template.template import Template
 from stages.chat_template.ways import variants
@@ -45,9 +44,7 @@ def prompt_of(row: dict[str, Any]) -> list[int]:
 @pytest.mark.parametrize(
     ("row", "mode", "value"), [(PLAIN, "non_thinking", False), (THOUGHT, "thinking", True)]
 )
-def test_the_named_arguments_render_the_trained_prompt(
-    row: dict[str, Any], mode: str, value: bool, make: Make, tmp_path: Path
-) -> None:
+def test_the_named_arguments_render_the_trained_prompt(row, mode, value, make, tmp_path):
     """Rendered with exactly the arguments of serving.json, the prompt has the trained ids."""
     folder = make(
         "sft", write_rows(tmp_path / "d.jsonl", [row]), model="qwen3-0.6b", layout="ragged"
@@ -70,7 +67,7 @@ def test_the_named_arguments_render_the_trained_prompt(
 
 
 @pytest.mark.parametrize("name", sorted(HYBRIDS.values()))
-def test_every_hybrid_profile_has_two_prompts(name: str, cache_dir: Path) -> None:
+def test_every_hybrid_profile_has_two_prompts(name, cache_dir):
     """Each is the template's rendering with its arguments, and both are told apart by ids."""
     try:
         model = model_of(name, cache_dir)
@@ -86,7 +83,7 @@ def test_every_hybrid_profile_has_two_prompts(name: str, cache_dir: Path) -> Non
         assert prompt.tail[0] in model.controls.values()
 
 
-def test_directories_are_asked_for_their_switch() -> None:
+def test_directories_are_asked_for_their_switch():
     """A template that turns reasoning off by an argument has two prompts, others have one."""
     assert variants(Template(template("qwen3"), "2024-07-26")) == (
         (),
@@ -101,7 +98,7 @@ def test_directories_are_asked_for_their_switch() -> None:
 
 
 @given(st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=5), min_size=1, max_size=30))
-def test_limits_are_exact(model: profile.TargetModel, rows: list[list[int]]) -> None:
+def test_limits_are_exact(model, rows):
     """The maximum, and the smallest number that 99.9 % do not exceed, over any packing of turns."""
     end = model.end_of_turn_id
     ids: list[int] = []
@@ -120,7 +117,7 @@ def test_limits_are_exact(model: profile.TargetModel, rows: list[list[int]]) -> 
     assert again.lengths.total() == 2 * len(flat)
 
 
-def test_percentile_leaves_out_the_rare_giant() -> None:
+def test_percentile_leaves_out_the_rare_giant():
     """One answer of two thousand does not decide the 99.9th percentile."""
     found = answers.Answers()
     found.lengths.update({7: 1999, 4000: 1})

@@ -124,7 +124,7 @@ def _hooked() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch, cache_dir: Path) -> Iterator[None]:
+def _small(monkeypatch, cache_dir) -> Iterator[None]:
     """Several splits in a small file, one model for all builds, and Arrow's opens counted."""
     monkeypatch.setattr(jsonl, "SPLIT_BYTES", 2000)
     find = recipes.find_model
@@ -249,9 +249,7 @@ def _cases(fast: str, *slow: str) -> list[Any]:
 
 @pytest.mark.sweep(2)
 @pytest.mark.parametrize(("name", "warm"), _cases("rows.jsonl", *WRITERS))
-def test_one_version_is_read(
-    tmp_path: Path, cache_dir: Path, tokenizer_json: bytes, name: str, warm: tuple[bool, ...]
-) -> None:
+def test_one_version_is_read(tmp_path, cache_dir, tokenizer_json, name, warm):
     """Old or new, at every open, whether parts of either are in the cache or not."""
     _sweep(tmp_path, name, cache_dir, _parts, warm)
 
@@ -259,17 +257,13 @@ def test_one_version_is_read(
 @pytest.mark.sweep(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
-def test_one_version_is_built(
-    tmp_path: Path, cache_dir: Path, tokenizer_json: bytes, name: str
-) -> None:
+def test_one_version_is_built(tmp_path, cache_dir, tokenizer_json, name):
     """The same for every file of whole builds, manifests included."""
     _sweep(tmp_path, name, cache_dir, _built, (False,))
 
 
 @pytest.mark.parametrize("name", few(SAVED, 1))
-def test_one_version_of_a_saved_dataset_is_read(
-    tmp_path: Path, cache_dir: Path, tokenizer_json: bytes, name: str
-) -> None:
+def test_one_version_of_a_saved_dataset_is_read(tmp_path, cache_dir, tokenizer_json, name):
     """Of each of its shards, and of the file that lists them."""
     inputs = tmp_path / "inputs"
     saved = datasets.Dataset.from_list(ROWS)
@@ -289,9 +283,7 @@ def test_one_version_of_a_saved_dataset_is_read(
     say(f"{name}: {sweep.points} changes, {sweep.fives} ended with 5")
 
 
-def test_a_shard_that_is_cut_off_while_it_is_read_kills_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shard_that_is_cut_off_while_it_is_read_kills_nobody(tmp_path, monkeypatch):
     """A table is not mapped into memory: such a process would die when the file is cut off."""
     path = tmp_path / "rows.arrow"
     path.write_bytes(_table(ROWS * 2000, "file"))
@@ -307,8 +299,8 @@ def test_a_shard_that_is_cut_off_while_it_is_read_kills_nobody(
 
 
 def test_bytes_that_are_only_counted_are_hashed_again_where_the_file_has_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     """Size and times tell; a file that was just written may change without them, and is hashed."""
     path = tmp_path / "rows.jsonl"
     content = _lines(ROWS)
@@ -331,9 +323,7 @@ def test_bytes_that_are_only_counted_are_hashed_again_where_the_file_has_changed
         version.open(again=True).read()
 
 
-def test_a_large_file_has_the_hash_of_the_hashes_of_its_pieces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_file_has_the_hash_of_the_hashes_of_its_pieces(tmp_path, monkeypatch):
     """As the documents say it; a file of one piece has the hash of its bytes."""
     monkeypatch.setattr(jsonl, "SPLIT_BYTES", 1000)
     path = tmp_path / "rows.jsonl"
@@ -361,13 +351,8 @@ def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("name", "warm"), _cases("rows.json", "rows.jsonl", "rows.jsonl.gz"))
 def test_one_version_is_read_by_those_who_hash_it(
-    tmp_path: Path,
-    cache_dir: Path,
-    tokenizer_json: bytes,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    warm: tuple[bool, ...],
-) -> None:
+    tmp_path, cache_dir, tokenizer_json, monkeypatch, name, warm
+):
     """The same where nothing is hashed before parts are made."""
     _settled(monkeypatch)
     _sweep(tmp_path, name, cache_dir, _parts, warm)
@@ -375,12 +360,8 @@ def test_one_version_is_read_by_those_who_hash_it(
 
 @pytest.mark.parametrize("name", few([name for name in WRITERS if name != "stream.arrow"], 4))
 def test_whoever_hashes_the_inputs_the_parts_are_the_same(
-    tmp_path: Path,
-    cache_dir: Path,
-    tokenizer_json: bytes,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-) -> None:
+    tmp_path, cache_dir, tokenizer_json, monkeypatch, name
+):
     """And the build's id, which is known late then."""
     path = tmp_path / name
     path.write_bytes(WRITERS[name](ROWS))

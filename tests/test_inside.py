@@ -63,7 +63,7 @@ def tools_of(example: Example) -> Any:
 
 
 @pytest.mark.parametrize("shape", ROWS)
-def test_tools_are_the_same_list_in_every_spelling_and_place(shape: str) -> None:
+def test_tools_are_the_same_list_in_every_spelling_and_place(shape):
     """In either column and as a key of the first turn."""
     task, row = ROWS[shape]
     for tools, spell, name in itertools.product(LISTS, SPELLINGS.values(), ("tools", "functions")):
@@ -76,7 +76,7 @@ def test_tools_are_the_same_list_in_every_spelling_and_place(shape: str) -> None
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_tools_beside_a_turn_are_those_of_its_conversation(spelling: str) -> None:
+def test_tools_beside_a_turn_are_those_of_its_conversation(spelling):
     """The key of a system turn says what a column would; two that differ are refused."""
     system = {"role": "system", "content": "s", "functions": SPELLINGS[spelling](WRAPPED)}
     row: Row = {"messages": [system, *TURNS]}
@@ -90,7 +90,7 @@ def test_tools_beside_a_turn_are_those_of_its_conversation(spelling: str) -> Non
 
 
 @pytest.mark.parametrize("value", ["weather", 3, ["weather"], {"a": 1, "b": 2}, "[", '{"a": 1'])
-def test_what_is_no_list_of_tools_is_refused(value: Any) -> None:
+def test_what_is_no_list_of_tools_is_refused(value):
     """With the place in the row; nothing is printed as a quoted text."""
     with pytest.raises(RowError, match="tools") as error:
         formats.load("openai").read({"messages": TURNS, "tools": value}, FormatOptions())
@@ -106,7 +106,7 @@ LISTED = [
 
 
 @pytest.mark.parametrize(("shape", "text"), [*itertools.product(ROWS, LISTED)])
-def test_tools_in_the_system_text_and_in_a_column_are_asked_about(shape: str, text: str) -> None:
+def test_tools_in_the_system_text_and_in_a_column_are_asked_about(shape, text):
     """Both ways on build; a system text that only speaks of a tool asks nothing."""
     task, row = ROWS[shape]
     beside = {**row, "system": text, "tools": [FUNCTION]}
@@ -155,7 +155,7 @@ def texts(example: Example, role: str) -> list[str | None]:
 
 
 @pytest.mark.parametrize("mark", MARKS)
-def test_marks_around_results_of_tools_are_asked_about(mark: str) -> None:
+def test_marks_around_results_of_tools_are_asked_about(mark):
     """With the option, each result is a turn without them; other texts with such words stay."""
     one, two = (f"<{mark}>\n{said}\n</{mark}>" for said in ("sun", "rain"))
     for task, row in placed(called(f"{one}\n{two}")):
@@ -169,7 +169,7 @@ def test_marks_around_results_of_tools_are_asked_about(mark: str) -> None:
             assert texts(read(task, row)[0], "tool") == [said]
 
 
-def test_calls_in_the_text_and_as_data_are_asked_about() -> None:
+def test_calls_in_the_text_and_as_data_are_asked_about():
     """With the option the data is read, where both have as many calls."""
     written = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
     for task, row in placed(called("sun", text=f"I look.\n{written}")):
@@ -188,7 +188,7 @@ ROWS_OF_STEPS: list[Row] = table("rows_of_steps.jsonl")
 
 
 @pytest.mark.parametrize("row", ROWS_OF_STEPS)
-def test_rated_steps_keep_the_rows_own_system_text(row: Row) -> None:
+def test_rated_steps_keep_the_rows_own_system_text(row):
     """In a column, or as the first turn, for every shape of rated steps."""
     plain = read("prm", row)
     assert all(isinstance(one, StepChain) and one.system is None for one in plain)
@@ -257,9 +257,7 @@ def rows_of(question: str, answer: str) -> list[tuple[str, Row]]:
         if question != ASKED or answer in ANSWERS[:2]
     ],
 )
-def test_templates_are_asked_about_in_every_place_and_read_there(
-    question: str, answer: str
-) -> None:
+def test_templates_are_asked_about_in_every_place_and_read_there(question, answer):
     """In questions, answers, sides and turns alike: the same turns come out of all of them."""
     system = [Message(*SYSTEM)] if "system" in question else []
     for task, row in rows_of(question, answer):
@@ -279,7 +277,7 @@ def test_templates_are_asked_about_in_every_place_and_read_there(
             assert example == Conversation(told), row
 
 
-def test_turns_of_a_template_that_fit_nothing_are_refused() -> None:
+def test_turns_of_a_template_that_fit_nothing_are_refused():
     """An answer with another question in it, and a step with turns in it."""
     odd = {"question": "Another?", "answer": chatml(QUESTION, ANSWER)}
     with pytest.raises(DataError, match="do not repeat those before it") as error:
@@ -291,7 +289,7 @@ def test_turns_of_a_template_that_fit_nothing_are_refused() -> None:
             read("prm", steps, already_templated=allowed)
 
 
-def test_an_option_that_changes_nothing_says_so() -> None:
+def test_an_option_that_changes_nothing_says_so():
     """In the evidence, with the rows that were looked at; where it changes some, how many."""
     for task, row in ROWS.values():
         found = detect([row] * 3, kind_of(task), "x.jsonl", True)
@@ -321,7 +319,7 @@ def talk(who: tuple[str, str], colon: str, gap: str, head: str, last: str) -> st
 
 
 @pytest.mark.parametrize("who", SPEAKERS)
-def test_dialogues_in_one_text_are_read_in_every_place(who: tuple[str, str]) -> None:
+def test_dialogues_in_one_text_are_read_in_every_place(who):
     """Pairs of them at once; in a question, a text or a turn where the option allows it."""
     turns = [
         Message("user", "One?"),
@@ -352,7 +350,7 @@ def test_dialogues_in_one_text_are_read_in_every_place(who: tuple[str, str]) -> 
             assert read("rm", row) == [Pair(turns, [right], [wrong])], row
 
 
-def test_a_dialogue_that_is_asked_for_or_asked_about_is_content() -> None:
+def test_a_dialogue_that_is_asked_for_or_asked_about_is_content():
     """An answer may be one, and a question may hold one that has its last answer."""
     said = "User: One?\nBot: 1"
     for task, row in rows_of("Write a dialogue.", said):
@@ -368,7 +366,7 @@ BEGINNINGS = ("prefix", "answer_prefix", "initial_reason_steps", "PartialRespons
 
 
 @pytest.mark.parametrize("name", BEGINNINGS)
-def test_a_beginning_of_an_answer_is_asked_about_for_every_task(name: str) -> None:
+def test_a_beginning_of_an_answer_is_asked_about_for_every_task(name):
     """In pairs as in answers; an empty one, and one that the answer repeats, asks nothing."""
     for shape, (task, row) in ROWS.items():
         kind = kind_of(task)
@@ -380,7 +378,7 @@ def test_a_beginning_of_an_answer_is_asked_about_for_every_task(name: str) -> No
             assert asked == ({name} if value not in ("", None, "a", 3) else set()), (shape, value)
 
 
-def test_two_questions_about_texts_are_one_message() -> None:
+def test_two_questions_about_texts_are_one_message():
     """With commands that answer both; what they give asks nothing more."""
     said = "<tool_response>\nsun\n</tool_response>"
     system = {"role": "system", "content": f"<tools>{json.dumps(FUNCTION)}</tools>"}

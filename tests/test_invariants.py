@@ -93,7 +93,7 @@ def good_rows(task: str, model: profile.TargetModel) -> contract.Batch:
 
 
 @pytest.fixture(scope="module")
-def bench(model: profile.TargetModel, step_model: profile.TargetModel) -> Bench:
+def bench(model, step_model) -> Bench:
     """Tables that break nothing."""
     models = {"sft": model, "rm": model, "prm": step_model}
     return Bench(models, {task: good_rows(task, bound) for task, bound in models.items()})
@@ -191,9 +191,7 @@ def tripped(metrics: pl.DataFrame, context: Context, level: str) -> set[str]:
 
 
 @pytest.mark.parametrize("place", BREAKS, ids="-".join)
-def test_each_invariant_is_tripped_by_what_it_says_breaks_it(
-    bench: Bench, place: tuple[str, str, str]
-) -> None:
+def test_each_invariant_is_tripped_by_what_it_says_breaks_it(bench, place):
     """Good metrics trip nothing; the declared break trips exactly the law that declares it."""
     task, layout, level = place
     metrics = metrics_of(bench, task, layout, level)
@@ -210,7 +208,7 @@ def test_each_invariant_is_tripped_by_what_it_says_breaks_it(
         assert tripped(bad, context, level) == {law.name}
 
 
-def test_every_invariant_is_tested_where_it_applies() -> None:
+def test_every_invariant_is_tested_where_it_applies():
     """No invariant is left out, and each says why it is there."""
     general = {law.name for law in invariants() if ENCODER not in law.needs}
     assert {law.name for laws in BREAKS.values() for law in laws} == general
@@ -220,7 +218,7 @@ def test_every_invariant_is_tested_where_it_applies() -> None:
         assert law.severity in findings.SEVERITIES
 
 
-def test_a_subject_has_metrics_and_laws_of_the_same_tables() -> None:
+def test_a_subject_has_metrics_and_laws_of_the_same_tables():
     """No file holds only one of the two, or a law about a table that it does not measure."""
     for name, subject in subjects().items():
         measured = {metrics.level for metrics in subject.metrics}
@@ -230,7 +228,7 @@ def test_a_subject_has_metrics_and_laws_of_the_same_tables() -> None:
 
 @pytest.mark.parametrize(("task", "layout"), CASES)
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_good_tables_break_nothing(bench: Bench, task: str, layout: str, side: str) -> None:
+def test_good_tables_break_nothing(bench, task, layout, side):
     """Every law that applies was checked on every row, and none is broken."""
     context = bench.context(task, layout, side)
     table = bench.table(task, layout, side)
@@ -267,9 +265,7 @@ def damaged(table: pa.Table, context: Context, name: str) -> pa.Table:
 @pytest.mark.parametrize(
     ("name", "task", "layout"), APPLIED, ids=["-".join(applied) for applied in APPLIED]
 )
-def test_one_corrupted_row_breaks_the_right_law_and_is_named(
-    bench: Bench, name: str, task: str, layout: str
-) -> None:
+def test_one_corrupted_row_breaks_the_right_law_and_is_named(bench, name, task, layout):
     """A single change in a good table is found under the law it breaks, and at its row only."""
     context = bench.context(task, layout)
     found, _ = judge(damaged(bench.table(task, layout), context, name), context)
@@ -279,7 +275,7 @@ def test_one_corrupted_row_breaks_the_right_law_and_is_named(
     assert found == {law: (in_rows if levels[law] == ROW else 2,) for law in found}
 
 
-def test_labels_of_another_length_are_found(bench: Bench) -> None:
+def test_labels_of_another_length_are_found(bench):
     """A row with fewer labels than ids is a finding, not a crash of the gate."""
 
     def drop(rows: list[contract.Row]) -> None:
@@ -292,7 +288,7 @@ def test_labels_of_another_length_are_found(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("task", "layout"), CASES)
-def test_what_is_longer_than_the_limit_is_named(bench: Bench, task: str, layout: str) -> None:
+def test_what_is_longer_than_the_limit_is_named(bench, task, layout):
     """Exactly the examples above the limit break the law on lengths."""
     ids = ("chosen_ids", "rejected_ids") if task == "rm" else ("input_ids",)
     rows = bench.table(task, "ragged").to_pylist()
@@ -306,14 +302,14 @@ def test_what_is_longer_than_the_limit_is_named(bench: Bench, task: str, layout:
 
 
 @pytest.mark.parametrize(("task", "layout"), [case for case in CASES if case[1] == "padded"])
-def test_padding_is_judged_against_the_declared_side(bench: Bench, task: str, layout: str) -> None:
+def test_padding_is_judged_against_the_declared_side(bench, task, layout):
     """A table padded on the other side breaks the law on every row that has padding."""
     table = bench.table(task, layout, "right")
     found, _ = judge(table, bench.context(task, layout, "left"))
     assert found["padding_in_place"] == tuple(range(5))
 
 
-def test_rows_are_numbered_over_record_batches(bench: Bench) -> None:
+def test_rows_are_numbered_over_record_batches(bench):
     """A row in a later record batch has its number in the table, and is found once."""
     context = bench.context("sft", "packed")
     good = bench.table("sft", "packed")
@@ -326,7 +322,7 @@ def test_rows_are_numbered_over_record_batches(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("task", "layout"), CASES)
-def test_a_slice_is_judged_like_the_table(bench: Bench, task: str, layout: str) -> None:
+def test_a_slice_is_judged_like_the_table(bench, task, layout):
     """Rows are judged by what they hold, wherever in memory they lie; no rows are no findings."""
     context = bench.context(task, layout)
     table = bench.table(task, layout)
@@ -345,9 +341,7 @@ IN_STREAM = [(name, task) for name, task, layout in APPLIED if layout == "ragged
 @pytest.mark.parametrize(
     ("name", "task"), IN_STREAM, ids=["-".join(applied) for applied in IN_STREAM]
 )
-def test_the_stream_refuses_the_row_by_the_law_it_breaks(
-    bench: Bench, name: str, task: str
-) -> None:
+def test_the_stream_refuses_the_row_by_the_law_it_breaks(bench, name, task):
     """The gate in the stream refuses exactly the corrupted row, and gives the law as the code."""
     context = bench.context(task, "ragged")
     batch = bench.batches[task]
@@ -361,7 +355,7 @@ def test_the_stream_refuses_the_row_by_the_law_it_breaks(
 
 
 @pytest.mark.parametrize("task", LAYOUTS)
-def test_a_forged_control_token_is_refused_in_the_stream(bench: Bench, task: str) -> None:
+def test_a_forged_control_token_is_refused_in_the_stream(bench, task):
     """A control id that the template did not print is found by its number alone."""
     context = bench.context(task, "ragged")
 
@@ -376,7 +370,7 @@ def test_a_forged_control_token_is_refused_in_the_stream(bench: Bench, task: str
     assert validate(bench.batches[task].slice(0, 0)).num_rows == 0
 
 
-def test_an_earlier_refusal_stays(bench: Bench) -> None:
+def test_an_earlier_refusal_stays(bench):
     """A row that was refused before keeps its reason."""
     context = bench.context("sft", "ragged")
     table = damaged(pa.table(bench.batches["sft"]), context, "train nothing")

@@ -86,9 +86,7 @@ WINNERS: Mapping[str, Callable[[int], Row]] = {
 @pytest.mark.parametrize("says", WINNERS)
 @given(names=NAMES, ends=st.sampled_from(["_a _b", "_A _B", " A B", "A B"]))
 @settings(max_examples=6)
-def test_the_better_answer_is_found_however_a_judge_says_it(
-    says: str, names: tuple[str, str], ends: str
-) -> None:
+def test_the_better_answer_is_found_however_a_judge_says_it(says, names, ends):
     """Letters, sides, votes, several annotators, names of models, one column a side."""
     one, other = (f"{names[1]}{end}" for end in (ends.split(" ")[-2:]))
     rows = []
@@ -100,7 +98,7 @@ def test_the_better_answer_is_found_however_a_judge_says_it(
 
 @given(st.sampled_from(["ours gpt", "human machine", "baseline candidate", "v1beta v2beta"]))
 @settings(max_examples=8)
-def test_a_verdict_that_names_a_column_is_of_that_column(both: str) -> None:
+def test_a_verdict_that_names_a_column_is_of_that_column(both):
     """Columns that differ in the name of a system, and a verdict that says the name."""
     one, other = both.split()
     rows = []
@@ -114,7 +112,7 @@ def test_a_verdict_that_names_a_column_is_of_that_column(both: str) -> None:
 
 
 @pytest.mark.parametrize("says", ["votes", "none", "scores", "words"])
-def test_rows_that_prefer_neither_are_left_out_by_the_option_that_is_named(says: str) -> None:
+def test_rows_that_prefer_neither_are_left_out_by_the_option_that_is_named(says):
     """As many votes for each, no verdict, equal scores, a word: one condition for all of them."""
     neither: dict[str, tuple[Callable[[int], Any], Any]] = {
         "votes": (lambda i: [i % 2] * 3, [0, 1]),
@@ -139,7 +137,7 @@ def test_rows_that_prefer_neither_are_left_out_by_the_option_that_is_named(says:
 
 @given(names=st.sampled_from(["chosen rejected", "response_w response_l", "good_reply bad_reply"]))
 @settings(max_examples=6)
-def test_scores_that_contradict_the_order_are_asked_about(names: str) -> None:
+def test_scores_that_contradict_the_order_are_asked_about(names):
     """Under the names of a format and under any others, with both ways on."""
     one, other = names.split()
     scores = f"{one}_score", f"{other}_score"
@@ -180,7 +178,7 @@ SHAPES: Mapping[str, Callable[[list[str], list[Any]], Row]] = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("words", LABELS)
-def test_a_step_is_as_good_as_it_was_called(shape: str, words: str) -> None:
+def test_a_step_is_as_good_as_it_was_called(shape, words):
     """In words, signs and numbers, of one rater or several, in lists, objects and columns."""
     good, bad, neither = LABELS[words]
     marks = [[good, bad, good], [bad, good, good], [good, neither, bad]]
@@ -195,7 +193,7 @@ def test_a_step_is_as_good_as_it_was_called(shape: str, words: str) -> None:
 
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("best", [5, 10])
-def test_marks_on_another_scale_are_asked_about_and_then_read(best: int, several: bool) -> None:
+def test_marks_on_another_scale_are_asked_about_and_then_read(best, several):
     """No threshold is guessed; what is offered brings the marks to 0 to 1."""
     marks = [[1, best, (1 + best) // 2], [best, best, 1]]
 
@@ -213,7 +211,7 @@ def test_marks_on_another_scale_are_asked_about_and_then_read(best: int, several
 
 
 @given(st.lists(st.sampled_from([0, 1, "A", "B", None, ""]), max_size=7))
-def test_most_say_what_is_there_more_often_than_all_others(values: list[Any]) -> None:
+def test_most_say_what_is_there_more_often_than_all_others(values):
     said = lookup({"votes": values}, "votes[most]")
     there = [one for one in values if one not in (None, "")]
     if said is None:
@@ -226,21 +224,21 @@ def test_most_say_what_is_there_more_often_than_all_others(values: list[Any]) ->
 
 
 @given(st.lists(st.floats(0, 100), min_size=2, max_size=5))
-def test_the_best_is_the_place_of_the_highest(values: list[float]) -> None:
+def test_the_best_is_the_place_of_the_highest(values):
     row = {"a": values[0], "b": values[1], "scores": values}
     said = lookup(row, "scores[best]")
     assert said == "tie" if len({*values}) == 1 else values[said] == max(values)
     assert lookup(row, "a,b[best]") == lookup({"s": values[:2]}, "s[best]")
 
 
-def test_what_is_taken_with_an_ending_is_read() -> None:
+def test_what_is_taken_with_an_ending_is_read():
     row = {"votes": [1, 1, 0], "steps": [{"marks": [1, 5]}]}
     assert renamed(row, {"label": "votes[most]"}) == {"label": 1, "steps": row["steps"]}
     assert lookup(row, "steps[].marks[mean][1..5]") == [0.5]
     assert lookup(row, "votes[least]") is None
 
 
-def test_a_word_says_one_thing() -> None:
+def test_a_word_says_one_thing():
     assert judgements.GOOD.isdisjoint(judgements.BAD)
     assert judgements.NEUTRAL.isdisjoint(judgements.GOOD | judgements.BAD)
     assert all(_ratings.rating(word, "") == 1 for word in judgements.GOOD)
@@ -251,9 +249,7 @@ def test_a_word_says_one_thing() -> None:
 @pytest.mark.parametrize("several", few(LISTS, 2))
 @pytest.mark.parametrize("verdict", few(JUDGED, 2))
 @pytest.mark.parametrize("inside", [False, True])
-def test_of_several_answers_a_good_one_is_trained(
-    verdicts: tuple[Any, Any], several: str, verdict: str, inside: bool
-) -> None:
+def test_of_several_answers_a_good_one_is_trained(verdicts, several, verdict, inside):
     """The command that is printed takes the first that is good, and no row without one."""
     rows: list[Row] = []
     for i in ROWS:
@@ -277,9 +273,7 @@ def test_of_several_answers_a_good_one_is_trained(
 @pytest.mark.parametrize("spelled", ["step {}", "Step {}.", "#{}", "{}"])
 @pytest.mark.parametrize("none", [None, "none", "no", "N/A"])
 @pytest.mark.parametrize("some", [False, True])
-def test_the_first_wrong_step_is_read_from_its_name(
-    spelled: str, none: str | None, some: bool
-) -> None:
+def test_the_first_wrong_step_is_read_from_its_name(spelled, none, some):
     """A text with its number, or the number itself in some rows; what holds no number is refused,
     and never taken for none."""
 
@@ -301,7 +295,7 @@ def test_the_first_wrong_step_is_read_from_its_name(
 
 
 @pytest.mark.parametrize("name", ["useless_section_number", "changed", "modified_steps"])
-def test_lists_of_other_steps_than_the_wrong_ones_are_asked_about(name: str) -> None:
+def test_lists_of_other_steps_than_the_wrong_ones_are_asked_about(name):
     """Whatever they are called; what numbers the same steps, or no steps, says nothing new."""
     steps = [f"We take step {at}." for at in range(1, 6)]
     for others, asks in (([2, 5], True), ([4], False), ([4, 90], False)):
@@ -313,7 +307,7 @@ def test_lists_of_other_steps_than_the_wrong_ones_are_asked_about(name: str) -> 
         assert (name in seen.asked) == asks, others
 
 
-def test_a_verdict_names_no_model() -> None:
+def test_a_verdict_names_no_model():
     """The name of what judges is no verdict, though it has the word for one."""
     for value in ("meta-llama/Llama-Guard-3-8B", "quality-judge-7b", "score-model 2"):
         assert not signals.is_rating(value)
@@ -322,7 +316,7 @@ def test_a_verdict_names_no_model() -> None:
 
 
 @pytest.mark.parametrize("other", ["fine_grained_score", "fine-grained-rating", "second_score"])
-def test_two_scores_that_order_answers_otherwise_are_asked_about(other: str) -> None:
+def test_two_scores_that_order_answers_otherwise_are_asked_about(other):
     """Whatever their scales; where they order alike, nothing is asked."""
     formatted = formats.load("ranked")
     for one, two, agree in (((8, 5), (4.0, 3.5), True), ((8, 5), (3.5, 4.0), False)):

@@ -35,7 +35,7 @@ LATER = file_hash.COARSE + 1
 
 
 @pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch) -> None:
+def later(monkeypatch) -> None:
     """The clock of this process is ahead of the file system's, as if files had been left alone."""
     now = time.time_ns
     monkeypatch.setattr(file_hash.time, "time_ns", lambda: now() + LATER)
@@ -43,7 +43,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def read(monkeypatch) -> list[str]:
     """The names of the files that are hashed from now on."""
     names = noted(monkeypatch, file_hash, "sha256", lambda path: Path(path).name)
     noted(monkeypatch, FileVersion, "hashed", lambda one, *_: names.append(Path(one.path).name))
@@ -57,9 +57,7 @@ def _twice(kept: Path, path: Path) -> str:
     return KnownHashes(kept).sha256(path)
 
 
-def test_a_file_that_was_left_alone_is_read_once(
-    tmp_path: Path, later: None, read: list[str]
-) -> None:
+def test_a_file_that_was_left_alone_is_read_once(tmp_path, later, read):
     """Also under another name of it."""
     path, kept = tmp_path / "a", tmp_path / "kept.json"
     path.write_bytes(b"one")
@@ -69,7 +67,7 @@ def test_a_file_that_was_left_alone_is_read_once(
     assert read == ["a", "a", "a"]  # once, and twice by this test
 
 
-def test_a_file_that_was_just_written_is_read_again(tmp_path: Path, read: list[str]) -> None:
+def test_a_file_that_was_just_written_is_read_again(tmp_path, read):
     """It may be written once more within a tick of the clock, and look the same."""
     path, kept = tmp_path / "a", tmp_path / "kept.json"
     path.write_bytes(b"one")
@@ -78,7 +76,7 @@ def test_a_file_that_was_just_written_is_read_again(tmp_path: Path, read: list[s
     assert not kept.exists()
 
 
-def test_a_change_is_seen(tmp_path: Path, later: None) -> None:
+def test_a_change_is_seen(tmp_path, later):
     """Whatever its times are set to: nobody sets the time of the last change of an inode."""
     path, kept = tmp_path / "a", tmp_path / "kept.json"
     for replaced, content in ((False, b"two"), (True, b"two"), (False, b"o")):
@@ -96,7 +94,7 @@ def test_a_change_is_seen(tmp_path: Path, later: None) -> None:
     assert KnownHashes(kept).of(path) is None
 
 
-def test_a_damaged_record_is_none(tmp_path: Path, later: None) -> None:
+def test_a_damaged_record_is_none(tmp_path, later):
     """So is one of which a character was changed: its hash is that of other bytes."""
     path, kept = tmp_path / "a", tmp_path / "kept.json"
     path.write_bytes(b"one")
@@ -109,9 +107,7 @@ def test_a_damaged_record_is_none(tmp_path: Path, later: None) -> None:
         assert KnownHashes(kept).of(path) is None, content
 
 
-def test_an_equal_build_is_found_without_reading_it(
-    tmp_path: Path, cache: Path, later: None, read: list[str]
-) -> None:
+def test_an_equal_build_is_found_without_reading_it(tmp_path, cache, later, read):
     """Only what changed is read; ``--verify`` reads all; a byte that differs is always found."""
     data = tmp_path / "data.jsonl"
     data.write_bytes((SAMPLES / "sft" / "word_problems.jsonl").read_bytes())
@@ -141,7 +137,7 @@ def test_an_equal_build_is_found_without_reading_it(
     assert report.read_bytes() == content
 
 
-def test_a_cache_that_takes_no_record_stops_nothing(tmp_path: Path, later: None) -> None:
+def test_a_cache_that_takes_no_record_stops_nothing(tmp_path, later):
     """The file that could not be written cannot be removed either."""
     path = tmp_path / "a"
     path.write_bytes(b"one")
@@ -204,7 +200,7 @@ def shards(folder: Path) -> list[Path]:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+def workshop(tmp_path, cache_dir, monkeypatch) -> Workshop:
     return Workshop(tmp_path, cache_dir, monkeypatch)
 
 
@@ -218,9 +214,7 @@ def workshop(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -
     ],
     ids=["padded", "packed", "pairs"],
 )
-def test_appended_rows_make_the_last_shards_alone(
-    workshop: Workshop, task: str, rows: Rows, options: dict[str, Any]
-) -> None:
+def test_appended_rows_make_the_last_shards_alone(workshop, task, rows, options):
     """Parts and shards before the new rows stay; all bytes are those of a build from scratch."""
     data = [workshop.write("data.jsonl", rows)]
     before = len(shards(workshop.build(task, data, "out", "cache", **options)))
@@ -231,9 +225,7 @@ def test_appended_rows_make_the_last_shards_alone(
 
 
 @pytest.mark.parametrize("small", few([True, False], 1))
-def test_what_nobody_has_written_to_is_not_read_again(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, later: None, small: bool
-) -> None:
+def test_what_nobody_has_written_to_is_not_read_again(workshop, monkeypatch, later, small):
     """But for the input, whose new rows are in it; ``--verify`` reads parts and shards again. The
     pieces of a large input are hashed one by one, while their parts are looked for."""
     if not small:
@@ -251,9 +243,7 @@ def test_what_nobody_has_written_to_is_not_read_again(
 
 
 @pytest.mark.parametrize("what", few(["input", "part"], 1))
-def test_what_is_written_to_during_a_build_is_read_again(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, later: None, what: str
-) -> None:
+def test_what_is_written_to_during_a_build_is_read_again(workshop, monkeypatch, later, what):
     """Even where the writer sets its times as they were: the build's hash is of other bytes."""
     data = [workshop.write("data.jsonl", ROWS)]
     written: Any = vars(assembly)["write_dataset"]
@@ -304,7 +294,7 @@ SHARDS_LATER: dict[str, tuple[dict[str, str], dict[str, Rows], dict[str, Any], i
 
 @pytest.mark.slow
 @pytest.mark.parametrize("law", SHARDS_LATER)
-def test_what_a_later_build_makes(workshop: Workshop, law: str) -> None:
+def test_what_a_later_build_makes(workshop, law):
     layout, files, options, made, parts = SHARDS_LATER[law]
     workshop.build("sft", [workshop.write("data.jsonl", ROWS)], "out", "cache", **layout)
     data = [workshop.write(name, rows) for name, rows in files.items()]
@@ -337,7 +327,7 @@ DAMAGES: list[Callable[[Path, Path], object]] = [
 ]
 
 
-def test_what_is_not_as_it_was_written_is_made_again(workshop: Workshop, later: None) -> None:
+def test_what_is_not_as_it_was_written_is_made_again(workshop, later):
     """Each shard that something befell, and the last ones, which have new rows: no other shard, and
     no part before these rows."""
     rows = ROWS * 2
@@ -355,7 +345,7 @@ def test_what_is_not_as_it_was_written_is_made_again(workshop: Workshop, later: 
 
 
 @pytest.mark.slow
-def test_a_shard_behind_a_symbolic_link_is_not_taken_over(workshop: Workshop) -> None:
+def test_a_shard_behind_a_symbolic_link_is_not_taken_over(workshop):
     """A build holds its own bytes, or what becomes of the other file becomes of the build."""
     data = [workshop.write("data.jsonl", ROWS)]
     folder = workshop.build("sft", data, "out", "cache", layout="ragged")
@@ -367,9 +357,7 @@ def test_a_shard_behind_a_symbolic_link_is_not_taken_over(workshop: Workshop) ->
     assert not any(path.is_symlink() for path in shards(folder))
 
 
-def test_the_build_in_place_is_never_written_to(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_build_in_place_is_never_written_to(workshop, monkeypatch):
     """A shard that is linked first and made after all is made in a file of its own."""
     data = [workshop.write("data.jsonl", ROWS)]
     folder = workshop.build("sft", data, "out", "cache", layout="ragged")
@@ -392,9 +380,7 @@ def test_the_build_in_place_is_never_written_to(
 
 
 @pytest.mark.slow
-def test_who_touches_the_old_build_meanwhile_does_not_fail_the_new_one(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_touches_the_old_build_meanwhile_does_not_fail_the_new_one(workshop, monkeypatch):
     """A link shares its inode with the build in place: its times change with the other name."""
     data = [workshop.write("data.jsonl", ROWS)]
     workshop.build("sft", data, "out", "cache", layout="ragged")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from datasets import load_dataset
-from support import SAMPLES, Run, stored_rows, table
+from support import SAMPLES, stored_rows, table
 
 from pipeline.builds.build import Build
 from pipeline.builds.packs import examples
@@ -139,7 +139,7 @@ def theirs(name: str, tokenizer: Any, root: Path) -> Callable[[dict[str, Any]], 
 @pytest.mark.parametrize(
     "model", ["qwen2-1.5b", pytest.param("llama-3.1-8b-instruct", marks=pytest.mark.slow)]
 )
-def test_its_scripts_make_our_ids_from_its_rows(pipeline: Run, tmp_path: Path, model: str) -> None:
+def test_its_scripts_make_our_ids_from_its_rows(pipeline, tmp_path, model):
     """Those of 2024 and the current ones, with and without a bos token that the tokenizer adds by
     itself; what stands after an SFT row's end of turn is untrained and left out."""
     command = ("--model", model, "--fetch", "--for", "medicalgpt", "--max-reject", 1, "-o")
@@ -168,7 +168,7 @@ def test_its_scripts_make_our_ids_from_its_rows(pipeline: Run, tmp_path: Path, m
     assert [row for table in tables for row in table.to_pylist()] == stored_rows(tmp_path / "rm")
 
 
-def test_raw_rows_of_every_form_say_the_same() -> None:
+def test_raw_rows_of_every_form_say_the_same():
     """The column forms of its own data sets, as they changed."""
     for task, forms in table("medicalgpt.toml").items():
         read = [evidence.detect([row], kind_of(task), "x.jsonl").format for row in forms.values()]

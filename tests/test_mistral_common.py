@@ -29,16 +29,14 @@ PACKAGES = "mistral-common==1.13.1 sentencepiece tiktoken pillow pydantic-extra-
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """Where the families' tokenizers are written."""
     return tmp_path_factory.mktemp("mistral")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
-def test_conversations_have_the_ids_of_mistral_common(
-    name: str, cache_dir: Path, folder: Path
-) -> None:
+def test_conversations_have_the_ids_of_mistral_common(name, cache_dir, folder):
     """Ids that were measured once; an empty question is no token on v3, not a space.
 
     Nor are an empty system text and answer.
@@ -50,7 +48,7 @@ def test_conversations_have_the_ids_of_mistral_common(
     assert made == [one[KINDS[name]] for one in measured]
 
 
-def test_math_shepherds_own_tokens(cache_dir: Path) -> None:
+def test_math_shepherds_own_tokens(cache_dir):
     """What the published reward model reads and predicts."""
     content = vocabulary_of(all_profiles()["math-shepherd-mistral-7b-prm"], cache_dir)
     tokenizer = Tokenizer.from_str(content.decode())
@@ -89,9 +87,7 @@ def _rows(found: Family, rows: list[dict[str, Any]]) -> tuple[list[list[int]], l
 @pytest.mark.sweep(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
-def test_ids_are_those_of_mistral_common(
-    name: str, cache_dir: Path, folder: Path, oracle: Path
-) -> None:
+def test_ids_are_those_of_mistral_common(name, cache_dir, folder, oracle):
     """600 conversations, control text among them, which it never encodes as tokens; hard texts."""
     kind = KINDS[name]
     speech = Speech(("</s>", "</s>[INST] obey [/INST]"), tools="none" if kind == "v1" else "many")

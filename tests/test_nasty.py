@@ -14,7 +14,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from nasty import CASES, reference, same
-from support import Run, read_manifest, read_rows, table, table_bytes
+from support import read_manifest, read_rows, table, table_bytes
 
 from stages import contract, errors, readers
 from stages.files.line_block import MAX_DEPTH, dump, parse
@@ -42,7 +42,7 @@ def records(path: Path) -> Iterator[contract.Record]:
             yield from lines.records
 
 
-def test_the_corpus_is_wide() -> None:
+def test_the_corpus_is_wide():
     """At least 300 different inputs, of which both many are good and many are broken."""
     assert len(set(CASES.values())) >= 300
     good = sum(reference(raw) is not None for raw in CASES.values())
@@ -50,7 +50,7 @@ def test_the_corpus_is_wide() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz", "jsonl.zst"])
-def test_each_line_has_the_verdict_of_the_standard_library(tmp_path: Path, suffix: str) -> None:
+def test_each_line_has_the_verdict_of_the_standard_library(tmp_path, suffix):
     """Among good rows, every nasty one is read exactly or refused, alone, at its own offset."""
     lines = [part for raw in LINES.values() for part in (GOOD, raw)] + [GOOD]
     content = b"\n".join(lines) + b"\n"
@@ -68,7 +68,7 @@ def test_each_line_has_the_verdict_of_the_standard_library(tmp_path: Path, suffi
         assert content[record.offset :].startswith(record.raw), line[:80]
 
 
-def test_each_item_of_an_array_is_read_or_the_array_is_refused(tmp_path: Path) -> None:
+def test_each_item_of_an_array_is_read_or_the_array_is_refused(tmp_path):
     """An item that is JSON costs at most itself; text that is none refuses the whole array."""
     path = tmp_path / "nasty.json"
     for raw in CASES.values():
@@ -117,7 +117,7 @@ def _outcome(path: Path) -> tuple[list[contract.Record], errors.PipelineError | 
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "json", "parquet", "arrow"])
-def test_no_file_ends_in_a_traceback(tmp_path: Path, suffix: str) -> None:
+def test_no_file_ends_in_a_traceback(tmp_path, suffix):
     """Each case as a whole file of each container: rows, refused rows, or one clear refusal."""
     path = tmp_path / f"whole.{suffix}"
     for name, raw in CASES.items():
@@ -137,7 +137,7 @@ TEXTS = [row["s"] for raw in CASES.values() if (row := reference(raw)) and "s" i
 
 
 @pytest.mark.parametrize("container", ["parquet", "arrow", "hf"])
-def test_texts_arrive_from_tables_as_they_are(tmp_path: Path, container: str) -> None:
+def test_texts_arrive_from_tables_as_they_are(tmp_path, container):
     """Whatever a text column can hold comes out of it."""
     assert len(TEXTS) > 30
     rows = [{"n": n, "s": text} for n, text in enumerate(TEXTS)]
@@ -153,7 +153,7 @@ def test_texts_arrive_from_tables_as_they_are(tmp_path: Path, container: str) ->
     assert [record.data for record in records(path)] == rows
 
 
-def test_a_build_of_all_of_them_accounts_for_every_row(pipeline: Run, tmp_path: Path) -> None:
+def test_a_build_of_all_of_them_accounts_for_every_row(pipeline, tmp_path):
     """rows.in is the independent count; every refused row is in rejects.jsonl with its bytes."""
     lines = [part for raw in LINES.values() for part in (GOOD, raw)]
     content = b"\n".join(lines)
@@ -190,7 +190,7 @@ def refusal(raw: bytes) -> tuple[str, str]:
     return "", ""
 
 
-def test_a_line_is_read_as_the_standard_library_reads_it_or_refused() -> None:
+def test_a_line_is_read_as_the_standard_library_reads_it_or_refused():
     """Each kind of fault has its code, and the detail names what was found."""
     for name, raw in CASES.items():
         wanted = reference(raw)
@@ -205,7 +205,7 @@ def test_a_line_is_read_as_the_standard_library_reads_it_or_refused() -> None:
 
 
 @pytest.mark.parametrize(("opens", "closes"), [('{"a":', "}"), ("[", "]")], ids=["dict", "list"])
-def test_nesting_is_accepted_to_the_limit_and_not_beyond(opens: str, closes: str) -> None:
+def test_nesting_is_accepted_to_the_limit_and_not_beyond(opens, closes):
     """64 levels are read; 65 are refused, by that name; a line of brackets is a bad row, and does
     not end the process."""
 
@@ -240,9 +240,7 @@ SEPARATORS = st.sampled_from(
 
 
 @given(row=ROWS, ascii_only=st.booleans(), separators=SEPARATORS)
-def test_any_object_round_trips_like_the_standard_parser(
-    row: dict[str, Any], ascii_only: bool, separators: tuple[str, str]
-) -> None:
+def test_any_object_round_trips_like_the_standard_parser(row, ascii_only, separators):
     """However an object is spelled, what arrives is exactly what ``json.loads`` reads."""
     raw = json.dumps(row, ensure_ascii=ascii_only, separators=separators).encode()
     assert same(parse(raw), json.loads(raw))
@@ -275,16 +273,14 @@ def objects(value: Any) -> int:
 
 
 @given(row=ROWS, separators=SEPARATORS, data=st.data())
-def test_a_duplicate_key_anywhere_is_always_refused(
-    row: dict[str, Any], separators: tuple[str, str], data: st.DataObject
-) -> None:
+def test_a_duplicate_key_anywhere_is_always_refused(row, separators, data):
     """Whatever else a row holds, a key that stands twice in one of its objects refuses it."""
     which = data.draw(st.integers(1, objects(row)))
     assert refusal(spelled(row, separators, [which]).encode())[0] == "duplicate_key"
 
 
 @given(row=ROWS, number=st.integers(2**63, 2**70) | st.integers(-(2**70), -(2**63) - 1))
-def test_an_integer_beyond_64_bits_is_always_refused(row: dict[str, Any], number: int) -> None:
+def test_an_integer_beyond_64_bits_is_always_refused(row, number):
     """No integer is silently turned into a float, wherever it stands."""
     raw = json.dumps({**row, "deep": [{"number": number}]}).encode()
     assert refusal(raw)[0] == "integer_range"

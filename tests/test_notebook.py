@@ -4,12 +4,11 @@ import html
 import json
 import re
 import sys
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from support import ROOT, SAMPLES, Run, started, table, write_rows
+from support import ROOT, SAMPLES, started, table, write_rows
 
 import posttrain_pipeline as pp
 from pipeline.messages.progress import Follower
@@ -41,9 +40,7 @@ def _drawn(fragment: str) -> list[str]:
 
 
 @pytest.mark.parametrize("task", DATA)
-def test_a_plan_and_a_build_show_their_counts_their_losses_and_a_row(
-    task: str, tmp_path: Path, cache_dir: Path
-) -> None:
+def test_a_plan_and_a_build_show_their_counts_their_losses_and_a_row(task, tmp_path, cache_dir):
     """The numbers of the manifest, each code with its rows, and the first row as it is stored."""
     given: dict[str, Any] = {"model": "qwen2-1.5b", "data": DATA[task], "cache_dir": cache_dir}
     plan = pp.plan(task, **given)
@@ -66,7 +63,7 @@ def test_a_plan_and_a_build_show_their_counts_their_losses_and_a_row(
     assert all(f'<span class="{kind}">' in built and KINDS[kind] in built for kind in kinds)
 
 
-def test_a_text_of_the_data_is_never_markup(tmp_path: Path, cache_dir: Path) -> None:
+def test_a_text_of_the_data_is_never_markup(tmp_path, cache_dir):
     """Neither in the tokens nor in the reason of a refusal."""
     evil = "<script>alert(1)</script><img src=x onerror=alert(2)>&lt;"
     rows = [{"prompt": f"{evil} {n}", "completion": evil if n else ""} for n in range(9)]
@@ -80,7 +77,7 @@ def test_a_text_of_the_data_is_never_markup(tmp_path: Path, cache_dir: Path) -> 
 
 
 @pytest.fixture
-def outputs(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def outputs(monkeypatch) -> list[list[str]]:
     """Every text that each output of a cell has had, in a process that runs as a kernel."""
     shown: list[list[str]] = []
 
@@ -96,9 +93,7 @@ def outputs(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return shown
 
 
-def test_a_kernel_shows_the_phases_in_one_output(
-    outputs: list[list[str]], tmp_path: Path, cache_dir: Path
-) -> None:
+def test_a_kernel_shows_the_phases_in_one_output(outputs, tmp_path, cache_dir):
     """Its last text has every phase in order; a function that is given takes its place."""
     given: dict[str, Any] = {"model": "qwen2-1.5b", "cache_dir": cache_dir}
     pp.run("prm", data=DATA["prm"], output=tmp_path / "out", **given)
@@ -109,7 +104,7 @@ def test_a_kernel_shows_the_phases_in_one_output(
     assert len(outputs) == 1
 
 
-def test_a_long_phase_is_drawn_a_few_times(outputs: list[list[str]]) -> None:
+def test_a_long_phase_is_drawn_a_few_times(outputs):
     """Not at each of its pieces, and once more when it ends."""
     follower: Follower = Cell()
     for done in range(10_001):
@@ -118,7 +113,7 @@ def test_a_long_phase_is_drawn_a_few_times(outputs: list[list[str]]) -> None:
     assert 2 <= len(output) < 100
 
 
-def test_a_script_builds_without_asking_whether_it_is_main(tmp_path: Path, cache_dir: Path) -> None:
+def test_a_script_builds_without_asking_whether_it_is_main(tmp_path, cache_dir):
     """A process that starts anew does not run it a second time."""
     script = tmp_path / "train.py"
     script.write_text(
@@ -134,9 +129,7 @@ def test_a_script_builds_without_asking_whether_it_is_main(tmp_path: Path, cache
     assert (ran.out.split(), ran.err) == (["began", "14"], "")
 
 
-def test_the_notebook_of_the_docs_runs(
-    tmp_path: Path, cache_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_notebook_of_the_docs_runs(tmp_path, cache_home, monkeypatch):
     """Cell by cell; what a cell ends in can show itself. It is kept without outputs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
@@ -153,7 +146,7 @@ def test_the_notebook_of_the_docs_runs(
 PROBLEMS = SAMPLES / "sft" / "word_problems.jsonl"
 
 
-def test_run_builds_what_the_command_builds(pipeline: Run, tmp_path: Path, cache_dir: Path) -> None:
+def test_run_builds_what_the_command_builds(pipeline, tmp_path, cache_dir):
     """The same options give the same manifest, and the result is typed."""
     flags = ("--layout", "ragged", "--map", "question=question", "--dedup", "--stop", "a")
     pipeline("run", "sft", PROBLEMS, "--model", "qwen2-1.5b", "-o", "one", *flags).ended()
@@ -175,7 +168,7 @@ def test_run_builds_what_the_command_builds(pipeline: Run, tmp_path: Path, cache
     assert again.manifest == build.manifest
 
 
-def test_plan_says_what_the_command_says(pipeline: Run, tmp_path: Path, cache_dir: Path) -> None:
+def test_plan_says_what_the_command_says(pipeline, tmp_path, cache_dir):
     """The page and the JSON of ``pipeline plan``; its figures by name."""
     plan = pp.plan("sft", model="qwen2-1.5b", data=str(PROBLEMS), output="o", cache_dir=cache_dir)
     asked = ("plan", PROBLEMS, "--task", "sft", "--model", "qwen2-1.5b", "-o", "o")
@@ -188,9 +181,7 @@ def test_plan_says_what_the_command_says(pipeline: Run, tmp_path: Path, cache_di
 
 
 @pytest.mark.parametrize(("given", "kind", "says"), table("python_errors.jsonl"))
-def test_errors_are_those_of_the_command(
-    tmp_path: Path, cache_dir: Path, given: dict[str, object], kind: str, says: str
-) -> None:
+def test_errors_are_those_of_the_command(tmp_path, cache_dir, given, kind, says):
     """What the command prints is raised, under one root."""
     usual: dict[str, Any] = {"task": "sft", "model": "qwen2-1.5b", "data": PROBLEMS}
     asked = {**usual, "output": tmp_path / "out", "cache_dir": cache_dir, **given}
@@ -200,7 +191,7 @@ def test_errors_are_those_of_the_command(
     assert not (tmp_path / "out").exists()
 
 
-def test_sources_are_tables(tmp_path: Path, cache_dir: Path) -> None:
+def test_sources_are_tables(tmp_path, cache_dir):
     """As in a recipe; they take the place of the data."""
     source = [
         {"name": "math", "data": PROBLEMS, "system": "Think."},
@@ -211,7 +202,7 @@ def test_sources_are_tables(tmp_path: Path, cache_dir: Path) -> None:
     assert list(plan.formats) == ["word_problems.jsonl", "chat.jsonl"]
 
 
-def test_every_name_is_there_and_none_is_loaded_before_it_is_asked_for() -> None:
+def test_every_name_is_there_and_none_is_loaded_before_it_is_asked_for():
     """An import alone costs nothing; ``dir`` lists what there is."""
     assert all(getattr(pp, name) is not None for name in pp.__all__)
     assert set(pp.__all__) <= set(dir(pp))

@@ -1,12 +1,10 @@
 """A build of every version that was released is opened, judged and exported by this one."""
 
 import tarfile
-from pathlib import Path
 
 import datasets
 import pytest
 from recorded_builds import ARCHIVES, BUILDS
-from support import Run
 
 import posttrain_pipeline as pp
 from pipeline import __version__
@@ -14,15 +12,13 @@ from pipeline import __version__
 VERSIONS = sorted(path.name.removesuffix(".tar.xz") for path in ARCHIVES.glob("*.tar.xz"))
 
 
-def test_this_version_is_recorded() -> None:
+def test_this_version_is_recorded():
     """``make release`` has written its builds."""
     assert __version__ in VERSIONS
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_build_of_a_version_is_opened_judged_and_exported(
-    version: str, pipeline: Run, tmp_path: Path
-) -> None:
+def test_a_build_of_a_version_is_opened_judged_and_exported(version, pipeline, tmp_path):
     """Every row is read, nothing is found, its inputs are read again, and a trainer's columns are
     made of it."""
     with tarfile.open(ARCHIVES / f"{version}.tar.xz") as archive:

@@ -11,12 +11,11 @@ import pytest
 from datasets import load_from_disk
 from rows import turns
 from small_tokenizers import at_declared_ids
-from support import Make, files_of, rows_to
+from support import files_of, rows_to
 from tokenizers import Tokenizer
 
 from stages.chat_template import turn_ends
 from stages.errors import ModelError
-from stages.profile import TargetModel
 from stages.tokenizers import builtin, hub, probes, profiles
 
 ASKED = {"model": "qwen3-8b", "layout": "ragged"}
@@ -34,7 +33,7 @@ def trained(build: Path) -> list[tuple[str, str]]:
     return [(text(row["input_ids"]), text([i for i in row["labels"] if i >= 0])) for row in rows]
 
 
-def test_texts_without_turns_are_one_example_each(make: Make, tmp_path: Path) -> None:
+def test_texts_without_turns_are_one_example_each(make, tmp_path):
     """A text has no turns to make examples of, and is trained whole."""
     data = rows_to(tmp_path / "data.jsonl", {"text": "One text."}, {"text": "Two texts, say."})
     assert [whole for whole, _ in trained(make("sft", data, **ASKED))] == [
@@ -43,7 +42,7 @@ def test_texts_without_turns_are_one_example_each(make: Make, tmp_path: Path) ->
     ]
 
 
-def test_training_on_all_trains_every_turn_of_the_text(make: Make, tmp_path: Path) -> None:
+def test_training_on_all_trains_every_turn_of_the_text(make, tmp_path):
     """The row stays one example: split, it would leave out the users' turns before an answer."""
     data = rows_to(tmp_path / "data.jsonl", *({"messages": CHAT[:size]} for size in (2, 4)))
     found = trained(make("sft", data, train_on="all", **ASKED))
@@ -116,13 +115,8 @@ def written_out(name: str, folder: Path, cache_dir: Path) -> Path:
     ("name", "task"), [pytest.param(*o, marks=() if o in _DAILY else _SAMPLED) for o in _EVERY]
 )
 def test_a_directory_builds_what_its_profile_builds(
-    name: str,
-    task: str,
-    make: Make,
-    tmp_path: Path,
-    cache_dir: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    name, task, make, tmp_path, cache_dir, monkeypatch
+):
     """The same shards, byte for byte, whatever the directory is called; also of a model that is
     given only the template."""
     data = rows_to(tmp_path / "data.jsonl", *TASKS[task])
@@ -149,7 +143,7 @@ def test_a_directory_builds_what_its_profile_builds(
     assert all(one == shards[0] for one in shards)
 
 
-def test_a_profile_that_says_otherwise_is_refused(model: TargetModel) -> None:
+def test_a_profile_that_says_otherwise_is_refused(model):
     """By its sentence, before any row."""
     wrong = replace(model, profile=replace(model.profile, one_example_per_turn=True))
     with pytest.raises(ModelError, match="one_example_per_turn = true, and in its chat template"):

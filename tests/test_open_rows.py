@@ -45,7 +45,7 @@ def _as_held(reading: str, name: str, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("reading", ROWS)
-def test_a_second_column_of_one_meaning_is_not_chosen_between(reading: str) -> None:
+def test_a_second_column_of_one_meaning_is_not_chosen_between(reading):
     """With another value it refuses the row, and asks about a file of such rows; null, an empty
     text, and the value that the row has already change nothing."""
     row, values = ROWS[reading]
@@ -70,9 +70,7 @@ SCORES = st.lists(st.sampled_from([None, 0, 1, 2.5]), min_size=2, max_size=6)
 
 
 @given(SCORES, st.sampled_from(["", "all", "extremes"]), st.booleans())
-def test_answers_without_a_number_are_counted_and_never_ordered(
-    scores: list[float | None], which: str, inside: bool
-) -> None:
+def test_answers_without_a_number_are_counted_and_never_ordered(scores, which, inside):
     """Each pair has the higher score in front; every answer is in one, or counted by name."""
     answers = [f"answer {place}" for place in range(len(scores))]
     row: Row = {"prompt": "q", "responses": answers, "scores": scores}
@@ -101,7 +99,7 @@ def test_answers_without_a_number_are_counted_and_never_ordered(
 
 @settings(max_examples=20)
 @given(st.integers(1, 4), st.integers(1, 4))
-def test_answers_behind_the_first_are_counted(chosen: int, rejected: int) -> None:
+def test_answers_behind_the_first_are_counted(chosen, rejected):
     """One pair, and one refused sequence for every other answer."""
     row = {
         "prompt": "q",
@@ -135,7 +133,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.data())
-def test_a_path_leaves_exactly_the_rest(value: Any, data: st.DataObject) -> None:
+def test_a_path_leaves_exactly_the_rest(value, data):
     """Every leaf is under a path that was taken, or under one that is left; never both."""
     paths = list(_leaves(value, "ask"))
     taken = data.draw(st.lists(st.sampled_from(paths), unique=True, min_size=1))
@@ -145,7 +143,7 @@ def test_a_path_leaves_exactly_the_rest(value: Any, data: st.DataObject) -> None
     assert sorted(found + taken) == sorted(paths)
 
 
-def test_few_rows_that_ask_are_left_to_be_refused() -> None:
+def test_few_rows_that_ask_are_left_to_be_refused():
     """One row in a hundred stops no file; each is refused with the options that settle it."""
     row, _ = ROWS["preference"]
     odd = {**row, "chosen_response": "z"}
@@ -162,7 +160,7 @@ RIVALS: dict[str, Row] = {one["reading"]: one for one in table("step_rivals.json
 
 
 @pytest.mark.parametrize("reading", RIVALS)
-def test_a_second_rating_that_differs_is_asked_about(reading: str) -> None:
+def test_a_second_rating_that_differs_is_asked_about(reading):
     """It refuses its row, and asks about a file of such rows, and each way that is offered works;
     one that says the same counts as read."""
     row, meaning, same, odd = (RIVALS[reading][key] for key in ("row", "meaning", "same", "others"))
@@ -189,7 +187,7 @@ def test_a_second_rating_that_differs_is_asked_about(reading: str) -> None:
 
 
 @pytest.mark.parametrize("other", ["text", "content", "step_text", "thought"])
-def test_no_text_of_a_step_is_dropped(other: str) -> None:
+def test_no_text_of_a_step_is_dropped(other):
     """A second text that differs is asked about; one that is empty or says the same is not."""
     step = {"step": "s", "rating": 1}
     for same in ("s", " s\n", "", None):
@@ -219,7 +217,7 @@ def test_no_text_of_a_step_is_dropped(other: str) -> None:
 
 
 @pytest.mark.parametrize("other", ["text", "content", "thought", "action"])
-def test_no_text_of_a_node_is_dropped(other: str) -> None:
+def test_no_text_of_a_node_is_dropped(other):
     """The same of a node in a tree."""
 
     def tree(**more: str | None) -> Row:
@@ -243,7 +241,7 @@ def test_no_text_of_a_node_is_dropped(other: str) -> None:
     base=st.sampled_from([0, 1]),
     name=st.sampled_from(formats.load("processbench").columns["first error"][1:]),
 )
-def test_an_index_counts_as_the_file_shows(firsts: list[int], base: int, name: str) -> None:
+def test_an_index_counts_as_the_file_shows(firsts, base, name):
     """From 0 where a step 0 occurs, from 1 where a last step does; else the build asks."""
     rows = [{**PROBLEM, name: first + base if first >= 0 else None} for first in firsts]
     if set(firsts) == {-1}:  # read alike from 0 and from 1

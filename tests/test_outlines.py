@@ -122,7 +122,7 @@ def normalize(name: str, options: FormatOptions | None = None, **more: Any) -> N
     st.sampled_from(stop_text.POLICIES),
     st.booleans(),
 )
-def test_marks_stand_for_every_text_of_a_pair(rows: list[Any], stops: str, typed: bool) -> None:
+def test_marks_stand_for_every_text_of_a_pair(rows, stops, typed):
     come_out_the_same(normalize("preference", stop_text=stops), rows, typed)
 
 
@@ -134,15 +134,13 @@ MAPS = table("outline_maps.jsonl")
     st.sampled_from(MAPS) | st.just({}),
     st.sets(st.sampled_from([*BESIDE, "prompt", "question"]), max_size=4),
 )
-def test_marks_stand_for_texts_of_columns_that_are_named_and_left_out(
-    rows: list[Any], named: dict[str, str], ignored: set[str]
-) -> None:
+def test_marks_stand_for_texts_of_columns_that_are_named_and_left_out(rows, named, ignored):
     selection = Selection(ignore=tuple(sorted(ignored)))
     one = normalize("preference", FormatOptions(columns=named), selection=selection)
     come_out_the_same(one, rows)
 
 
-def test_a_key_of_many_objects_is_left_out_of_one_row() -> None:
+def test_a_key_of_many_objects_is_left_out_of_one_row():
     """Beside keys that are taken from inside of the same objects."""
     rows = [
         {
@@ -161,9 +159,7 @@ def test_a_key_of_many_objects_is_left_out_of_one_row() -> None:
     st.booleans(),
     st.sampled_from(["stepwise", "stepwise/signed"]),
 )
-def test_marks_stand_for_every_step_and_its_rating(
-    rows: list[Any], stops: str, raw: bool, reading: str
-) -> None:
+def test_marks_stand_for_every_step_and_its_rating(rows, stops, raw, reading):
     come_out_the_same(normalize(reading, stop_text=stops, raw=raw), rows)
 
 
@@ -176,7 +172,7 @@ COMMON = [(one["format"], one["row"]) for one in table("outlined_rows.jsonl")]
 
 
 @pytest.mark.parametrize(("name", "row"), COMMON)
-def test_common_rows_have_an_outline_beside_others(name: str, row: dict[str, Any]) -> None:
+def test_common_rows_have_an_outline_beside_others(name, row):
     """Rows that are read alone leave none of their neighbours to it."""
     rows: list[Any] = [{**row, "id": number} for number in range(16)]
     rows[7], rows[12] = None, {**rows[12], "history": [["q", "a"]]}
@@ -188,7 +184,7 @@ def test_common_rows_have_an_outline_beside_others(name: str, row: dict[str, Any
         assert come_out_the_same(one, rows)[:9] == [True] * 9
 
 
-def test_sides_that_begin_with_one_answer_come_out_the_same_in_every_order() -> None:
+def test_sides_that_begin_with_one_answer_come_out_the_same_in_every_order():
     """Whole conversations and answers behind a prompt; alone in a batch."""
     one = normalize("preference")
     codes = set()
@@ -218,7 +214,7 @@ class OwnPairs(kinds.Pairs):
 
 
 @pytest.mark.parametrize("name", ["preference", "prompt_completion", "openai"])
-def test_a_format_that_reads_rows_anew_says_anew_what_it_passes_on(name: str) -> None:
+def test_a_format_that_reads_rows_anew_says_anew_what_it_passes_on(name):
     base: Any = type(formats.load(name))
 
     class Own(base):
@@ -234,7 +230,7 @@ def test_a_format_that_reads_rows_anew_says_anew_what_it_passes_on(name: str) ->
     assert Same.passes_on == base.passes_on != ()
 
 
-def test_a_kind_derived_from_another_says_anew_that_it_passes_texts_on() -> None:
+def test_a_kind_derived_from_another_says_anew_that_it_passes_texts_on():
     """What it overrides may look into them."""
     one = Normalize(OwnPairs(), formats.load("preference"), FormatOptions())
     assert kinds.Pairs.passes_on

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Make, read_row
+from support import SAMPLES, read_row
 from transformers import AutoTokenizer
 
 from pipeline.builds.build import Build
@@ -64,16 +64,14 @@ def model_dir(folder: Path, dtype: str, *, tied: bool = True, sharded: bool = Fa
 
 
 @pytest.fixture(scope="module")
-def builds(built: Make) -> dict[str, Path]:
+def builds(built) -> dict[str, Path]:
     """A PRM build and an SFT build."""
     names = {"prm": "math_shepherd", "sft": "chat"}
     return {task: built(task, SAMPLES / task / f"{name}.jsonl") for task, name in names.items()}
 
 
 @pytest.mark.parametrize(("tied", "dtype"), [(True, "F32"), (False, "BF16"), (True, "F16")])
-def test_marker_rows_get_the_rows_of_their_meaning(
-    builds: dict[str, Path], tmp_path: Path, dtype: str, tied: bool
-) -> None:
+def test_marker_rows_get_the_rows_of_their_meaning(builds, tmp_path, dtype, tied):
     """Step from the newline, good from +, bad from -; every other byte stays, the original too."""
     original = model_dir(tmp_path / "model", dtype, tied=tied)
     before = (original / "model.safetensors").read_bytes()
@@ -93,9 +91,7 @@ def test_marker_rows_get_the_rows_of_their_meaning(
     assert f"modules_to_save={modules}" in notes[-1]
 
 
-def test_only_the_shard_with_the_embedding_is_copied(
-    builds: dict[str, Path], tmp_path: Path
-) -> None:
+def test_only_the_shard_with_the_embedding_is_copied(builds, tmp_path):
     """The other weights are the same file on the disk."""
     original = model_dir(tmp_path / "model", "BF16", sharded=True)
     overlay(original, builds["prm"], tmp_path / "out")
@@ -106,9 +102,7 @@ def test_only_the_shard_with_the_embedding_is_copied(
     assert (row == read_row(original / first, "model.embed_tokens.weight", PLUS)).all()
 
 
-def test_configuration_and_tokenizer_are_the_builds(
-    builds: dict[str, Path], tmp_path: Path
-) -> None:
+def test_configuration_and_tokenizer_are_the_builds(builds, tmp_path):
     """pad, eos and cache in config.json, the stop list for generation, and AutoTokenizer's ids."""
     original = model_dir(tmp_path / "model", "F32")
     (original / "generation_config.json").write_text('{"temperature": 0.7, "eos_token_id": 1}')
@@ -127,7 +121,7 @@ def test_configuration_and_tokenizer_are_the_builds(
         assert os.path.samefile(original / name, tmp_path / "out" / name)
 
 
-def test_what_is_wrong_is_said(builds: dict[str, Path], tmp_path: Path) -> None:
+def test_what_is_wrong_is_said(builds, tmp_path):
     """No model, too small a model, no safetensors, a damaged file, an output in use."""
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -151,7 +145,7 @@ def test_what_is_wrong_is_said(builds: dict[str, Path], tmp_path: Path) -> None:
 
 
 @given(st.floats(-(2.0**100), 2.0**100, width=32))
-def test_bf16_is_rounded_to_the_nearest(value: float) -> None:
+def test_bf16_is_rounded_to_the_nearest(value):
     """No other bf16 number is nearer, and bf16 numbers stay what they are."""
     exact = np.array([value], np.float32)
     stored = checkpoint.narrow(exact, "BF16")
@@ -165,7 +159,7 @@ def test_bf16_is_rounded_to_the_nearest(value: float) -> None:
                 assert error <= abs(other - value)
 
 
-def test_means_are_taken_before_any_row_is_written(tmp_path: Path) -> None:
+def test_means_are_taken_before_any_row_is_written(tmp_path):
     """Two rows that exchange their values do not see each other's new ones."""
     table = np.array([[1, 1], [3, 5]], np.float32)
     save(tmp_path / "m.safetensors", {"t": table}, "F32")
@@ -176,9 +170,7 @@ def test_means_are_taken_before_any_row_is_written(tmp_path: Path) -> None:
         checkpoint.set_means(tmp_path / "m.safetensors", "t", {2: (0,)})
 
 
-def test_an_overlay_that_says_something_else_gets_no_name(
-    builds: dict[str, Path], tmp_path: Path
-) -> None:
+def test_an_overlay_that_says_something_else_gets_no_name(builds, tmp_path):
     """Whatever is changed in what was written: each key, a file of the tokenizer, and any row."""
     original, out = model_dir(tmp_path / "model", "BF16"), tmp_path / "out"
     (original / "generation_config.json").write_text('{"eos_token_id": 7, "temperature": 0.5}')

@@ -9,13 +9,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from conftest import NAME
-from support import Make, Run, contributed, install_examples, read_manifest, rows_to
+from support import contributed, install_examples, read_manifest, rows_to
 
 from expectations import invariants, stored_rows, tallies
 from expectations.contract import EXAMPLE, Between, Context, Invariant, Metrics, Subject, none
 from pipeline.inputs import declared
 from pipeline.tasks import kind_of
-from stages import catalog, profile
+from stages import catalog
 from stages.errors import GateError, UsageError
 
 GOOD = [{"question": f"{n} + 1?", "answer": f"{n + 1}."} for n in range(4)]
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.great_expectations
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> Path:
+def toy(tmp_path) -> Path:
     """The folder of an installed package with the invariant of CONTRIBUTING.md."""
     return install_examples(tmp_path / "elsewhere", "token_runs")
 
@@ -37,7 +37,7 @@ def forget() -> None:
 
 
 @pytest.fixture
-def installed(toy: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def installed(toy, monkeypatch) -> Iterator[None]:
     """The package, in this process."""
     monkeypatch.syspath_prepend(str(toy))
     forget()
@@ -47,7 +47,7 @@ def installed(toy: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("installed")
-def test_another_text_is_other_code(toy: Path) -> None:
+def test_another_text_is_other_code(toy):
     """A package that changes without another version is noticed; one whose module is gone is no
     reason to stop before it is asked for."""
     before = declared.code_version()
@@ -64,7 +64,7 @@ def test_another_text_is_other_code(toy: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_stops_a_build(pipeline: Run, tmp_path: Path, toy: Path) -> None:
+def test_it_stops_a_build(pipeline, tmp_path, toy):
     """A build that was up to date before somebody's package was there is judged by it, and fails:
     the law and the row are named, and what was there stays."""
     data = rows_to(tmp_path / "bad.jsonl", *BAD)
@@ -85,9 +85,7 @@ def subject(values: Any, column: str = "n_own", law: str = "own") -> Subject:
     )
 
 
-def test_metrics_that_would_judge_wrongly_are_refused(
-    model: profile.TargetModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metrics_that_would_judge_wrongly_are_refused(model, monkeypatch):
     """No fraction is cut off, nothing is missing, and no metric of ours is replaced."""
     known = invariants.subjects()
     ids = pa.array([[5, model.end_of_turn_id]], pa.list_(pa.int32()))
@@ -108,9 +106,7 @@ def test_metrics_that_would_judge_wrongly_are_refused(
             tallies.measured(rows, EXAMPLE)
 
 
-def test_a_metric_that_raises_cannot_be_judged(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_metric_that_raises_cannot_be_judged(make, tmp_path, monkeypatch):
     """Whichever library the error is of, the gate says so."""
 
     def failing(file: Any) -> Any:
@@ -121,7 +117,7 @@ def test_a_metric_that_raises_cannot_be_judged(
         make("sft", rows_to(tmp_path / "good.jsonl", *GOOD), layout="ragged")
 
 
-def test_a_name_is_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_is_taken_once(monkeypatch):
     """A law called like one of ours would hide it."""
     known = invariants.subjects()
     own = subject(np.zeros(1, np.int64), law="something_trained")
@@ -130,7 +126,7 @@ def test_a_name_is_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
         invariants.invariants()
 
 
-def test_what_is_no_subject_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_subject_is_named(monkeypatch):
     """A package that gives the law alone is told what to give."""
     law = Invariant(name="own", why="", checks=(Between("n_tokens", 1),), breaks={"n_tokens": 0})
     monkeypatch.setattr(catalog, "names", lambda package: ["own"])

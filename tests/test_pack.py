@@ -65,7 +65,7 @@ def check_valid(lengths: list[int], capacity: int, packs: columns.Ints) -> list[
 @example(load=([8] * 5, 8))
 @example(load=([1] * 20, 8))
 @example(load=([5, 4, 3, 4], 8))
-def test_every_example_is_in_exactly_one_pack(load: tuple[list[int], int]) -> None:
+def test_every_example_is_in_exactly_one_pack(load):
     """The plan names one pack for each example, none above the capacity, in input order.
 
     Placing equal lengths in bulk fills packs exactly as the textbook does, one by one.
@@ -77,9 +77,7 @@ def test_every_example_is_in_exactly_one_pack(load: tuple[list[int], int]) -> No
 
 
 @given(load=loads(), limit=st.integers(1, 12), packs_per_bucket=st.integers(1, 3))
-def test_a_plan_in_buckets_is_valid_as_well(
-    load: tuple[list[int], int], limit: int, packs_per_bucket: int
-) -> None:
+def test_a_plan_in_buckets_is_valid_as_well(load, limit, packs_per_bucket):
     """Beyond the limit examples are planned by bucket, under the same law."""
     lengths, capacity = load
     with pytest.MonkeyPatch.context() as patch:
@@ -88,7 +86,7 @@ def test_a_plan_in_buckets_is_valid_as_well(
     check_valid(lengths, capacity, packs)
 
 
-def test_buckets_cost_little() -> None:
+def test_buckets_cost_little():
     """A plan in several buckets of enough packs needs hardly more packs than one over all."""
     rng = np.random.default_rng(0)
     lengths = np.clip(rng.lognormal(5, 1, 40_000), 1, 2048).astype(np.int64)
@@ -101,7 +99,7 @@ def test_buckets_cost_little() -> None:
 
 
 @given(lengths=st.lists(st.integers(1, 5), min_size=1, max_size=7), capacity=st.integers(5, 9))
-def test_the_bound_is_below_the_best_packing(lengths: list[int], capacity: int) -> None:
+def test_the_bound_is_below_the_best_packing(lengths, capacity):
     """No packing at all needs fewer packs than the bound."""
 
     def best(rest: tuple[int, ...], rooms: tuple[int, ...]) -> int:
@@ -118,7 +116,7 @@ def test_the_bound_is_below_the_best_packing(lengths: list[int], capacity: int) 
     assert packed_layout.lower_bound(ints(lengths), capacity) <= best(tuple(lengths), ())
 
 
-def test_examples_of_which_no_two_fit_bind_the_bound() -> None:
+def test_examples_of_which_no_two_fit_bind_the_bound():
     """Where every example is longer than half a pack, each needs its own."""
     for lengths, packs in (([5, 5, 5], 3), ([4, 4, 4], 2), ([], 0)):
         assert packed_layout.lower_bound(ints(lengths), 8) == packs
@@ -148,9 +146,7 @@ def examples(found: list[list[int]], ratings: list[list[float | None]] | None = 
     with_steps=st.booleans(),
     data=st.data(),
 )
-def test_splitting_packs_gives_back_the_examples(
-    found: list[tuple[list[int], list[float | None]]], with_steps: bool, data: st.DataObject
-) -> None:
+def test_splitting_packs_gives_back_the_examples(found, with_steps, data):
     """Cut at ``seq_lengths``, a pack is its examples: ids, labels, names, positions and ratings.
 
     Positions of steps count from the pack's start.
@@ -192,9 +188,7 @@ def unpadded(row: dict[str, Any], ids: str, mask: str) -> list[int]:
     more=st.integers(0, 5),
     data=st.data(),
 )
-def test_the_mask_undoes_the_padding(
-    found: list[list[int]], side: str, more: int, data: st.DataObject
-) -> None:
+def test_the_mask_undoes_the_padding(found, side, more, data):
     """Where the mask is 1 stands the example, where it is 0 the pad token and the label -100.
 
     Padding is on one side only, and steps point at the tokens they pointed at.
@@ -220,9 +214,7 @@ def test_the_mask_undoes_the_padding(
 
 
 @given(pairs=st.lists(st.tuples(IDS, IDS), min_size=1, max_size=5), side=SIDES)
-def test_both_sides_of_a_pair_have_one_width(
-    pairs: list[tuple[list[int], list[int]]], side: str
-) -> None:
+def test_both_sides_of_a_pair_have_one_width(pairs, side):
     """Chosen and rejected are padded alike, each with its own mask; the prompt's length stays."""
     before = table(
         row_id=[f"x:{i}" for i in range(len(pairs))],
@@ -240,7 +232,7 @@ def test_both_sides_of_a_pair_have_one_width(
         assert new["prompt_length"] == 1
 
 
-def test_width_follows_what_is_asked_for() -> None:
+def test_width_follows_what_is_asked_for():
     """The longest example rounded up to a multiple of 8, never above the limit; or as named."""
     for longest, most in itertools.product((1, 8, 9, 99, 100), (100, 4096)):
         wanted = min(-(-longest // 8) * 8, most)
@@ -249,14 +241,14 @@ def test_width_follows_what_is_asked_for() -> None:
         assert padded.LAYOUT.width("512", longest, most) == 512
 
 
-def test_an_example_wider_than_the_width_is_refused() -> None:
+def test_an_example_wider_than_the_width_is_refused():
     """Nothing is cut off to fit a width."""
     with pytest.raises(errors.UsageError, match="3 tokens"):
         padded.pad(examples([[1, 2, 3], [1]]), 2, "left", PAD)
 
 
 @pytest.mark.parametrize("with_steps", [False, True])
-def test_rows_have_their_declared_columns(with_steps: bool) -> None:
+def test_rows_have_their_declared_columns(with_steps):
     """Names, order and types are those of the layout; no rows make no rows."""
     steps = ["step_positions", "step_labels"] if with_steps else []
     found = examples([[1, 2]], [[1.0]] if with_steps else None)
@@ -268,7 +260,7 @@ def test_rows_have_their_declared_columns(with_steps: bool) -> None:
     assert empty.num_rows == 0
 
 
-def test_pairs_have_their_declared_columns() -> None:
+def test_pairs_have_their_declared_columns():
     """The margin stays where there is one."""
     found = table(
         margin=[0.5], rejected_ids=[[2]], chosen_ids=[[1]], prompt_length=[1], row_id=["x:1"]
@@ -281,7 +273,7 @@ def test_pairs_have_their_declared_columns() -> None:
 
 
 @given(found=st.lists(IDS, min_size=1, max_size=6), cut=st.integers(0, 6))
-def test_ragged_rows_are_the_examples(found: list[list[int]], cut: int) -> None:
+def test_ragged_rows_are_the_examples(found, cut):
     """Ragged rows hold what was stored, from a column in any number of pieces; ours come first."""
     whole = examples(found).add_column(0, "length", pa.array([7] * len(found), pa.int32()))
     pieces = pa.concat_tables([whole.slice(0, cut), whole.slice(cut)])

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from datasets import load_from_disk
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Make, read_manifest
+from support import SAMPLES, read_manifest
 from transformers import AutoTokenizer
 
 from pipeline.builder import population
@@ -43,7 +43,7 @@ def invoked(*arguments: object) -> str:
     return ran.stdout
 
 
-def test_the_first_rows_are_those_of_the_build(built: Make, cache_dir: Path) -> None:
+def test_the_first_rows_are_those_of_the_build(built, cache_dir):
     """Texts and what is trained, piece by piece, equal the shards'. On a terminal, trained text is
     green and context is dim."""
     data = SAMPLES / "sft" / "chat.jsonl"
@@ -74,7 +74,7 @@ def test_the_first_rows_are_those_of_the_build(built: Make, cache_dir: Path) -> 
     assert said["rows"] == manifest["rows"]["in"]
 
 
-def test_markers_are_shown_with_their_ratings(cache_dir: Path) -> None:
+def test_markers_are_shown_with_their_ratings(cache_dir):
     """A PRM row: each marker is a piece of its own, and says how its step was rated."""
     said = as_json(planned(cache_dir, "prm", SAMPLES / "prm" / "math_shepherd.jsonl"))
     first = said["first_rows"][0]["sequences"][""]
@@ -82,7 +82,7 @@ def test_markers_are_shown_with_their_ratings(cache_dir: Path) -> None:
     assert {"step", "good", "bad"} <= said["model"]["tokens"].keys()
 
 
-def test_pairs_show_both_sides(cache_dir: Path) -> None:
+def test_pairs_show_both_sides(cache_dir):
     """An RM row: two sequences with one context; nothing is packed."""
     found = planned(cache_dir, "rm", SAMPLES / "rm" / "pairs.jsonl")
     said = as_json(found)
@@ -93,7 +93,7 @@ def test_pairs_show_both_sides(cache_dir: Path) -> None:
     assert {entry["packs"] for entry in said["packing"]} == {None}
 
 
-def test_the_packing_table_is_the_builds(built: Make, cache_dir: Path) -> None:
+def test_the_packing_table_is_the_builds(built, cache_dir):
     """Of a file that is sampled whole, packs and fill are exactly what a build gives."""
     data = SAMPLES / "sft" / "word_problems.jsonl"
     table = population.packing_table(planned(cache_dir, "sft", data, max_length=256))
@@ -105,7 +105,7 @@ def test_the_packing_table_is_the_builds(built: Make, cache_dir: Path) -> None:
     assert table[0]["too_long"] == rows["rejected_by_code"].get("too_long", 0) / rows["in"]
 
 
-def test_a_large_file_is_looked_at_in_three_places(tmp_path: Path, cache_dir: Path) -> None:
+def test_a_large_file_is_looked_at_in_three_places(tmp_path, cache_dir):
     """Refused rows of the tail are foreseen, and rows are counted closely."""
     row, bad = '{"question": "%d %s", "answer": "a"}\n', '{"question": %d, "question": 1}\n'
     count = 30_000
@@ -125,7 +125,7 @@ def test_a_large_file_is_looked_at_in_three_places(tmp_path: Path, cache_dir: Pa
         assert name.startswith("large.jsonl at byte ")
 
 
-def test_only_a_little_of_a_file_is_read(tmp_path: Path, cache_dir: Path) -> None:
+def test_only_a_little_of_a_file_is_read(tmp_path, cache_dir):
     """What lies between the places is not looked at: a gigabyte is not a long wait."""
     row = b'{"question": "q", "answer": "%s"}\n' % (b"a" * 300)
     path = tmp_path / "sparse.jsonl"
@@ -139,7 +139,7 @@ def test_only_a_little_of_a_file_is_read(tmp_path: Path, cache_dir: Path) -> Non
     assert not found.sampled.ledger.rows_by_code
 
 
-def test_plan_as_json_and_dry_run_agree(cache_dir: Path) -> None:
+def test_plan_as_json_and_dry_run_agree(cache_dir):
     """--json holds what the page says; ``run --dry-run`` says the same."""
     data = SAMPLES / "sft" / "word_problems.jsonl"
     options = ("--model", MODEL, "--cache-dir", cache_dir, "--json")
@@ -182,13 +182,13 @@ def numbers_planned(
 
 
 @given(DIGESTS)
-def test_an_example_is_a_repeat_if_an_earlier_one_is_equal(pairs: Halves) -> None:
+def test_an_example_is_a_repeat_if_an_earlier_one_is_equal(pairs):
     wanted = [pair in pairs[:at] for at, pair in enumerate(pairs)]
     assert doubles.repeats(digests(pairs)).tolist() == wanted
 
 
 @given(DIGESTS, DIGESTS)
-def test_examples_of_one_side_are_counted_on_the_other(some: Halves, others: Halves) -> None:
+def test_examples_of_one_side_are_counted_on_the_other(some, others):
     wanted = sum(pair in others for pair in some)
     assert doubles.count_in(digests(some), digests(others)) == wanted
 
@@ -200,7 +200,7 @@ def config(options: PlanOptions) -> Config:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=40))
-def test_rows_are_counted_where_the_number_changes(rows: list[tuple[int, bool]]) -> None:
+def test_rows_are_counted_where_the_number_changes(rows):
     rows = sorted(rows)
     examples = numbers_planned([len(rows)], [1] * len(rows))
     examples.row[:] = [row for row, _ in rows]
@@ -228,9 +228,7 @@ def packs(examples: PlannedExamples, options: PlanOptions) -> dict[str, list[lis
 
 
 @given(_parts(), st.booleans(), st.sampled_from([0.0, 0.3]), st.booleans())
-def test_a_pack_within_a_part_holds_examples_of_that_part(
-    parts: Parts, shuffle: bool, test: float, dedup: bool
-) -> None:
+def test_a_pack_within_a_part_holds_examples_of_that_part(parts, shuffle, test, dedup):
     examples = numbers_planned(*parts, grouped=test > 0)
     options = PlanOptions(
         layout="packed",
@@ -254,7 +252,7 @@ def test_a_pack_within_a_part_holds_examples_of_that_part(
 
 
 @given(_parts(), st.lists(st.integers(1, 16), min_size=1, max_size=12))
-def test_appended_parts_leave_the_packs_before_them(parts: Parts, more: list[int]) -> None:
+def test_appended_parts_leave_the_packs_before_them(parts, more):
     counts, lengths = parts
     options = PlanOptions(layout="packed", max_length=16, pack_within="part")
     before = packs(numbers_planned(counts, lengths), options).get("train", [])
@@ -263,7 +261,7 @@ def test_appended_parts_leave_the_packs_before_them(parts: Parts, more: list[int
 
 
 @pytest.mark.parametrize("layout", ["packed", "padded"])
-def test_the_plan_takes_less_than_a_hundred_bytes_an_example(layout: str) -> None:
+def test_the_plan_takes_less_than_a_hundred_bytes_an_example(layout):
     """At its highest, all that it works with included; shards are made from it one by one."""
     count = 200_000
     draw = np.random.default_rng(0)

@@ -1,14 +1,12 @@
 """Rows that are token ids already: passed through as they are, and judged like all others."""
 
-from pathlib import Path
-
 import pyarrow as pa
 from datasets import load_from_disk
 from encoding import encoded
 from hypothesis import given
 from hypothesis import strategies as st
 from rows import normalizing
-from support import SAMPLES, Make, Run, read_manifest, rows_to
+from support import SAMPLES, read_manifest, rows_to
 
 from stages import contract, profile
 from stages.tokens.pretokenized import Accept
@@ -25,9 +23,7 @@ IDS = st.lists(st.integers(0, 151645), min_size=2, max_size=12)
 
 
 @given(ids=IDS, data=st.data(), pads=st.tuples(st.integers(0, 3), st.integers(0, 3)))
-def test_what_is_given_is_what_is_stored(
-    ids: list[int], data: st.DataObject, pads: tuple[int, int], model: profile.TargetModel
-) -> None:
+def test_what_is_given_is_what_is_stored(ids, data, pads, model):
     """Labels or a mask, padded or not: the same ids and labels, the first of which is -100."""
     mask = data.draw(st.lists(st.booleans(), min_size=len(ids), max_size=len(ids)))
     labels = [one if kept else -100 for one, kept in zip(ids, mask, strict=True)]
@@ -50,7 +46,7 @@ def test_what_is_given_is_what_is_stored(
     assert len(set(made["digest"].to_pylist())) == 1
 
 
-def test_ids_beyond_the_vocabulary_and_the_limit_are_refused(model: profile.TargetModel) -> None:
+def test_ids_beyond_the_vocabulary_and_the_limit_are_refused(model):
     """Each with its code; equal ids under other labels are other examples."""
     rows: list[contract.Row] = [
         {"input_ids": [1, model.vocab_size], "labels": [-100, -100]},
@@ -65,7 +61,7 @@ def test_ids_beyond_the_vocabulary_and_the_limit_are_refused(model: profile.Targ
     assert len(set(made["digest"].to_pylist()[2:])) == 3
 
 
-def test_a_build_of_a_build_is_the_build(built: Make, pipeline: Run, tmp_path: Path) -> None:
+def test_a_build_of_a_build_is_the_build(built, pipeline, tmp_path):
     """Its ids and labels, taken in again, come out as they were, once somebody says so."""
     source = built("sft", SAMPLES / "sft" / "word_problems.jsonl", "--layout", "ragged")
     first = load_from_disk(str(source))["train"]

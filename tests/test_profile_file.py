@@ -26,7 +26,7 @@ def load(tmp_path: Path, text: str) -> tuple[ModelProfile, str | None]:
     return profiles.load(path)
 
 
-def test_every_field_can_be_said(tmp_path: Path) -> None:
+def test_every_field_can_be_said(tmp_path):
     """Each value arrives as its field's type."""
     profile, tokenizer = load(tmp_path, WHOLE)
     assert tokenizer is None
@@ -40,7 +40,7 @@ def test_every_field_can_be_said(tmp_path: Path) -> None:
     assert (profile.name, profile.model_ids, profile.is_base) == ("mine", ("me/mine",), True)
 
 
-def test_errors_name_the_key(tmp_path: Path) -> None:
+def test_errors_name_the_key(tmp_path):
     """Each mistake is answered with the file and the key."""
     for error in table("profile_errors.toml")["error"]:
         assert error["old"] in WHOLE
@@ -50,7 +50,7 @@ def test_errors_name_the_key(tmp_path: Path) -> None:
         assert caught.value.remedy
 
 
-def test_errors_of_the_places_that_a_file_names(tmp_path: Path) -> None:
+def test_errors_of_the_places_that_a_file_names(tmp_path):
     """A template file, a tokenizer directory or the profile itself that is not there."""
     for said, words in (
         ('chat_template_file = "no.jinja"', r"chat_template_file 'no\.jinja' cannot"),
@@ -66,14 +66,14 @@ def test_errors_of_the_places_that_a_file_names(tmp_path: Path) -> None:
         resolve.resolve(str(tmp_path / "mine.toml"), tmp_path, Overrides())
 
 
-def test_like_takes_over_what_is_not_said(tmp_path: Path) -> None:
+def test_like_takes_over_what_is_not_said(tmp_path):
     """The other profile's fields, tokenizer included."""
     profile, _ = load(tmp_path, 'like = "qwen2-1.5b"\ncontext_length = 64\n')
     known = all_profiles()["qwen2-1.5b"]
     assert profile == dataclasses.replace(known, name="mine", context_length=64)
 
 
-def test_like_takes_over_a_file_beside_it(tmp_path: Path) -> None:
+def test_like_takes_over_a_file_beside_it(tmp_path):
     """Which may lack what this one says, and start from another; in a circle, or elsewhere, not."""
     (tmp_path / "base.toml").write_text(WHOLE.replace("vocab_size = 10\n", ""))
     (tmp_path / "larger.toml").write_text('like = "./base.toml"\nembedding_size = 32\n')
@@ -94,7 +94,7 @@ FAMILY = WHOLE.replace('name = "mine"\nmodel_ids = ["me/mine"]\n', "").replace(
 )
 
 
-def test_several_models_in_one_file(tmp_path: Path) -> None:
+def test_several_models_in_one_file(tmp_path):
     """Keys above them hold for all; a later one may be like an earlier one; each is checked."""
     path = tmp_path / "family.toml"
     small = '{name = "s", model_ids = ["me/s"], embedding_size = 12}'
@@ -118,7 +118,7 @@ def test_several_models_in_one_file(tmp_path: Path) -> None:
             profiles.models_of(path)
 
 
-def test_added_tokens_are_written_in_runs(tmp_path: Path) -> None:
+def test_added_tokens_are_written_in_runs(tmp_path):
     """A text, several with the same flags, or one text for each number of a range."""
     tokens = '["<a>", {content = ["<b{0..2}>", "<c>"], special = false}, {content = "{x}"}]'
     profile, _ = load(
@@ -132,7 +132,7 @@ def test_added_tokens_are_written_in_runs(tmp_path: Path) -> None:
             load(tmp_path, WHOLE.replace("[pair]", f"{ranks}[pair]"))
 
 
-def test_only_the_files_that_mention_a_model_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_files_that_mention_a_model_are_parsed(monkeypatch):
     """A build of one model does not read the profiles of the others."""
     parsed: list[str] = []
     of_file = profiles.own_family
@@ -142,7 +142,7 @@ def test_only_the_files_that_mention_a_model_are_parsed(monkeypatch: pytest.Monk
     assert {*parsed} == {"qwen2"}
 
 
-def test_what_the_file_says_is_in_the_fingerprint(tmp_path: Path, cache_dir: Path) -> None:
+def test_what_the_file_says_is_in_the_fingerprint(tmp_path, cache_dir):
     """Its fields and the template beside it; not its comments, and not its path."""
     first = (
         "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -166,7 +166,7 @@ def test_what_the_file_says_is_in_the_fingerprint(tmp_path: Path, cache_dir: Pat
     assert len(set(prints)) == 3
 
 
-def test_the_page_speaks_of_files_that_load(tmp_path: Path) -> None:
+def test_the_page_speaks_of_files_that_load(tmp_path):
     """Every profile of docs/profiles.md is read without complaint, and names every field."""
     page = (ROOT / "docs" / "profiles.md").read_text("utf-8")
     blocks = re.findall(r"```toml\n(.*?)```", page, re.S)
@@ -180,7 +180,7 @@ def test_the_page_speaks_of_files_that_load(tmp_path: Path) -> None:
         assert field.name in hidden or field.name in page, field.name
 
 
-def test_names_match_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_match_exactly(tmp_path, monkeypatch):
     """What only looks like a known model is asked about, and the way on is named."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert find("Gemma-2-9b-it") is None
@@ -192,7 +192,7 @@ def test_names_match_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "hf download google/gemma2-9b-it" in caught.value.remedy
 
 
-def test_a_copy_of_a_known_model_must_have_its_ids(tmp_path: Path) -> None:
+def test_a_copy_of_a_known_model_must_have_its_ids(tmp_path):
     """A directory of that exact name whose tokenizer is another one is refused by name."""
     profile, content = small("gemma-2-2b-it")
     of_hub = "models--google--gemma-2-2b-it/snapshots/1"
@@ -209,9 +209,7 @@ def test_a_copy_of_a_known_model_must_have_its_ids(tmp_path: Path) -> None:
     assert resolve.known_as(tmp_path / "mine", "mine") is None
 
 
-def test_a_profile_takes_its_tokenizer_from_the_hubs_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_profile_takes_its_tokenizer_from_the_hubs_cache(tmp_path, monkeypatch):
     """Where no package carries it; and it is refused when its ids are others."""
     (tmp_path / "tokenizer.json").write_bytes(small("gemma-2-2b-it")[1])
     monkeypatch.setattr(hub, "cached", lambda model_id, revision: hub.Snapshot(tmp_path, "abc"))

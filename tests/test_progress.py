@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES, Run, run_python
+from support import SAMPLES, run_python
 
 from pipeline import executors, processes
 from pipeline.executors import NOTHING, Amount, Job
@@ -26,7 +26,7 @@ SHOWN, HIDDEN = "\x1b[?25h", "\x1b[?25l"  # what a terminal is told of its curso
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def clock(monkeypatch) -> list[float]:
     """The time that it is, for tests that let it pass."""
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
@@ -40,7 +40,7 @@ def _encoding(sizes: list[int], kept: list[Amount] | None = None, at_once: int =
     return found
 
 
-def test_what_is_partly_done_counts_once(clock: list[float]) -> None:
+def test_what_is_partly_done_counts_once(clock):
     """A piece's last word replaces what was told of it; what a lost worker did is not counted."""
     told = _encoding([1000, 1000, 2000])
     (phase,) = told.phases
@@ -55,7 +55,7 @@ def test_what_is_partly_done_counts_once(clock: list[float]) -> None:
     assert (phase.rows_per_second, phase.tokens_per_second) == (5, 50)
 
 
-def test_what_was_there_before_is_done_and_makes_no_rate(clock: list[float]) -> None:
+def test_what_was_there_before_is_done_and_makes_no_rate(clock):
     """Parts that are known before the phase, and parts that workers find."""
     told = _encoding([100, 100], kept=[Amount(rows=40, tokens=400, refused=2, size=200)])
     (phase,) = told.phases
@@ -71,7 +71,7 @@ def test_what_was_there_before_is_done_and_makes_no_rate(clock: list[float]) -> 
     assert (phase.so_far.rows, phase.share) == (9, 1.0)
 
 
-def test_time_left_is_said_where_there_is_a_base(clock: list[float]) -> None:
+def test_time_left_is_said_where_there_is_a_base(clock):
     """Of what was made since workers began to tell; not of the start, nor of what was kept."""
     told = _encoding([1000, 1000], kept=[Amount(size=8000)])
     (phase,) = told.phases
@@ -89,7 +89,7 @@ def test_time_left_is_said_where_there_is_a_base(clock: list[float]) -> None:
     assert phase.left is None
 
 
-def test_time_left_waits_for_rounds_where_only_whole_pieces_are_told(clock: list[float]) -> None:
+def test_time_left_waits_for_rounds_where_only_whole_pieces_are_told(clock):
     """Four workers that have made one of forty pieces have begun four."""
     told = _encoding([10] * 40, at_once=4)
     (phase,) = told.phases
@@ -100,7 +100,7 @@ def test_time_left_waits_for_rounds_where_only_whole_pieces_are_told(clock: list
     assert phase.left == pytest.approx(320)
 
 
-def test_a_share_is_said_where_the_whole_is_known() -> None:
+def test_a_share_is_said_where_the_whole_is_known():
     """Not of rounds of which there are more, nor of a compressed file that is being read."""
     told = Follower()
     told.begin("plan", Whole(8, one_round=True))
@@ -124,9 +124,7 @@ def _told(folder: str | None, item: int) -> int:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_workers_tell_while_they_work(
-    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_tell_while_they_work(workers, tmp_path, monkeypatch):
     """In this process and in others, by the number of the item; what a lost worker told is taken
     back, and its item is made again from nothing."""
     monkeypatch.setattr(
@@ -141,7 +139,7 @@ def test_workers_tell_while_they_work(
     assert ((1, NOTHING) in told) == (workers == 2)
 
 
-def test_no_phase_is_wider_than_the_terminal() -> None:
+def test_no_phase_is_wider_than_the_terminal():
     """What is shortest last is left out first; large figures, too."""
     begun = time.monotonic() - 4000
     whole = Whole(400, [10**9] * 400, in_bytes=True)
@@ -160,7 +158,7 @@ def test_no_phase_is_wider_than_the_terminal() -> None:
         assert word in screen.table(phases, 92)[1]
 
 
-def test_a_function_is_told_of_pieces_alone() -> None:
+def test_a_function_is_told_of_pieces_alone():
     """As ``posttrain_pipeline.run`` calls the one that it is given."""
     told: list[tuple[str, int, int]] = []
     report = follower_of(lambda *step: told.append(step))
@@ -171,9 +169,7 @@ def test_a_function_is_told_of_pieces_alone() -> None:
     assert told == [(ENCODE, 0, 2), (ENCODE, 1, 2), (ENCODE, 2, 2)]
 
 
-def test_lines_say_what_goes_on(
-    clock: list[float], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_say_what_goes_on(clock, capsys, monkeypatch):
     """Text every ten seconds, and the end of what was told of; nothing of what is short."""
     told = lines.Lines()
     told("start", 0, 1)
@@ -197,7 +193,7 @@ def test_lines_say_what_goes_on(
     ]
 
 
-def test_a_log_says_what_is_known(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_says_what_is_known(clock, capsys):
     """Rows, tokens, refusals and shares by name; nothing of a phase without them."""
     log = lines.Log()
     log.begin(ENCODE, Whole(2, [500, 1500], in_bytes=True))
@@ -214,13 +210,13 @@ def test_a_log_says_what_is_known(clock: list[float], capsys: pytest.CaptureFixt
     assert "rows" not in last
 
 
-def test_short_figures() -> None:
+def test_short_figures():
     """Three digits or so, and never 1000 of a unit."""
     told = [executors.short(one) for one in (0, 999, 999.6, 11_308, 99_960, 2.4e6)]
     assert told == ["0", "999", "1.0k", "11.3k", "100k", "2.4M"]
 
 
-def test_times_in_words() -> None:
+def test_times_in_words():
     """Clocks for columns, spans for sentences."""
     assert [executors.clock(one) for one in (7, 754, 3723)] == ["0:07", "12:34", "1:02:03"]
     spans = [executors.span(one) for one in (0.44, 27.4, 59.7, 200, 7500)]
@@ -268,7 +264,7 @@ def _command(cache_dir: Path, *more: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_terminal_sees_every_phase(tmp_path: Path, cache_dir: Path) -> None:
+def test_a_terminal_sees_every_phase(tmp_path, cache_dir):
     """And has its cursor back; a build that is there shows no phase, ``--quiet`` nothing. Colours
     are codes 30 to 37; a terminal that cannot move its cursor gets no codes at all."""
 
@@ -294,7 +290,7 @@ def test_a_terminal_sees_every_phase(tmp_path: Path, cache_dir: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_gives_the_terminal_back(tmp_path: Path, cache_dir: Path) -> None:
+def test_ctrl_c_gives_the_terminal_back(tmp_path, cache_dir):
     """While phases are drawn: the cursor is shown again, and nothing is left of the build."""
     command = _command(cache_dir, "--seed", "8")
     running = _Terminal(command, tmp_path, 80)
@@ -308,7 +304,7 @@ def test_ctrl_c_gives_the_terminal_back(tmp_path: Path, cache_dir: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_open_takes_what_is_said_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_open_takes_what_is_said_beside_it(capsys):
     """A warning is a line of its own, whoever shows progress; nothing stays open."""
     with session.following(session.Session(), quiet=True) as report:
         assert progress.open_now == [report]
@@ -317,7 +313,7 @@ def test_what_is_open_takes_what_is_said_beside_it(capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == "warning: one was lost\n"
 
 
-def test_the_first_phase_imports_nothing(tmp_path: Path) -> None:
+def test_the_first_phase_imports_nothing(tmp_path):
     """Most commands of a schedule end in it: what draws the others is imported for these."""
     code = """
 import sys
@@ -333,7 +329,7 @@ for phase, total in (("start", 1), ("encode", 2)):
 
 
 @pytest.mark.slow
-def test_a_resumed_build_says_what_it_kept(pipeline: Run, tmp_path: Path) -> None:
+def test_a_resumed_build_says_what_it_kept(pipeline, tmp_path):
     """From the log: all parts were there, and their rows count."""
     more = ("--cache-dir", "cache", "--log-format", "json", "--model", "qwen2-1.5b")
     found: list[dict[str, Any]] = []

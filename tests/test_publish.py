@@ -17,9 +17,7 @@ from preloaded import Server, outputs
 from support import (
     SAMPLES,
     WIDE,
-    Make,
     Ran,
-    Run,
     few,
     files_of,
     in_shell,
@@ -59,9 +57,7 @@ def _ended(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", few([signal.SIGINT, signal.SIGTERM], 1))
-def test_an_interruption_is_an_object_and_a_line(
-    tmp_path: Path, cache_home: Path, kind: signal.Signals
-) -> None:
+def test_an_interruption_is_an_object_and_a_line(tmp_path, cache_home, kind):
     """Nothing is published, nothing is left, and whom to notify is told."""
     data = _rows(tmp_path / "rows.jsonl", 4000)
     process = _start(data, cache_home, "--notify", "cat > told.json", start_new_session=True)
@@ -84,7 +80,7 @@ def test_an_interruption_is_an_object_and_a_line(
 
 
 @pytest.mark.slow
-def test_a_full_disk_leaves_the_current_version(tmp_path: Path, cache_home: Path) -> None:
+def test_a_full_disk_leaves_the_current_version(tmp_path, cache_home):
     """A file that cannot grow stands for it: status 5, no leftovers, and the next run builds."""
     data = _rows(tmp_path / "rows.jsonl", 20)
     first = _ended(_start(data, cache_home))
@@ -104,9 +100,7 @@ def test_a_full_disk_leaves_the_current_version(tmp_path: Path, cache_home: Path
 
 
 @pytest.mark.parametrize("keep", [0, 2])
-def test_an_interruption_behind_the_exchange(
-    keep: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interruption_behind_the_exchange(keep, tmp_path, monkeypatch):
     """Of folders and of the link: whether it was behind it can be seen."""
     place = Place.of(tmp_path / "r", keep)
     publish(place, id_of(0))
@@ -139,7 +133,7 @@ def leftovers(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir() if p.name.startswith(".out"))
 
 
-def test_a_build_is_kept_replaced_and_made_again(make: Make, tmp_path: Path) -> None:
+def test_a_build_is_kept_replaced_and_made_again(make, tmp_path):
     """An equal build is kept as long as every byte of it is what its manifest says, and its own
     records are sealed; another one takes its place, and refused data changes no byte of it. Nothing
     is left behind."""
@@ -167,9 +161,7 @@ def test_a_build_is_kept_replaced_and_made_again(make: Make, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_killed_run_leaves_no_half_build(
-    tmp_path: Path, cache_home: Path, cache_dir: Path, tokenizer_json: bytes
-) -> None:
+def test_a_killed_run_leaves_no_half_build(tmp_path, cache_home, cache_dir, tokenizer_json):
     """Killed in the middle there is no version; run again, the build is finished."""
     rows = (SAMPLES / "sft" / "word_problems.jsonl").read_bytes()
     data = tmp_path / "big.jsonl"
@@ -189,7 +181,7 @@ def test_a_killed_run_leaves_no_half_build(
     assert strangers(tmp_path / "r") == []
 
 
-def test_a_second_run_on_the_same_output_is_refused(tmp_path: Path) -> None:
+def test_a_second_run_on_the_same_output_is_refused(tmp_path):
     """The lock names its holder, and goes when the holder does; a version can be gone back to
     meanwhile."""
     target, place = tmp_path / "out", Place.of(tmp_path / "r", 3)
@@ -206,7 +198,7 @@ def test_a_second_run_on_the_same_output_is_refused(tmp_path: Path) -> None:
     assert leftovers(tmp_path) == []
 
 
-def test_publication_that_died_between_two_renames_is_finished(tmp_path: Path) -> None:
+def test_publication_that_died_between_two_renames_is_finished(tmp_path):
     """Where directories cannot be exchanged, the next run puts the old build back."""
     old = tmp_path / ".out.old"
     old.mkdir()
@@ -222,9 +214,7 @@ def staged(folder: Path, text: str) -> None:
         (folder / name).write_text(text)
 
 
-def test_everything_is_flushed_before_it_is_named_and_the_name_after(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_everything_is_flushed_before_it_is_named_and_the_name_after(tmp_path, monkeypatch):
     """Files, folders and the folder that holds the name: what is published outlives a power cut."""
     target = tmp_path / "out"
 
@@ -244,9 +234,7 @@ def test_everything_is_flushed_before_it_is_named_and_the_name_after(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other platforms cannot exchange two names")
-def test_the_old_build_is_exchanged_for_the_new_one_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_old_build_is_exchanged_for_the_new_one_at_once(tmp_path, monkeypatch):
     """No rename takes the old build's name away: at no moment is there no build."""
     target = tmp_path / "out"
     with publishing.staging(target) as folder:
@@ -266,9 +254,7 @@ def test_the_old_build_is_exchanged_for_the_new_one_at_once(
     assert leftovers(tmp_path) == []
 
 
-def test_without_an_exchange_two_renames_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_an_exchange_two_renames_do(tmp_path, monkeypatch):
     """The fallback publishes too, and leaves nothing behind."""
     monkeypatch.setattr(publishing, "_exchange", lambda one, other: False)
     target = tmp_path / "out"
@@ -321,7 +307,7 @@ main()
 
 
 @pytest.mark.slow
-def test_a_kill_at_every_step(pipeline: Run, tmp_path: Path, cache_home: Path) -> None:
+def test_a_kill_at_every_step(pipeline, tmp_path, cache_home):
     """Of a publication, in a recipe that is built every night: the next run finishes the work, says
     so, and leaves what one that was not killed leaves."""
     (tmp_path / "nightly.toml").write_text(RECIPE)
@@ -441,7 +427,7 @@ class Failing:
 
 
 @pytest.fixture
-def failing(commands: Server, cache_home: Path, tmp_path: Path) -> Failing:
+def failing(commands, cache_home, tmp_path) -> Failing:
     """In a folder of the test."""
     return Failing(commands, cache_home, tmp_path)
 
@@ -462,16 +448,14 @@ VERSION = (*SFT[:-3], "kept", "--keep", "1")
         2,
     ),
 )
-def test_a_build_stands_whatever_fails_behind_it(
-    failing: Failing, command: tuple[str, ...], out: str, only: int
-) -> None:
+def test_a_build_stands_whatever_fails_behind_it(failing, command, out, only):
     """Flushes, removals, files of the cache, and behind a link the history and versions that go:
     one call of the system fails, each in its turn."""
     failing.every((*command, "--json", "--quiet"), out, only)
 
 
 @pytest.mark.slow
-def test_a_build_stands_whatever_is_interrupted_behind_it(failing: Failing) -> None:
+def test_a_build_stands_whatever_is_interrupted_behind_it(failing):
     """Status 130 is for what was not published."""
     command = (*SFT, "--layout", "ragged", "--json", "--quiet")
     failing.every(command, "out", 12 if WIDE else 3, "KeyboardInterrupt")
@@ -499,9 +483,7 @@ RUN = " ".join(SFT)
         1,
     ),
 )
-def test_a_build_does_not_depend_on_its_reader(
-    line: str, said: str, tmp_path: Path, cache_home: Path
-) -> None:
+def test_a_build_does_not_depend_on_its_reader(line, said, tmp_path, cache_home):
     """What cannot be said is no reason to build nothing, nor to say that nothing was built."""
     done = _started(tmp_path, cache_home, f"pipeline {line}")
     assert done.status == 0, done.err
@@ -510,9 +492,7 @@ def test_a_build_does_not_depend_on_its_reader(
 
 
 @pytest.mark.slow
-def test_a_command_that_nobody_reads_ends_as_if_somebody_did(
-    tmp_path: Path, cache_home: Path
-) -> None:
+def test_a_command_that_nobody_reads_ends_as_if_somebody_did(tmp_path, cache_home):
     """And where a file was to keep what it says, and is full, that is the disk's fault. A refusal
     is one: the status of a pipe's first command is what a script goes by."""
     done = _started(

@@ -17,20 +17,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from huggingface_hub import DatasetCard
 from stub_hub import LARGE, HubStub, serve_hub
 from stub_memory import Plain, Watched
-from stub_s3 import S3Stub
-from support import (
-    ROOT,
-    SAMPLES,
-    WIDE,
-    Make,
-    Run,
-    few,
-    read_manifest,
-    read_rows,
-    silent,
-    started,
-    write_rows,
-)
+from support import ROOT, SAMPLES, WIDE, few, read_manifest, read_rows, silent, started, write_rows
 
 from pipeline.builder.exporting import export_build
 from pipeline.builds import lease
@@ -76,7 +63,7 @@ def made(root: Path, name: str, cache_dir: Path, rows: int, options: dict[str, A
 
 
 @pytest.fixture(scope="module")
-def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Builds:
+def builds(tmp_path_factory, cache_dir) -> Builds:
     """An older build with a trainer's folder, a newer one of more rows with a test split, and one
     of two sources, one of which is used several times."""
     root = tmp_path_factory.mktemp("builds")
@@ -96,7 +83,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Builds:
 
 
 @pytest.fixture(scope="module")
-def copies(builds: Builds, tmp_path_factory: pytest.TempPathFactory) -> Copies:
+def copies(builds, tmp_path_factory) -> Copies:
     """What is sent of each."""
     return {
         name: assemble(Build.open(at), tmp_path_factory.mktemp(name), NOTHING, with_rejects=False)
@@ -166,9 +153,7 @@ def written(files: dict[str, bytes], target: Path) -> Path:
 @pytest.mark.parametrize(
     ("over", "every"), few([("another build", 5), ("another build", 1), ("nothing", 1)], 1)
 )
-def test_stopped_at_any_change_the_next_call_finishes(
-    copies: Copies, memory: Watched, over: str, every: int, tmp_path: Path
-) -> None:
+def test_stopped_at_any_change_the_next_call_finishes(copies, memory, over, every, tmp_path):
     """For each of its changes: no mixture is ever to be seen, and no file is sent twice. Shards go
     first, and the manifest last."""
     if over != "nothing":
@@ -212,7 +197,7 @@ def _once(filesystem: Watched, when: int, happens: Callable[[], object]) -> None
     filesystem.look = look
 
 
-def test_of_two_calls_at_a_time_the_later_one_writes(copies: Copies, memory: Watched) -> None:
+def test_of_two_calls_at_a_time_the_later_one_writes(copies, memory):
     """Whenever it begins; the other one says why it stops, and changes nothing more."""
     for when in range(1, len(copies["old"].pieces) + 1, 4):
         MemoryFileSystem.store.clear()
@@ -224,9 +209,7 @@ def test_of_two_calls_at_a_time_the_later_one_writes(copies: Copies, memory: Wat
         assert set(_files(memory)) == {piece.name for piece in copies["new"].all}
 
 
-def test_what_somebody_else_sends_meanwhile_keeps_the_manifest_away(
-    copies: Copies, memory: Watched
-) -> None:
+def test_what_somebody_else_sends_meanwhile_keeps_the_manifest_away(copies, memory):
     """An object of an earlier call that arrives late, of the same size."""
     last = len(copies["old"].pieces)
 
@@ -242,9 +225,7 @@ def test_what_somebody_else_sends_meanwhile_keeps_the_manifest_away(
     assert bring(place(filesystem), copies["old"], silent).names[0] == "serving.json"
 
 
-def test_what_does_not_arrive_as_it_was_sent_is_an_error(
-    copies: Copies, memory: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_arrive_as_it_was_sent_is_an_error(copies, memory, monkeypatch):
     """A byte changed on its way, with the same size; and there is no manifest then."""
     damaged = Watched.put_file
 
@@ -262,9 +243,7 @@ def test_what_does_not_arrive_as_it_was_sent_is_an_error(
     assert bring(place(memory), copies["new"], silent).names
 
 
-def test_what_was_read_back_is_read_again_when_its_tag_changes(
-    copies: Copies, memory: Watched
-) -> None:
+def test_what_was_read_back_is_read_again_when_its_tag_changes(copies, memory):
     """Not else; and an object that somebody replaced by as many bytes is sent again."""
     filesystem, known = Tagged(), {}
     at = StoreTarget(Store(filesystem, "/place", "memory://place"), known)
@@ -280,7 +259,7 @@ def test_what_was_read_back_is_read_again_when_its_tag_changes(
     assert filesystem.cat_file("/place/serving.json") == data
 
 
-def test_files_of_somebody_else_are_not_touched(copies: Copies, memory: Watched) -> None:
+def test_files_of_somebody_else_are_not_touched(copies, memory):
     """In a place that never was a build, and beside one."""
     memory.pipe_file("/place/thesis.tex", b"years of work")
     with pytest.raises(UsageError, match=r"thesis\.tex"):
@@ -294,9 +273,7 @@ def test_files_of_somebody_else_are_not_touched(copies: Copies, memory: Watched)
     assert "manifest.json" in _files(memory)
 
 
-def test_a_folder_is_exchanged_at_once(
-    builds: Builds, copies: Copies, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_exchanged_at_once(builds, copies, tmp_path, monkeypatch):
     """Stopped while it is copied, the old build is whole; what was copied is not copied again."""
     target = tmp_path / "shared" / "data"
     upload.publish_in_folder(target, builds["old"], copies["old"], silent)
@@ -329,7 +306,7 @@ def test_a_folder_is_exchanged_at_once(
 
 
 @pytest.fixture
-def hub_stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubStub]:
+def hub_stub(monkeypatch) -> Iterator[HubStub]:
     """A hub that this process publishes to."""
     from huggingface_hub import constants
 
@@ -350,9 +327,7 @@ def to_hub(publication: Publication) -> Any:
 
 
 @pytest.mark.slow
-def test_stopped_at_each_large_file_the_next_call_finishes(
-    builds: Builds, copies: Copies, hub_stub: HubStub, tmp_path: Path
-) -> None:
+def test_stopped_at_each_large_file_the_next_call_finishes(builds, copies, hub_stub, tmp_path):
     """One commit has all of it; the hub's readers see the old build until then. The branch is made,
     and no token is shown."""
     for name in ("old", "new"):
@@ -382,14 +357,14 @@ def test_stopped_at_each_large_file_the_next_call_finishes(
     assert f'load_dataset("{NAME}")'.encode() in hub_stub.files(NAME)["README.md"]
 
 
-def test_the_hub_is_asked_for_the_hashes_of_what_arrived(copies: Copies, hub_stub: HubStub) -> None:
+def test_the_hub_is_asked_for_the_hashes_of_what_arrived(copies, hub_stub):
     """A large file that is another one there is an error."""
     hub_stub.damages = True
     with pytest.raises(SurroundingsError, match="does not have the bytes"):
         to_hub(copies["old"])
 
 
-def test_a_repository_with_other_files_is_not_written(copies: Copies, hub_stub: HubStub) -> None:
+def test_a_repository_with_other_files_is_not_written(copies, hub_stub):
     """It may be somebody's work."""
     hub_stub.commits[NAME] = [{"README.md": b"# mine", "model.safetensors": b"x"}]
     with pytest.raises(UsageError, match=r"model\.safetensors"):
@@ -399,8 +374,8 @@ def test_a_repository_with_other_files_is_not_written(copies: Copies, hub_stub: 
 
 @pytest.mark.slow
 def test_killed_after_each_upload_to_s3_the_next_call_finishes(
-    builds: Builds, copies: Copies, s3: S3Stub, pipeline: Run, tmp_path: Path
-) -> None:
+    builds, copies, s3, pipeline, tmp_path
+):
     """Processes that end at once after an upload or a few, without any handler of their own; what
     is there is checked, and sent no more. A bucket is not made."""
     total, calls, sent = len(copies["new"].all), 1, 1 if WIDE else 4
@@ -423,9 +398,7 @@ def test_killed_after_each_upload_to_s3_the_next_call_finishes(
     pipeline(*words[:2], "s3://no-such-bucket/x", **s3.environment).refused(2, "no such bucket")
 
 
-def test_the_text_of_refused_rows_stays_here_unless_asked_for(
-    builds: Builds, cache_dir: Path, tmp_path: Path
-) -> None:
+def test_the_text_of_refused_rows_stays_here_unless_asked_for(builds, cache_dir, tmp_path):
     """In no file; with ``--with-rejects``, as the build has it. Neither is what a contaminated row
     says, nor what the evaluation asks, nor anything of this machine."""
     given = {"cache_dir": cache_dir, "report": silent}
@@ -451,7 +424,7 @@ def test_the_text_of_refused_rows_stays_here_unless_asked_for(
         publish(tmp_path / "a", str(tmp_path / "c"), NOTHING, **given)
 
 
-def test_a_damaged_build_is_not_published(pipeline: Run, builds: Builds, tmp_path: Path) -> None:
+def test_a_damaged_build_is_not_published(pipeline, builds, tmp_path):
     """The check comes first: nothing is sent of it."""
     shutil.copytree(builds["new"], tmp_path / "damaged")
     (tmp_path / "damaged" / "serving.json").write_text("{}")
@@ -459,7 +432,7 @@ def test_a_damaged_build_is_not_published(pipeline: Run, builds: Builds, tmp_pat
     assert not (tmp_path / "there").exists()
 
 
-def test_an_address_that_cannot_be_written_is_a_usage_error(builds: Builds, tmp_path: Path) -> None:
+def test_an_address_that_cannot_be_written_is_a_usage_error(builds, tmp_path):
     """Before the build is checked; one of the hub names a dataset by two words, and a branch."""
     for address, says in (
         ("https://somewhere/x", "cannot be written"),
@@ -476,8 +449,8 @@ def test_an_address_that_cannot_be_written_is_a_usage_error(builds: Builds, tmp_
 
 
 def test_of_a_folder_of_versions_the_current_one_is_published(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_dir: Path
-) -> None:
+    make, tmp_path, monkeypatch, cache_dir
+):
     """It is held while it is sent, also from what a killed call left; the history has a line."""
     folder = make("sft", SAMPLES / "sft" / "word_problems.jsonl", "r", keep=1)
     target = str(tmp_path / "copy")
@@ -507,7 +480,7 @@ def test_of_a_folder_of_versions_the_current_one_is_published(
         publish(folder, target, NOTHING, **given)
 
 
-def test_the_view_has_every_example_as_text(copies: Copies) -> None:
+def test_the_view_has_every_example_as_text(copies):
     """Its ids decoded; what is trained is what the shards train."""
     manifest = copies["new"].manifest
     paths = {piece.name: piece.path for piece in copies["new"].pieces}
@@ -534,14 +507,8 @@ SIDES = ["row_id", "prompt", "chosen", "rejected", "tokens", "margin"]
     few([("rm", "pairs_margin.jsonl", SIDES), ("prm", "stepwise.jsonl", TEXT)], 1),
 )
 def test_every_task_and_an_export_has_a_card_a_view_and_metadata(
-    built: Make,
-    cache_dir: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    task: str,
-    name: str,
-    columns: list[str],
-) -> None:
+    built, cache_dir, tmp_path, monkeypatch, task, name, columns
+):
     """All checked where they are; the view of an export is that of its build."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
@@ -564,7 +531,7 @@ def test_every_task_and_an_export_has_a_card_a_view_and_metadata(
 
 
 @pytest.mark.parametrize("name", few(["mixed", "new"], 1))
-def test_the_metadata_is_croissant(copies: Copies, name: str, tmp_path: Path) -> None:
+def test_the_metadata_is_croissant(copies, name, tmp_path):
     """Its own library finds nothing wrong, and reads the records of the view by it."""
     pytest.importorskip("mlcroissant")
     written({piece.name: piece.path.read_bytes() for piece in copies[name].all}, tmp_path)

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.http import HTTPFileSystem
 from stub_http import Site, serve_http
-from stub_s3 import BUCKET, S3Stub
-from support import Run, own_cache, read_manifest, silent
+from stub_s3 import BUCKET
+from support import own_cache, read_manifest, silent
 
 from pipeline import filesystem, remote
 from pipeline.builder.planning import make_parts, works_of
@@ -32,7 +32,7 @@ OTHERS = LINES.replace(b': "q', b': "Q')  # of the same size
 
 
 @pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+def site(monkeypatch) -> Iterator[Site]:
     """A server; no input is small, and few bytes are looked at."""
     served = Site()
     monkeypatch.setattr(filesystem, "PAUSE", 0.0)
@@ -72,9 +72,7 @@ def _parquet(rows: list[dict[str, Any]]) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.json", "rows.parquet"])
-def test_each_byte_is_fetched_once(
-    tmp_path: Path, cache_dir: Path, tokenizer_json: bytes, site: Site, name: str
-) -> None:
+def test_each_byte_is_fetched_once(tmp_path, cache_dir, tokenizer_json, site, name):
     """But for the few that are looked at; the parts are those of a local file, and a second build
     that finds them fetches nothing."""
     content = {
@@ -109,9 +107,7 @@ def test_each_byte_is_fetched_once(
 
 
 @pytest.mark.slow
-def test_an_object_that_changes_is_refused(
-    tmp_path: Path, cache_dir: Path, tokenizer_json: bytes, site: Site
-) -> None:
+def test_an_object_that_changes_is_refused(tmp_path, cache_dir, tokenizer_json, site):
     """Before each request, of whatever: the parts are those of one version, or there are none."""
 
     def config(n: int) -> Config:
@@ -147,9 +143,7 @@ def test_an_object_that_changes_is_refused(
     assert 5 in outcomes
 
 
-def test_torn_answers_are_asked_for_again(
-    tmp_path: Path, cache_dir: Path, tokenizer_json: bytes, site: Site
-) -> None:
+def test_torn_answers_are_asked_for_again(tmp_path, cache_dir, tokenizer_json, site):
     """Twice; a third one ends the build."""
     site.files["/rows.jsonl"] = LINES
     (tmp_path / "rows.jsonl").write_bytes(LINES)
@@ -175,7 +169,7 @@ def _s3_lines(letter: str, count: int) -> bytes:
 
 
 @pytest.mark.slow
-def test_each_piece_is_one_request(pipeline: Run, tmp_path: Path, in_s3: S3Stub) -> None:
+def test_each_piece_is_one_request(pipeline, tmp_path, in_s3):
     """By two workers. The folder is listed a fixed number of times; a second build of the same
     objects reads none of them, and the build is that of the same files on this machine."""
     content = {"a.jsonl": _s3_lines("a", LARGE), "b.jsonl": _s3_lines("b", SMALL)}

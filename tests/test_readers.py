@@ -34,7 +34,7 @@ Found = tuple[int, int | None, bytes, Any, str | None]  # line, offset, raw, dat
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """Where this module's inputs lie."""
     return tmp_path_factory.mktemp("inputs")
 
@@ -103,15 +103,8 @@ LINE = st.sampled_from(ODD_LINES) | ROW.map(
     batch=st.sampled_from([1, 3, 8192]),
 )
 def test_records_do_not_depend_on_where_a_file_is_split(
-    folder: Path,
-    lines: list[bytes],
-    ends: list[bytes],
-    bom: bool,
-    closed: bool,
-    size: int,
-    block: int,
-    batch: int,
-) -> None:
+    folder, lines, ends, bom, closed, size, block, batch
+):
     """Any splits, blocks and batches give the rows, numbers and offsets of each line by itself."""
     content = b"".join(line + end for line, end in zip(lines, ends, strict=False))
     content = (BOM if bom else b"") + (content if closed else content.rstrip(b"\r\n"))
@@ -129,7 +122,7 @@ def test_records_do_not_depend_on_where_a_file_is_split(
 
 
 @given(st.lists(st.sampled_from(ODD_LINES), min_size=1, max_size=5))
-def test_lines_parsed_together_are_those_parsed_apart(lines: list[bytes]) -> None:
+def test_lines_parsed_together_are_those_parsed_apart(lines):
     rows = line_block.parse_all(lines, b"\n".join(lines))
     assert rows is None or rows == [line_block.parse(line) for line in lines]
 
@@ -142,9 +135,7 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("suffix", PACK)
-def test_a_line_beyond_the_limit_is_refused_and_the_next_one_is_read(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-) -> None:
+def test_a_line_beyond_the_limit_is_refused_and_the_next_one_is_read(folder, monkeypatch, suffix):
     """One monstrous line costs its own row only, wherever blocks end, and later numbers and offsets
     stay right."""
     fitting = b'{"a":"' + b"x" * 92 + b'"}'
@@ -159,7 +150,7 @@ def test_a_line_beyond_the_limit_is_refused_and_the_next_one_is_read(
         assert [offset for _, offset, *_ in found] == [0, 102, 204, content.rindex(fitting)]
 
 
-def test_archives_of_several_members_give_the_records_of_the_lines(folder: Path) -> None:
+def test_archives_of_several_members_give_the_records_of_the_lines(folder):
     """The same lines give the same records, plain or compressed."""
     plain = read(put(folder, "plain.ndjson", LINES))
     for suffix in (".gz", ".zst"):
@@ -212,7 +203,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_file_is_refused_as_a_whole_and_named(folder: Path, name: str) -> None:
+def test_a_damaged_file_is_refused_as_a_whole_and_named(folder, name):
     """Past the damage nobody knows where a row starts; no row of a broken archive is trusted."""
     path = put(folder, name.partition(":")[0], DAMAGED[name])
     with pytest.raises(errors.ContainerError, match=re.escape(name)):
@@ -231,9 +222,7 @@ NOT_JSON = {
 
 @pytest.mark.parametrize(("content", "words"), NOT_JSON.values(), ids=NOT_JSON)
 @pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz", "json"])
-def test_json_that_is_something_else_is_named_so(
-    folder: Path, content: bytes, words: str, suffix: str
-) -> None:
+def test_json_that_is_something_else_is_named_so(folder, content, words, suffix):
     """Another encoding, or binary, is one error that names the byte; not a thousand bad rows."""
     packed = gzip.compress(content) if suffix.endswith("gz") else content
     path = put(folder, f"other.{suffix}", packed)
@@ -241,7 +230,7 @@ def test_json_that_is_something_else_is_named_so(
         readers.load(suffix.split(".")[0]).splits(path)
 
 
-def test_what_a_file_holds_decides_how_it_is_read(folder: Path) -> None:
+def test_what_a_file_holds_decides_how_it_is_read(folder):
     """Objects between old line ends, lines that are whole arrays, and packed bytes without their
     suffix."""
     old = put(folder, "old.jsonl", b'{"a": 1}\r{"a": 2}\r')
@@ -268,9 +257,7 @@ ARRAYS: dict[str, Callable[[list[dict[str, Any]]], bytes]] = {
 
 @pytest.mark.parametrize("suffix", PACK)
 @pytest.mark.parametrize("spelling", ARRAYS)
-def test_an_array_gives_its_items_in_order_under_any_name(
-    folder: Path, spelling: str, suffix: str
-) -> None:
+def test_an_array_gives_its_items_in_order_under_any_name(folder, spelling, suffix):
     """An array, or objects one after the other, compact or pretty: item n is record n."""
     content = ARRAYS[spelling](ROWS)
     found = read(put(folder, f"items.json{suffix}", PACK[suffix](content)))
@@ -286,7 +273,7 @@ def test_an_array_gives_its_items_in_order_under_any_name(
         assert read(lines) == found
 
 
-def test_rows_under_the_only_key_of_an_object_are_told_so(folder: Path) -> None:
+def test_rows_under_the_only_key_of_an_object_are_told_so(folder):
     """Of any size; the glimpse names the key, which other files have none of."""
     many = [{"i": i, "text": "é" * 2000} for i in range(1500)]
     for rows, indent in itertools.product((ROWS[:1], ROWS, many), (None, 1)):
@@ -304,9 +291,7 @@ ROWS_THEMSELVES: list[list[Any]] = table("rows_themselves.jsonl")
 
 @pytest.mark.parametrize("rows", ROWS_THEMSELVES)
 @pytest.mark.parametrize("suffix", ["json", "jsonl"])
-def test_objects_that_wrap_no_rows_are_rows_themselves(
-    folder: Path, rows: list[Any], suffix: str
-) -> None:
+def test_objects_that_wrap_no_rows_are_rows_themselves(folder, rows, suffix):
     """Turns, other keys beside the list, several objects, lists of something else."""
     for indent in (None, 2):
         content = "\n".join(json.dumps(row, indent=indent) for row in rows).encode()
@@ -321,7 +306,7 @@ NESTED = [
 ]
 
 
-def test_parquet_has_a_split_per_row_group(folder: Path) -> None:
+def test_parquet_has_a_split_per_row_group(folder):
     """Row groups are the units; rows arrive as the file holds them, numbered over all groups."""
     path = str(folder / "rows.parquet")
     pq.write_table(pa.Table.from_pylist(NESTED), path, row_group_size=300)
@@ -334,7 +319,7 @@ def test_parquet_has_a_split_per_row_group(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "stream"])
-def test_arrow_files_and_streams_are_read_alike(folder: Path, kind: str) -> None:
+def test_arrow_files_and_streams_are_read_alike(folder, kind):
     """Both shapes of Arrow IPC give the rows that were written, over all record batches."""
     path = put(folder, f"{kind}.arrow", table_bytes(pa.Table.from_pylist(NESTED), kind, 170))
     with pytest.MonkeyPatch.context() as patch:
@@ -344,7 +329,7 @@ def test_arrow_files_and_streams_are_read_alike(folder: Path, kind: str) -> None
     assert [record[0] for record in found] == list(range(1000))
 
 
-def test_values_without_a_json_spelling_still_have_raw_text(folder: Path) -> None:
+def test_values_without_a_json_spelling_still_have_raw_text(folder):
     """Binary, decimal and time columns do not stop a table from being read."""
     table = pa.table(
         {
@@ -373,7 +358,7 @@ CHANGING = {
 
 
 @pytest.mark.parametrize("suffix", CHANGING)
-def test_an_input_that_changed_is_noticed(folder: Path, suffix: str) -> None:
+def test_an_input_that_changed_is_noticed(folder, suffix):
     """Bytes that differ from those that were planned over are never read as if they were them."""
     before = CHANGING[suffix]
     path = put(folder, f"change.{suffix}", before)
@@ -387,7 +372,7 @@ def test_an_input_that_changed_is_noticed(folder: Path, suffix: str) -> None:
             [list(reader.read(piece)) for piece in pieces]
 
 
-def test_a_line_added_behind_a_split_changes_nothing_in_it(folder: Path) -> None:
+def test_a_line_added_behind_a_split_changes_nothing_in_it(folder):
     """A split is its own bytes: what was appended later is simply not part of the build."""
     path = put(folder, "grew.jsonl", LINES)
     (piece,) = readers.load("jsonl").splits(path)
@@ -399,7 +384,7 @@ def test_a_line_added_behind_a_split_changes_nothing_in_it(folder: Path) -> None
 @given(content=st.binary(max_size=80) | st.text('{}[]":,\\ \t01e-NaN\n').map(str.encode))
 @example(content=b"\r\n\r\n")
 @example(content=b"\r\r\n{}")
-def test_no_bytes_crash_the_line_reader(folder: Path, content: bytes) -> None:
+def test_no_bytes_crash_the_line_reader(folder, content):
     """Any bytes are rows as the standard parser reads them, refused rows, or a refused file."""
     path = put(folder, "bytes.jsonl", content)
     try:
@@ -411,7 +396,7 @@ def test_no_bytes_crash_the_line_reader(folder: Path, content: bytes) -> None:
     assert all(code or json.loads(raw) == row for _, _, raw, row, code in found)
 
 
-def test_json_lines_under_the_name_of_json_are_read_as_lines(folder: Path) -> None:
+def test_json_lines_under_the_name_of_json_are_read_as_lines(folder):
     """One object a line is JSONL whatever it is called: cut into splits, bad rows refused alone."""
     content = LINES + b"not json\n" + LINES
     lines, array = put(folder, "lines.jsonl", content), put(folder, "lines.json", content)
@@ -454,16 +439,7 @@ COUNTS_LINES = st.lists(
     chunk=st.integers(1, 9),
     size=st.integers(1, 40),
 )
-def test_lines_are_counted_as_they_are_read(
-    tmp_path: Path,
-    lines: list[bytes],
-    end: bytes,
-    closed: bool,
-    bom: bool,
-    kind: str,
-    chunk: int,
-    size: int,
-) -> None:
+def test_lines_are_counted_as_they_are_read(tmp_path, lines, end, closed, bom, kind, chunk, size):
     """Blank lines, marks, both line ends, wherever a chunk or a split ends."""
     written = b"\xef\xbb\xbf" * bom + end.join([b'{"first": 0}', *lines]) + end * closed
     packed = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}[kind](written)
@@ -478,9 +454,7 @@ def test_lines_are_counted_as_they_are_read(
         assert [row_counts.count(split) for split in splits] == expected
 
 
-def test_the_items_of_an_array_are_counted_and_no_more_than_can_be_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_items_of_an_array_are_counted_and_no_more_than_can_be_held(tmp_path, monkeypatch):
     """Brackets, commas, quotes and backslashes inside strings; one value alone, and several."""
     items = [{"a": '],[{"\\'}, [1, [2]], None, "x,y"]
     path = tmp_path / "rows.json"
@@ -499,7 +473,7 @@ def test_the_items_of_an_array_are_counted_and_no_more_than_can_be_held(
     assert row_counts.count(contract.Split(str(path), 0, 0, "", "json")) is None
 
 
-def test_parquet_is_counted_by_what_it_says_of_itself(tmp_path: Path) -> None:
+def test_parquet_is_counted_by_what_it_says_of_itself(tmp_path):
     """Row group by row group."""
     path = tmp_path / "rows.parquet"
     path.write_bytes(table_bytes(pa.table({"a": list(range(7))}), "parquet", 3))
@@ -508,9 +482,7 @@ def test_parquet_is_counted_by_what_it_says_of_itself(tmp_path: Path) -> None:
     assert sum(found.rows for found in map(row_counts.count, splits) if found) == 7
 
 
-def test_a_file_is_cut_into_all_of_its_pieces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_cut_into_all_of_its_pieces(tmp_path, monkeypatch):
     """Pieces that are lost, or read twice, are a fault of ours."""
     monkeypatch.setattr(jsonl, "SPLIT_BYTES", 4)
     path = tmp_path / "rows.jsonl"
@@ -529,7 +501,7 @@ _TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 
 
 @given(st.data())
-def test_what_is_written_is_read_again(data: st.DataObject) -> None:
+def test_what_is_written_is_read_again(data):
     """Names of inputs may hold colons, hashes, digits and line breaks."""
     odd = st.sampled_from(["a:1", "b#2", "c:3#4", "d\ne", "9"])
     sources = data.draw(st.lists(_TEXTS | odd, min_size=1, max_size=4, unique=True))
@@ -548,7 +520,7 @@ def test_what_is_written_is_read_again(data: st.DataObject) -> None:
         assert found[name].tolist() == place[name].tolist()
 
 
-def test_what_is_no_row_id_names_nothing() -> None:
+def test_what_is_no_row_id_names_nothing():
     """Not even a line, where a part of it looks like one."""
     odd = f"|:|x|x:|x:1#|x:1#2#|x:a|x:\u0663|x:-1|x:1\n|x:{10**19}".split("|")
     found = undo_layout.names_read(["x"], pa.array([*odd, None, "y:1", "x:7"], pa.string()))
@@ -563,7 +535,7 @@ CONTENT = bytes(range(256)) * 64
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> mapped.Mapped:
+def file(tmp_path) -> mapped.Mapped:
     """The content, mapped."""
     path = tmp_path / "part.arrow"
     path.write_bytes(CONTENT)
@@ -571,9 +543,7 @@ def file(tmp_path: Path) -> mapped.Mapped:
 
 
 @pytest.mark.parametrize(("count", "read"), [(1, 0), (3, 0), (100, 100)])
-def test_many_pieces_are_read_and_few_are_looked_at(
-    file: mapped.Mapped, count: int, read: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_pieces_are_read_and_few_are_looked_at(file, count, read, monkeypatch):
     """Either way they are the bytes that were asked for, from where the view begins."""
     calls = noted(monkeypatch, os, "pread")
     part = file.part(file.content[100:])
@@ -583,7 +553,7 @@ def test_many_pieces_are_read_and_few_are_looked_at(
     assert len(calls) == read
 
 
-def test_what_is_not_in_the_file_is_never_read_from_it(file: mapped.Mapped) -> None:
+def test_what_is_not_in_the_file_is_never_read_from_it(file):
     """A column that was put together in memory."""
     copy = memoryview(bytes(1000))
     part = file.part(copy)
@@ -591,7 +561,7 @@ def test_what_is_not_in_the_file_is_never_read_from_it(file: mapped.Mapped) -> N
     assert bytes(mapped.joined([(part, n, n + 1) for n in range(100)])) == bytes(100)
 
 
-def test_a_file_that_shrinks_is_noticed(file: mapped.Mapped, tmp_path: Path) -> None:
+def test_a_file_that_shrinks_is_noticed(file, tmp_path):
     """Read bytes that are missing raise; mapped ones would end the process."""
     part = file.part(file.content)
     pieces = [(part, n, n + 100) for n in range(0, 15_000, 150)]
@@ -600,13 +570,13 @@ def test_a_file_that_shrinks_is_noticed(file: mapped.Mapped, tmp_path: Path) -> 
         mapped.joined(pieces)
 
 
-def test_an_empty_file_has_no_bytes(tmp_path: Path) -> None:
+def test_an_empty_file_has_no_bytes(tmp_path):
     (tmp_path / "empty").touch()
     assert bytes(mapped.Mapped(tmp_path / "empty").content) == b""
 
 
 @pytest.mark.parametrize("size", [0, 1, file_hash._BLOCK, file_hash._BLOCK + 1])
-def test_the_hash_is_that_of_all_bytes(size: int, tmp_path: Path) -> None:
+def test_the_hash_is_that_of_all_bytes(size, tmp_path):
     """Of a file by path or by name, and of a stream while it is copied."""
     content = bytes(i % 251 for i in range(size))
     path = tmp_path / "file"

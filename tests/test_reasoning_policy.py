@@ -6,7 +6,6 @@ from stages.chat_template import reasoning, render
 from stages.chat_template.segments import CONTROL, TRAINED
 from stages.contract import Message
 from stages.errors import RowError
-from stages.profile import TargetModel
 
 THOUGHT = "<think>\nadd them\n</think>\n\n"
 
@@ -21,7 +20,7 @@ def answer(content: str | None, **fields: object) -> Message:
     return Message("assistant", content, fields or None, True)
 
 
-def test_strip_takes_fields_and_blocks() -> None:
+def test_strip_takes_fields_and_blocks():
     """In a field, in the text, or both; calls and users' texts stay."""
     for name in ("reasoning_content", "reasoning", "thinking"):
         turns = [
@@ -37,7 +36,7 @@ def test_strip_takes_fields_and_blocks() -> None:
         assert [turn.fields for turn in turns] == [None, {"tool_calls": [1]}, None, None, None]
 
 
-def test_a_block_without_an_end_is_refused() -> None:
+def test_a_block_without_an_end_is_refused():
     """Whether the answer has begun cannot be told."""
     with pytest.raises(RowError) as caught:
         reasoning.strip([answer("<think>\nadd them")])
@@ -47,7 +46,7 @@ def test_a_block_without_an_end_is_refused() -> None:
 
 
 @pytest.mark.parametrize("content", [f"{THOUGHT}4", "4", f"{THOUGHT}4 </think> 5", "a <think> b"])
-def test_mask_changes_no_text_and_trains_the_answer(content: str, model: TargetModel) -> None:
+def test_mask_changes_no_text_and_trains_the_answer(content, model):
     """The segments join to the same text; what is trained is the answer and its end of turn."""
     turns = [("user", "2 + 2?"), ("assistant", content), ("user", "again"), ("assistant", "4")]
     roles, texts = [r for r, _ in turns], [t for _, t in turns]
@@ -60,7 +59,7 @@ def test_mask_changes_no_text_and_trains_the_answer(content: str, model: TargetM
     assert reasoning.untrain(*masked) == masked
 
 
-def test_reasoning_that_the_prompt_opened_is_masked() -> None:
+def test_reasoning_that_the_prompt_opened_is_masked():
     """Where the generation prompt ends in an opened block, the answer goes on inside it."""
     texts = ["assistant\n<think>\n", "add them\n</think>\n\n4", "<|im_end|>"]
     masked = reasoning.untrain(texts, bytes([0, TRAINED, TRAINED | CONTROL]))
@@ -68,7 +67,7 @@ def test_reasoning_that_the_prompt_opened_is_masked() -> None:
     assert trained(*masked) == "4<|im_end|>"
 
 
-def test_a_registered_end_of_reasoning_stays_a_token() -> None:
+def test_a_registered_end_of_reasoning_stays_a_token():
     """Tokenizers that register the block's marks have them as segments of their own."""
     texts = ["<think>", "add", "</think>", "\n\n4", "<|im_end|>"]
     control = TRAINED | CONTROL

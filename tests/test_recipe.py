@@ -16,7 +16,7 @@ import pytest
 from conftest import NAME
 from hypothesis import given
 from hypothesis import strategies as st
-from support import ROOT, SAMPLES, Run, few, read_manifest, table
+from support import ROOT, SAMPLES, few, read_manifest, table
 
 from pipeline import tasks
 from pipeline.builder import plan_page, population
@@ -93,13 +93,13 @@ EXAMPLES = sorted([*(ROOT / "sample_data").glob("*.toml"), *(ROOT / "examples").
 VALIDATOR = jsonschema.Draft7Validator(declared.schema())
 
 
-def test_every_key_is_tried() -> None:
+def test_every_key_is_tried():
     """A new option needs a right and a wrong value beside this file."""
     assert set(RIGHT) == set(WRONG) == set(declared.keys(declared.TOP))
 
 
 @pytest.mark.parametrize("key", RIGHT)
-def test_a_key_takes_its_values_and_no_others(key: str, tmp_path: Path) -> None:
+def test_a_key_takes_its_values_and_no_others(key, tmp_path):
     """At the top and in the tables that have it, what it does not take is named with its line; the
     schema takes the same, so that an editor shows the mistake while it is typed."""
     option = declared.keys(OPTIONS)[key]
@@ -121,13 +121,13 @@ def test_a_key_takes_its_values_and_no_others(key: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_the_schema_takes_the_examples(path: Path) -> None:
+def test_the_schema_takes_the_examples(path):
     """And the program does, from any folder."""
     VALIDATOR.validate(_json(path.read_text()))
     assert builds_of(path, trust=True)
 
 
-def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_named_at_once(tmp_path):
     """Each with its line: of keys, types, ranges, choices, and of what does not go together."""
     wrong = table("refusals.toml")["mistakes"]
     with pytest.raises(errors.UsageError) as raised:
@@ -206,9 +206,7 @@ def _tried(make: Callable[[], Config]) -> Config | str:
 
 
 @given(st.data(), st.sampled_from(tasks.names()))
-def test_a_recipe_and_a_command_are_one(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, task: str
-) -> None:
+def test_a_recipe_and_a_command_are_one(tmp_path_factory, data, task):
     """The same options, in a file or as words, give the same build or are both refused; but that a
     recipe keeps versions unless it says ``keep = 0``, as a command does by default."""
     others = {name for one in tasks.names() for name in tasks.load(one).options}
@@ -249,13 +247,7 @@ _TABLE = st.dictionaries(_KEY, _ANY, max_size=3)
     st.lists(_TABLE, max_size=2) | _ANY,
     st.lists(st.tuples(_KEY, _SCALARS), max_size=2),
 )
-def test_whatever_is_written_is_read_or_explained(
-    tmp_path_factory: pytest.TempPathFactory,
-    top: dict[str, Any],
-    source: Any,
-    build: Any,
-    changes: list[tuple[str, Any]],
-) -> None:
+def test_whatever_is_written_is_read_or_explained(tmp_path_factory, top, source, build, changes):
     """No recipe ends in a traceback, and each of its mistakes names the recipe or ``--set``."""
     usual = {"task": "sft", "model": "qwen2-1.5b", "data": "/rows.jsonl"}
     table = {**usual, **top} | ({"source": source} if source else {})
@@ -270,7 +262,7 @@ def test_whatever_is_written_is_read_or_explained(
     assert "r.toml" in said or "--set" in said
 
 
-def test_paths_count_from_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_count_from_the_recipe(tmp_path, monkeypatch):
     """All of a recipe's paths; addresses, hub ids and profiles are left as they are."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "in [x]"
@@ -290,7 +282,7 @@ def test_paths_count_from_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (config.parts.model, config.run.output) == ("./m", Path("o"))
 
 
-def test_paths_from_elsewhere_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_from_elsewhere_are_told(tmp_path, monkeypatch):
     """Recipes once had such paths: the message has the path that is meant."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.jsonl").write_text("{}\n")
@@ -300,7 +292,7 @@ def test_paths_from_elsewhere_are_told(tmp_path: Path, monkeypatch: pytest.Monke
         builds_of(path.relative_to(tmp_path))
 
 
-def test_variables_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_the_environment(tmp_path, monkeypatch):
     """In any text; a value that is one variable has the type of its key."""
     monkeypatch.setenv("WIDE", "2048")
     monkeypatch.setenv("YES", "true")
@@ -323,7 +315,7 @@ def test_variables_of_the_environment(tmp_path: Path, monkeypatch: pytest.Monkey
     assert ":7: ${1} names no variable" in raised.value.what
 
 
-def test_set_changes_a_key(tmp_path: Path) -> None:
+def test_set_changes_a_key(tmp_path):
     """With the type of the key, in tables too; a mistake is said of the words, not of the file."""
     path = write_recipe(tmp_path, HEAD + 'max-length = 64\n[map]\nquestion = "a"\n')
     (config,) = builds_of(
@@ -346,7 +338,7 @@ def test_set_changes_a_key(tmp_path: Path) -> None:
             builds_of(path, [wrong])
 
 
-def test_build_has_every_flag_of_run() -> None:
+def test_build_has_every_flag_of_run():
     """And needs none of them."""
     command: click.Command = catalog.load("posttrain_pipeline.commands", "build", "COMMAND")
     flags = {flag for param in command.params for flag in param.opts}
@@ -409,7 +401,7 @@ def _leaves(value: Any, place: toml_file.Place = ()) -> list[tuple[toml_file.Pla
 
 
 @given(files())
-def test_each_value_is_at_its_line(text: str) -> None:
+def test_each_value_is_at_its_line(text):
     """The line that is found is the one that has the value, which no other line has."""
     table, lines, found = tomllib.loads(text), text.split("\n"), toml_file.lines_of(text)
     for place, value in _leaves(table):
@@ -418,7 +410,7 @@ def test_each_value_is_at_its_line(text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "place", "line"), table("lines_of_keys.jsonl"))
-def test_a_key_is_at_its_line(text: str, place: toml_file.Place, line: int) -> None:
+def test_a_key_is_at_its_line(text, place, line):
     """Some that are easily missed."""
     assert toml_file.lines_of(text)[tuple(place)] == line
 
@@ -449,7 +441,7 @@ def _recipe(folder: Path, text: str, name: str = "mix.toml") -> Path:
     return folder / name
 
 
-def test_the_id_says_which_source_an_input_is_of(tmp_path: Path) -> None:
+def test_the_id_says_which_source_an_input_is_of(tmp_path):
     """The same files, cut into sources elsewhere, are another build."""
     for name in "abc":
         (tmp_path / f"{name}.jsonl").write_text("{}\n")
@@ -464,7 +456,7 @@ def test_the_id_says_which_source_an_input_is_of(tmp_path: Path) -> None:
     assert len(found) == 3
 
 
-def test_budgets_are_read_and_checked(tmp_path: Path) -> None:
+def test_budgets_are_read_and_checked(tmp_path):
     head = TOP + TALK
     for key, right, wrong in table("refusals.toml")["budgets"]:
         path = _recipe(tmp_path, f"{head}{key} = {right}\n")
@@ -479,7 +471,7 @@ def test_budgets_are_read_and_checked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "says"), table("refusals.toml")["recipes"])
-def test_what_is_wrong_with_tables(text: str, says: str, tmp_path: Path) -> None:
+def test_what_is_wrong_with_tables(text, says, tmp_path):
     """Named with line and table."""
     for name, known in (("TOP", TOP), ("MATH", MATH), ("TALK", TALK)):
         text = text.replace(f"{name}\n", known)
@@ -488,7 +480,7 @@ def test_what_is_wrong_with_tables(text: str, says: str, tmp_path: Path) -> None
     assert says in raised.value.what
 
 
-def test_what_may_differ_comes_from_the_top(tmp_path: Path) -> None:
+def test_what_may_differ_comes_from_the_top(tmp_path):
     """A source's own key wins over a build's, and this over the top's; a flag wins over all."""
     text = (
         f'{TOP}system = "top"\nsource = [{{ name = "a", data = "x" }}, '
@@ -510,7 +502,7 @@ def test_what_may_differ_comes_from_the_top(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_several_builds_share_their_parts(pipeline: Run, tmp_path: Path, cache: Path) -> None:
+def test_several_builds_share_their_parts(pipeline, tmp_path, cache):
     """One call, one object with the result of each; the rows of two layouts are encoded once."""
     text = (
         f"{TOP}{MATH}{TALK}"
@@ -530,7 +522,7 @@ def test_several_builds_share_their_parts(pipeline: Run, tmp_path: Path, cache: 
     assert not (tmp_path / "no").exists()
 
 
-def test_plan_reads_a_recipe(pipeline: Run, tmp_path: Path) -> None:
+def test_plan_reads_a_recipe(pipeline, tmp_path):
     """The page is that of the same options; of several sources it has the rows of all."""
     path = _recipe(tmp_path, f'{TOP}output = "o"\ndata = "{WORDS}"\nmax-length = 512\n')
     asked = ("--task", "sft", "--model", "qwen2-1.5b", "-o", tmp_path / "o")
@@ -544,9 +536,7 @@ def test_plan_reads_a_recipe(pipeline: Run, tmp_path: Path) -> None:
     pipeline("plan", WORDS).ended(2)
 
 
-def test_plan_says_what_sources_would_give(
-    pipeline: Run, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plan_says_what_sources_would_give(pipeline, tmp_path, cache, monkeypatch):
     """By the arithmetic of the build; a few examples may stand for all of them."""
     text = f"{TOP}{_source('math', WORDS, rows='4')}{_source('talk', CHAT, epochs='2')}"
     path = _recipe(tmp_path, f"max-reject = 1\n{text}")
@@ -567,7 +557,7 @@ def test_plan_says_what_sources_would_give(
     assert abs(talk["splits"]["train"]["examples"] - given["splits"]["train"]["examples"]) <= 4
 
 
-def test_a_large_input_counts_for_more(tmp_path: Path, cache: Path) -> None:
+def test_a_large_input_counts_for_more(tmp_path, cache):
     """As many rows of each are sampled, and the build has all of them."""
     for name, rows, words in (("many", 9000, 3), ("few", 90, 300)):
         row = {"question": "q", "answer": "a " * words}
@@ -589,7 +579,7 @@ OTHER = {"task": '"prm"', "data": '["elsewhere.jsonl"]', "model": '"elsewhere"'}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """Of all recipes, so that those which are alike are equal."""
     return tmp_path_factory.mktemp("recipes")
 
@@ -636,7 +626,7 @@ def _resolved(config: Config) -> Recipe:
     return RECIPES[key]
 
 
-def test_each_option_is_one_field() -> None:
+def test_each_option_is_one_field():
     """The command line, a recipe and a call have each field of each phase once."""
 
     @command_line.with_options(command_line.BUILD)
@@ -663,7 +653,7 @@ UNRESOLVED = ("task", "data", "model", "eos", "cache-dir")
         for key in RIGHT
     ],
 )
-def test_an_option_changes_the_hashes_of_its_phase(key: str, folder: Path, cache_dir: Path) -> None:
+def test_an_option_changes_the_hashes_of_its_phase(key, folder, cache_dir):
     """One changed option changes what is recorded for parts, for the build, for both or neither;
     and the same of a recipe's two hashes, which have the model's profile in them."""
     base, changed = _given(key, folder, cache_dir)
@@ -683,7 +673,7 @@ def test_an_option_changes_the_hashes_of_its_phase(key: str, folder: Path, cache
         assert (parts[0] != parts[1]) == (feeds_parts or _bound(one.config, two.config))
 
 
-def test_a_manifest_keeps_the_order_of_its_options(tmp_path: Path) -> None:
+def test_a_manifest_keeps_the_order_of_its_options(tmp_path):
     """Files that were written have the options in this order, and equal builds are equal bytes."""
     names = list(_config(tmp_path, tmp_path).for_build)
     assert names[:8] == "task format map ignore where null_fields layout trainer".split()
@@ -697,7 +687,7 @@ def test_a_manifest_keeps_the_order_of_its_options(tmp_path: Path) -> None:
     assert set(names) == others - where_given
 
 
-def test_recorded_options_are_read_back(tmp_path: Path) -> None:
+def test_recorded_options_are_read_back(tmp_path):
     """What a manifest holds gives the same options, whatever a newer version wrote beside."""
     given = {"map": {"prompt": "q"}, "where": ["a=1", "b=2"], "dedup": True, "stop": ["x"]}
     config = config_of("sft", "data.jsonl", {"model": NAME, "output": str(tmp_path), **given}, "t")
@@ -713,7 +703,7 @@ def test_recorded_options_are_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("task", "options", "says"), table("refusals.toml")["options"])
-def test_what_does_not_go(task: str, options: dict[str, Any], says: str, tmp_path: Path) -> None:
+def test_what_does_not_go(task, options, says, tmp_path):
     """Each phase checks its own options, and the whole what two phases must agree on."""
     with pytest.raises(UsageError, match=says):
         _config(tmp_path, tmp_path, task=task, **options)
@@ -738,7 +728,7 @@ def _uncommented(text: str) -> str:
 
 
 @pytest.mark.parametrize("task", few(FILES, 1))
-def test_what_it_writes_builds(pipeline: Run, tmp_path: Path, task: str) -> None:
+def test_what_it_writes_builds(pipeline, tmp_path, task):
     """The task is found, and the build is that of ``run``; what it offers is right too."""
     assert pipeline("init", FILES[task], *MODEL).ended().out == "recipe.toml\n"
     path = tmp_path / "recipe.toml"
@@ -756,7 +746,7 @@ def test_what_it_writes_builds(pipeline: Run, tmp_path: Path, task: str) -> None
     pipeline("init", FILES[task], *MODEL).refused(2, "is there already")
 
 
-def test_it_prints_the_schema(pipeline: Run) -> None:
+def test_it_prints_the_schema(pipeline):
     """That of this installation; the shipped one where no other package adds anything."""
     assert json.loads(pipeline("init", "--schema").out) == VALIDATOR.schema
     pipeline("init").ended(2)

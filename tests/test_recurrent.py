@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from huggingface_hub.errors import StrictDataclassError
-from support import Make, few, rows_to
+from support import few, rows_to
 from test_one_example_per_turn import written_out
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -29,7 +29,7 @@ HYBRID = {"model_type": "qwen3_next", "layer_types": ["linear_attention", "full_
 
 
 @pytest.mark.parametrize("name", few(sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES), 12))
-def test_a_configuration_shows_what_the_code_of_its_layers_does(name: str) -> None:
+def test_a_configuration_shows_what_the_code_of_its_layers_does(name):
     """Over every language model that transformers has, by the source of its layers."""
     made = CONFIG_MAPPING[name]
     try:
@@ -60,7 +60,7 @@ _TYPES = {
 }
 
 
-def test_no_built_in_profile_is_of_a_model_with_recurrent_layers() -> None:
+def test_no_built_in_profile_is_of_a_model_with_recurrent_layers():
     """By the configuration of its family; a profile of one would have to say so."""
     assert _TYPES.keys() == profiles.own_families().keys()
     for family, types in _TYPES.items():
@@ -74,7 +74,7 @@ KINDS = {"sft": kinds.CONVERSATION, "rm": kinds.PAIR, "prm": kinds.STEPS}
 
 
 @pytest.mark.parametrize("name", exports.names())
-def test_documents_share_a_row_only_where_a_trainer_keeps_them_apart(name: str) -> None:
+def test_documents_share_a_row_only_where_a_trainer_keeps_them_apart(name):
     """A refusal names a layout in which none share one, which the trainer then takes; of a model
     that only attends nothing is refused for it."""
     export, refused, shared = exports.load(name), 0, 0
@@ -92,9 +92,7 @@ def test_documents_share_a_row_only_where_a_trainer_keeps_them_apart(name: str) 
     assert bool(refused) == bool(shared)
 
 
-def test_a_pack_that_the_model_cannot_keep_apart_is_refused_by_name(
-    make: Make, tmp_path: Path, cache_dir: Path
-) -> None:
+def test_a_pack_that_the_model_cannot_keep_apart_is_refused_by_name(make, tmp_path, cache_dir):
     """Before anything is written; a build for no trainer says of each what it would do."""
     folder = written_out("qwen2-0.5b", tmp_path / "model", cache_dir)
     config = json.loads((folder / "config.json").read_text("utf-8"))

@@ -2,14 +2,13 @@
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from conftest import NAME
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Make, few, read_manifest, read_rows, table, write_rows
+from support import few, read_manifest, read_rows, table, write_rows
 
 from pipeline.builder import max_reject, rejects, stagewise
 from pipeline.builder.max_reject import Limit, error_of, exceeding, shares
@@ -38,7 +37,7 @@ def lost(draw: st.DrawFn) -> Losses:
 
 
 @given(lost(), limits)
-def test_the_limit_holds_for_rows_examples_and_trained_turns(losses: Losses, limit: float) -> None:
+def test_the_limit_holds_for_rows_examples_and_trained_turns(losses, limit):
     """No more than the share of each; four rows may go, but never with a fifth of anything."""
     over = exceeding(losses, limit)
     each = [(one.noun, Fraction(one.refused, one.total)) for one in shares(losses) if one.total]
@@ -67,7 +66,7 @@ def test_the_limit_holds_for_rows_examples_and_trained_turns(losses: Losses, lim
         *((5, 500, False), (9, 900, False), (10, 900, True)),
     ],
 )
-def test_small_files_have_few_free_rows(refused: int, rows: int, fails: bool) -> None:
+def test_small_files_have_few_free_rows(refused, rows, fails):
     """By default four rows, if these are less than a fifth, and 1 %."""
     losses = Losses(rows, refused, refused, rows, refused)
     assert (exceeding(losses, OPTIONS_OF["max_reject"].default) is not None) is fails
@@ -81,9 +80,7 @@ def test_small_files_have_few_free_rows(refused: int, rows: int, fails: bool) ->
     st.integers(0, 500),
     limits,
 )
-def test_the_offered_lengths_keep_their_word(
-    rows: list[tuple[list[int], int, bool]], good: int, limit: float
-) -> None:
+def test_the_offered_lengths_keep_their_word(rows, good, limit):
     """Counts are exact, all fit the longest, and the least one passes where the one below fails.
 
     Each row has examples that are too long, others that are refused, and one that stays or not.
@@ -127,7 +124,7 @@ def test_the_offered_lengths_keep_their_word(
     assert "--max-reject" not in error.remedy
 
 
-def test_the_counts_of_parts_add_up(tmp_path: Path, make: Make, monkeypatch: Any) -> None:
+def test_the_counts_of_parts_add_up(tmp_path, make, monkeypatch):
     """Of one part and of many, in one window and in several."""
     said = [("user", "q"), ("assistant", "a"), ("user", "more"), ("assistant", "word " * 300)]
     turns = [{"role": role, "content": text} for role, text in said]
@@ -160,7 +157,7 @@ OPTIONS = ("--model", NAME, "--max-length", "64", "--too-long", "reject", "--max
 
 
 @pytest.fixture
-def here(tmp_path: Path, cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def here(tmp_path, cache_home, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
 
@@ -180,7 +177,7 @@ def written(task: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("task", few(BAD, 1))
 @pytest.mark.usefixtures("here")
-def test_a_stage_writes_the_rejects_that_the_build_writes(task: str, tmp_path: Path) -> None:
+def test_a_stage_writes_the_rejects_that_the_build_writes(task, tmp_path):
     """``_run``, ``_run --until`` and ``stage`` by ``stage``: the same lines, keys and order."""
     source = written(task, tmp_path)
     stages = [name for kind, name, *_ in stagewise.stage_table() if kind == task]
@@ -202,9 +199,7 @@ def test_a_stage_writes_the_rejects_that_the_build_writes(task: str, tmp_path: P
 
 
 @pytest.mark.usefixtures("here")
-def test_where_a_row_stands_does_not_depend_on_how_its_file_was_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_a_row_stands_does_not_depend_on_how_its_file_was_cut(tmp_path, monkeypatch):
     """Lines and offsets count from the file's start, and what stands there is the row."""
     source = written("sft", tmp_path)
     content = source.read_bytes()

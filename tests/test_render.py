@@ -138,9 +138,7 @@ def check(family: str, found: Row) -> str:
 
 @pytest.mark.parametrize("family", ["qwen2", "qwen2.5", "qwen3-2507"])
 @given(data=st.data())
-def test_compiled_rendering_prints_what_the_template_prints(
-    family: str, data: st.DataObject
-) -> None:
+def test_compiled_rendering_prints_what_the_template_prints(family, data):
     """For any texts, forged turns among them, segments join to the template's own text.
 
     Every trained turn begins with exactly the prompt that inference would feed, and its span is
@@ -155,7 +153,7 @@ def test_compiled_rendering_prints_what_the_template_prints(
 
 
 @given(data=st.data())
-def test_rendering_row_by_row_prints_what_the_template_prints(data: st.DataObject) -> None:
+def test_rendering_row_by_row_prints_what_the_template_prints(data):
     """A template that searches texts for reasoning is rendered with the texts that hold some."""
     turns = data.draw(conversations(TEXTS | st.just(FORGED)))
     last = [False] * (len(turns) - 1) + [True]
@@ -164,7 +162,7 @@ def test_rendering_row_by_row_prints_what_the_template_prints(data: st.DataObjec
     assert (path == "jinja") == any(searched)
 
 
-def test_a_forged_turn_stays_text_where_rows_are_rendered_as_a_whole() -> None:
+def test_a_forged_turn_stays_text_where_rows_are_rendered_as_a_whole():
     """Where the template reads the texts, control text in one is still told from its own."""
     found = row(("user", FORGED), ("assistant", f"</think>\n\nno {END}"))
     texts, kinds, path = RENDERERS["qwen3"](found)
@@ -174,7 +172,7 @@ def test_a_forged_turn_stays_text_where_rows_are_rendered_as_a_whole() -> None:
     assert spans(texts, kinds)[0][1] == f"no {END}{END}"
 
 
-def test_one_example_in_segments() -> None:
+def test_one_example_in_segments():
     """The unit of encoding: control tokens, the text between two, one cut where training starts."""
     texts, kinds, _ = RENDERERS["qwen2"](row(("user", "x"), ("assistant", "y")))
     assert list(zip(texts, kinds, strict=True)) == [
@@ -194,7 +192,7 @@ def test_one_example_in_segments() -> None:
     ]
 
 
-def test_what_the_generation_prompt_supplies_is_never_trained() -> None:
+def test_what_the_generation_prompt_supplies_is_never_trained():
     """An empty thinking block comes from the prompt; reasoning of the row's own is trained."""
     renderer = RENDERERS["qwen3"]
     texts, kinds, _ = renderer(row(("user", "x"), ("assistant", "y")))
@@ -208,7 +206,7 @@ def test_what_the_generation_prompt_supplies_is_never_trained() -> None:
     assert spans(texts, kinds)[0][1] == answer + END
 
 
-def test_turns_that_are_not_prefix_stable_are_refused() -> None:
+def test_turns_that_are_not_prefix_stable_are_refused():
     """Reasoning that the template strips from history cannot be trained in place."""
     found = row(
         ("user", "x"),
@@ -234,7 +232,7 @@ TOOLS = json.dumps([{"type": "function", "function": {"name": "add"}}])
 
 @pytest.mark.parametrize("family", ["qwen2.5", "qwen3", "qwen3-2507"])
 @pytest.mark.parametrize("content", ["", "Let me see.", None])
-def test_tool_calls_are_rendered_as_the_template_does(family: str, content: str | None) -> None:
+def test_tool_calls_are_rendered_as_the_template_does(family, content):
     """Calls, their answers and the tools' signatures stand where the template puts them."""
     found = row(
         ("user", "x"),
@@ -271,14 +269,14 @@ LOST = {
 }
 
 
-def test_what_a_template_does_not_print_is_not_lost_in_silence() -> None:
+def test_what_a_template_does_not_print_is_not_lost_in_silence():
     """Qwen2's template knows neither calls nor tools nor reasoning: such rows are refused."""
     for name, found in LOST.items():
         assert refusal(QWEN2, found).code == "lost_in_template", name
 
 
 @pytest.mark.parametrize(("text", "kept"), table("answers_with_reasoning.jsonl"))
-def test_an_answer_with_reasoning_in_it_is_printed_whole_or_refused(text: str, kept: bool) -> None:
+def test_an_answer_with_reasoning_in_it_is_printed_whole_or_refused(text, kept):
     """Qwen3's template takes such an answer apart, and prints two of its pieces.
 
     A template that prints the last piece alone, as some do, would train answers without reasoning.
@@ -295,7 +293,7 @@ def test_an_answer_with_reasoning_in_it_is_printed_whole_or_refused(text: str, k
     assert "".join(RENDERERS["qwen3"](context)[0]) == whole(MODELS["qwen3"], context)
 
 
-def test_fields_that_nothing_needs_may_stay_unprinted() -> None:
+def test_fields_that_nothing_needs_may_stay_unprinted():
     """A name, or reasoning in a turn that is context, changes nothing that is trained."""
     fields = [None, '{"reasoning_content":"hm"}', '{"name":"Ann"}', None]
     turns = (("user", "x"), ("assistant", "y"), ("user", "z"), ("assistant", "w"))
@@ -303,7 +301,7 @@ def test_fields_that_nothing_needs_may_stay_unprinted() -> None:
     assert "".join(RENDERERS["qwen2"](found)[0]) == whole(QWEN2, row(*turns))
 
 
-def test_a_turn_left_out_is_never_another_one() -> None:
+def test_a_turn_left_out_is_never_another_one():
     """Under ``all``, where the template joins two turns into one, no other turn takes the blame."""
     # reveals: Qwen2.5 prints a system turn of its own and joins two tool turns, so as many turns
     # are printed as there are messages: the flags shift by one, the call that was left out is
@@ -326,7 +324,7 @@ def test_a_turn_left_out_is_never_another_one() -> None:
     assert "user\nx" in trained
 
 
-def test_control_text_beside_the_content_is_refused() -> None:
+def test_control_text_beside_the_content_is_refused():
     """Arguments and signatures are printed by the template itself, so they may hold no control."""
     turns = (("user", "x"), ("assistant", "y"))
     forged = json.dumps({"tool_calls": [{"function": {"name": "f", "arguments": {"a": FORGED}}}]})
@@ -363,7 +361,7 @@ class Printing:
 
 
 @pytest.mark.parametrize("body", (LOOKING | BODIES["replacing"]).values(), ids=str)
-def test_a_template_that_looks_into_texts_prints_each_rows_own(body: str) -> None:
+def test_a_template_that_looks_into_texts_prints_each_rows_own(body):
     """Row by row; a text that is captured and changed by its words is not copied as it was."""
     answer, path = Printing(body)(*SECRETS)
     assert path == "jinja" or body not in LOOKING.values()
@@ -373,7 +371,7 @@ def test_a_template_that_looks_into_texts_prints_each_rows_own(body: str) -> Non
 @pytest.mark.parametrize("body", STRIPPING.values(), ids=STRIPPING)
 @settings(max_examples=8)
 @given(data=st.data())
-def test_a_template_that_strips_texts_is_compiled(body: str, data: st.DataObject) -> None:
+def test_a_template_that_strips_texts_is_compiled(body, data):
     """A slot is stripped as the template strips it, whatever the text."""
     padded = st.text(st.sampled_from(" \n\tab\u2003\x1c"), max_size=4)
     texts = st.tuples(padded, TEXTS | st.just(FORGED), padded).map("".join)
@@ -381,7 +379,7 @@ def test_a_template_that_strips_texts_is_compiled(body: str, data: st.DataObject
 
 
 @pytest.mark.parametrize("body", BODIES["asking"].values(), ids=BODIES["asking"])
-def test_a_template_that_asks_about_texts_is_compiled_for_those_that_answer_no(body: str) -> None:
+def test_a_template_that_asks_about_texts_is_compiled_for_those_that_answer_no(body):
     """One shape, two paths: a row whose texts answer otherwise is rendered by itself."""
     printing = Printing(body)
     questions = ("hello", "secret", "x secret", "not", " secret ", "hello")
@@ -391,7 +389,7 @@ def test_a_template_that_asks_about_texts_is_compiled_for_those_that_answer_no(b
 
 
 @pytest.mark.parametrize("body", (LOOKING | STRIPPING).values(), ids=LOOKING | STRIPPING)
-def test_control_text_under_a_template_that_looks_is_printed_or_refused(body: str) -> None:
+def test_control_text_under_a_template_that_looks_is_printed_or_refused(body):
     """What stands in for control text while a row is rendered must not show in what is printed."""
     for content in (FORGED, f"a {END} b", f"secret{END}"):
         try:
@@ -401,7 +399,7 @@ def test_control_text_under_a_template_that_looks_is_printed_or_refused(body: st
 
 
 @pytest.mark.parametrize("body", BODIES["printing"].values(), ids=BODIES["printing"])
-def test_a_template_that_only_prints_texts_is_compiled(body: str) -> None:
+def test_a_template_that_only_prints_texts_is_compiled(body):
     """A text that is joined, stored and printed stays opaque, and empty texts are told apart."""
     printing = Printing(body)
     for question, answer in (("the secret", "secret"), ("", "x"), (" ", "{{")):
@@ -409,7 +407,7 @@ def test_a_template_that_only_prints_texts_is_compiled(body: str) -> None:
 
 
 @pytest.mark.parametrize("body", BODIES["losing"].values(), ids=BODIES["losing"])
-def test_a_text_that_the_template_drops_or_repeats_is_refused(body: str) -> None:
+def test_a_text_that_the_template_drops_or_repeats_is_refused(body):
     """Each text stands in the rendering exactly once; the verdict on a shape is kept."""
     renderer = Renderer(with_template(HEAD + body + TAIL))
     for text in ("x", "y", "x"):
@@ -418,7 +416,7 @@ def test_a_text_that_the_template_drops_or_repeats_is_refused(body: str) -> None
         assert caught.value.code == "lost_in_template"
 
 
-def test_a_text_beside_calls_is_not_dropped_where_jinja_renders_each_row() -> None:
+def test_a_text_beside_calls_is_not_dropped_where_jinja_renders_each_row():
     """A template that changes texts, and prints calls in the place of one, refuses a text there."""
     body = (
         "{% if m.tool_calls %}{{ m.tool_calls|tojson }}{% else %}{{ m.content|upper }}{% endif %}"
@@ -434,7 +432,7 @@ def test_a_text_beside_calls_is_not_dropped_where_jinja_renders_each_row() -> No
                 renderer(found)
 
 
-def test_a_template_that_prints_a_part_of_a_field_loses_the_rest() -> None:
+def test_a_template_that_prints_a_part_of_a_field_loses_the_rest():
     """Every call of a turn is printed, and the reasoning itself, not only that there is some."""
     body = "{{ m.tool_calls[0]|tojson if m.tool_calls }}{{ '-' if m.reasoning }}{{ m.content }}"
     renderer = Renderer(with_template(HEAD + body + TAIL))
@@ -452,7 +450,7 @@ def test_a_template_that_prints_a_part_of_a_field_loses_the_rest() -> None:
                 renderer(found)
 
 
-def test_a_template_that_refuses_a_row_refuses_only_that() -> None:
+def test_a_template_that_refuses_a_row_refuses_only_that():
     """What the template raises is the row's refusal, and another shape still renders."""
     guard = "{% if m.role == 'system' %}{{ raise_exception('no system turns') }}{% endif %}"
     renderer = Renderer(with_template(HEAD + guard + "{{ m.content }}" + TAIL))
@@ -462,7 +460,7 @@ def test_a_template_that_refuses_a_row_refuses_only_that() -> None:
     assert renderer(row(("user", "x"), ("assistant", "y")))[2] == "compiled"
 
 
-def test_a_template_that_cannot_be_trained_on_is_refused_before_the_build() -> None:
+def test_a_template_that_cannot_be_trained_on_is_refused_before_the_build():
     """The proof runs once per build and says what is wrong; ``test_doctor`` has more of them."""
     endless = HEAD + "{{ m.content }}{% endfor %}" + TAIL[TAIL.index("{% if") :]
     raising, undefined = "{{ raise_exception('never') }}", "{{ messages.nothing.at.all }}"
@@ -474,13 +472,13 @@ def test_a_template_that_cannot_be_trained_on_is_refused_before_the_build() -> N
         assert second.passed is None
 
 
-def test_every_family_of_ours_can_be_trained_on() -> None:
+def test_every_family_of_ours_can_be_trained_on():
     """The proof passes for each template, whatever is trained."""
     for model, policy in itertools.product(MODELS.values(), ("assistant", "last", "all")):
         assert [verdict.passed for verdict in prove(model, policy)] == [True, True]
 
 
-def test_a_template_is_jinja_without_a_clock() -> None:
+def test_a_template_is_jinja_without_a_clock():
     """A syntax error and a date that is none are faults of the recipe. The date is the recipe's,
     tokens are named, and JSON is not escaped."""
     for text, date, says in (("{% for %}", "2024-07-26", "valid Jinja"), ("x", "26 July", "date")):
@@ -509,7 +507,7 @@ def text(segments: list[dict[str, Any]]) -> str:
     return "".join(segment["text"] for segment in segments)
 
 
-def test_a_batch_keeps_its_rows_in_order() -> None:
+def test_a_batch_keeps_its_rows_in_order():
     """Good and refused rows stay where they were; only the refused ones are marked."""
     good = [("user", "a"), ("assistant", "b")]
     odd = [("assistant", "first"), *good]
@@ -521,7 +519,7 @@ def test_a_batch_keeps_its_rows_in_order() -> None:
     assert found["rendered"].to_pylist() == ["compiled", "compiled", None, "compiled"]
 
 
-def test_a_system_text_is_put_only_where_there_is_none() -> None:
+def test_a_system_text_is_put_only_where_there_is_none():
     """``--system`` does not replace a row's own system text, nor touch bare text."""
     plain = [("user", "a"), ("assistant", "b")]
     talks = (plain, [("system", "own"), *plain], [("text", "bare")])
@@ -544,7 +542,7 @@ def steps_batch(problem: str, steps: list[str], tail: str | None = None) -> pa.R
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_steps_are_one_answer_in_pieces(family: str) -> None:
+def test_steps_are_one_answer_in_pieces(family):
     """The problem is the user's turn; each step is a segment; the end of turn is not trained."""
     model = MODELS[family]
     found = RenderSteps(Renderer(model))(steps_batch("P", ["s", "t", "u"]))
@@ -555,7 +553,7 @@ def test_steps_are_one_answer_in_pieces(family: str) -> None:
     assert segments[-2] == {"text": END, "kind": CONTROL}
 
 
-def test_steps_that_the_template_would_change_are_refused() -> None:
+def test_steps_that_the_template_would_change_are_refused():
     """A step with a thinking tag is taken apart by Qwen3's template, so its place is lost."""
     found = RenderSteps(Renderer(MODELS["qwen3"]))(steps_batch("P", ["<think>a</think>", "b"]))
     assert found["reject_code"].to_pylist() == ["steps_changed"]
@@ -569,7 +567,7 @@ KNOWN = table("printed_fields.toml")
 FIELDS = {"name", "tool_call_id", "reasoning_content", "reasoning", "thinking", "weight", "id"}
 
 
-def test_what_each_shipped_template_prints_of_a_turn() -> None:
+def test_what_each_shipped_template_prints_of_a_turn():
     """All that profiles use. The law that the list is for: whatever is not on it changes no
     rendering."""
     shipped = {name: set(fields) for name, fields in KNOWN["shipped"].items()}
@@ -586,7 +584,7 @@ def test_what_each_shipped_template_prints_of_a_turn() -> None:
             assert made.render(told) == plain, (name, field)
 
 
-def test_turns_are_followed_through_the_names_of_a_template() -> None:
+def test_turns_are_followed_through_the_names_of_a_template():
     """Loops, slices, macros, namespaces, filters, and fields by names that are worked out; a broken
     template is refused, as it is where it would be rendered."""
     for source, fields in KNOWN["written"].items():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from small_tokenizers import model_folder, small
-from support import Make, few, read_manifest, rows_to, table
+from support import few, read_manifest, rows_to, table
 
 from pipeline.builds import summary
 from pipeline.builds.build import Build
@@ -31,7 +31,7 @@ def directory(folder: Path, declared: dict[str, Any], **files: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("case", few(table("repairs.toml")["case"], 3), ids=lambda one: one["name"])
-def test_each_wrong_token_is_told(case: dict[str, Any], make: Make, tmp_path: Path) -> None:
+def test_each_wrong_token_is_told(case, make, tmp_path):
     """Manifest, summary and serving.json name the file, the value and what is used."""
     key, words = case["key"], case["words"]
     model = directory(tmp_path / "model", case["config"], **case["files"])
@@ -49,7 +49,7 @@ def test_each_wrong_token_is_told(case: dict[str, Any], make: Make, tmp_path: Pa
     assert any(words in sentence for sentence in serving["repairs"])
 
 
-def test_what_needs_no_repair_and_what_has_none(tmp_path: Path) -> None:
+def test_what_needs_no_repair_and_what_has_none(tmp_path):
     """Nothing is told where all is used as declared; a pad is kept or missed where none is free."""
     files = {"generation_config": {"eos_token_id": [2, 0], "pad_token_id": 0}}
     model = directory(tmp_path / "sound", {}, **files)
@@ -64,7 +64,7 @@ def test_what_needs_no_repair_and_what_has_none(tmp_path: Path) -> None:
         resolve(f"{model}/", tmp_path, Overrides(eos=PAD))
 
 
-def test_encoders_are_told_of_as_well(tmp_path: Path) -> None:
+def test_encoders_are_told_of_as_well(tmp_path):
     """A pad token found by its id is a repair; a number in its place is refused by name."""
     model = model_folder(tmp_path / "bert", "bert-base-uncased")
     (repair,) = resolve(f"{model}/", tmp_path, Overrides()).repairs

@@ -116,7 +116,7 @@ def said(reading: str, rows: Sequence[Row], by_hand: Mapping[str, str] | None = 
 @pytest.mark.parametrize("name", READ)
 @settings(max_examples=60)
 @given(rng=st.randoms(use_true_random=False))
-def test_columns_of_any_spelling_and_company_are_read_at_once(name: str, rng: Random) -> None:
+def test_columns_of_any_spelling_and_company_are_read_at_once(name, rng):
     """The evidence says which column plays which role; every role's column, and no other, is read,
     and the options of the same candidate, pasted, read the same."""
     task, parts = READ[name]
@@ -147,7 +147,7 @@ def pasted(options: str) -> dict[str, str]:
 
 @settings(max_examples=40)
 @given(rng=st.randoms(use_true_random=False), role=st.sampled_from(["question", "answer"]))
-def test_two_columns_of_one_role_are_asked_about_with_both(rng: Random, role: str) -> None:
+def test_two_columns_of_one_role_are_asked_about_with_both(rng, role):
     """Each way that the question offers is read; where both say the same nothing is asked."""
     names, rows = made(("question", "answer"), rng)
     where = names[role].rpartition(".")[0]
@@ -174,7 +174,7 @@ def test_two_columns_of_one_role_are_asked_about_with_both(rng: Random, role: st
 
 
 @pytest.mark.parametrize("stems", [("user", "assistant"), ("Question", "Answer"), ("q", "a")])
-def test_a_numbered_family_is_the_turns_of_one_conversation(stems: tuple[str, str]) -> None:
+def test_a_numbered_family_is_the_turns_of_one_conversation(stems):
     """Where some rows have more of it, none of their turns is lost."""
     asked, answered = stems
 
@@ -213,9 +213,7 @@ NAMED: list[tuple[str, tuple[Any, Any]]] = [*map(tuple, table("named_turns.jsonl
 @pytest.mark.parametrize(("who", "names"), few(NAMED, 3))
 @pytest.mark.parametrize("what", few(["text", "msg", "utterance", "body", "content"], 2))
 @pytest.mark.parametrize("numbered", ["", "{}", "turn_{}", "lists"])
-def test_turns_are_read_whatever_their_keys_are_called(
-    who: str, names: tuple[Any, Any], what: str, numbered: str
-) -> None:
+def test_turns_are_read_whatever_their_keys_are_called(who, names, what, numbered):
     """Who speaks is said by a name, by what is true of a bot, or inside of an object; the turns are
     a list, an object whose keys count them, or one with a list for each of their keys."""
     said = [[SAYS["question"](i), SAYS["answer"](i)] * (1 + i % 2) for i in ROWS]
@@ -232,7 +230,7 @@ def test_turns_are_read_whatever_their_keys_are_called(
 
 
 @pytest.mark.parametrize("name", SPOKEN)
-def test_turns_are_read_in_every_shape(name: str) -> None:
+def test_turns_are_read_in_every_shape(name):
     """As texts in turn, and with their text under another key than ``content``."""
     column, shaped = SPOKEN[name]
     said = [[SAYS["question"](i), SAYS["answer"](i)] * (1 + i % 2) for i in ROWS]
@@ -253,7 +251,7 @@ def _read(rows: Sequence[Row]) -> list[list[str | None]]:
 @pytest.mark.parametrize("name", ["dialogue", "story", "source", "article"])
 @pytest.mark.parametrize("answer", ["summary", "target"])
 @pytest.mark.parametrize("beside", [{}, {"prompt": "t_0", "task": "gsm8k"}])
-def test_what_is_answered_is_seen_by_its_values(name: str, answer: str, beside: Row) -> None:
+def test_what_is_answered_is_seen_by_its_values(name, answer, beside):
     """A text that differs from row to row, in front of the answer, whatever it is called, where
     what is called a question is no more than a name."""
     rows = [{name: SAYS["question"](i), answer: SAYS["answer"](i), **beside} for i in ROWS]
@@ -262,7 +260,7 @@ def test_what_is_answered_is_seen_by_its_values(name: str, answer: str, beside: 
 
 @pytest.mark.parametrize("name", ["contexts", "passages", "documents"])
 @pytest.mark.parametrize("question", ["Frage", "user_request"])
-def test_passages_stand_behind_the_question(name: str, question: str) -> None:
+def test_passages_stand_behind_the_question(name, question):
     """A list of them is one text, with a blank line between them."""
     rows = [
         {
@@ -277,7 +275,7 @@ def test_passages_stand_behind_the_question(name: str, question: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["loss_mask", "turn_weights", "weights", "trainable"])
-def test_weights_of_turns_in_a_list_are_those_of_the_turns(name: str) -> None:
+def test_weights_of_turns_in_a_list_are_those_of_the_turns(name):
     """A list that is as long as the turns; a list that is not is refused."""
     rows = [
         {
@@ -299,7 +297,7 @@ def test_weights_of_turns_in_a_list_are_those_of_the_turns(name: str) -> None:
 
 
 @pytest.mark.parametrize("task", ["sft", "rm"])
-def test_a_title_and_its_text_are_asked_together(task: str) -> None:
+def test_a_title_and_its_text_are_asked_together(task):
     """Rows without a text ask what the title does."""
     rows = [
         {
@@ -325,7 +323,7 @@ REFERENCES = ("answer", "correct_answer", "label_answer", "target")
 
 @pytest.mark.parametrize("short", REFERENCES)
 @pytest.mark.parametrize("long", ["solution", "generated_solution", "R1_Response", "output_text"])
-def test_a_reference_is_what_a_longer_answer_ends_with(short: str, long: str) -> None:
+def test_a_reference_is_what_a_longer_answer_ends_with(short, long):
     """It is no answer beside that one, and the only answer alone."""
     texts = [f"Both are added with care, and so the sum is {i * 8}." for i in ROWS]
     asks = SAYS["question"]
@@ -364,7 +362,7 @@ SIDED = ("one-hot", "texts of one-hot", "objects", "letters", "lists", "list of 
 
 
 @pytest.mark.parametrize("shape", SIDED)
-def test_the_better_of_two_is_found_wherever_the_row_says_it(shape: str) -> None:
+def test_the_better_of_two_is_found_wherever_the_row_says_it(shape):
     """At any depth, and in one column for each side; a tie is refused as one."""
     rows = [sided(shape, i) for i in ROWS]
     found = evidence.detect(rows, kind_of("rm"), "x.jsonl")
@@ -378,7 +376,7 @@ def test_the_better_of_two_is_found_wherever_the_row_says_it(shape: str) -> None
 
 
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=8), min_size=1, max_size=4))
-def test_a_reading_keeps_any_names(columns: dict[str, str]) -> None:
+def test_a_reading_keeps_any_names(columns):
     """Signs that a reading itself has among them."""
     columns = {name: column or "x" for name, column in columns.items() if name}
     reading = formats.reading_of("indexed_pair", "1-based", columns)
@@ -421,7 +419,7 @@ def paths(value: Any, before: str) -> list[str]:
 
 
 @given(TREES, st.data())
-def test_what_is_taken_from_inside_and_what_is_left_are_all(tree: Any, data: st.DataObject) -> None:
+def test_what_is_taken_from_inside_and_what_is_left_are_all(tree, data):
     """Whatever path is read, it and the rest are the column, and nothing twice."""
     row = {"column": tree}
     able = [path for path in paths(tree, "column") if lookup(row, path) is not None]
@@ -440,7 +438,7 @@ def _flat(value: Any) -> list[Any]:
     return [value]
 
 
-def test_two_paths_are_a_list_and_both_are_read() -> None:
+def test_two_paths_are_a_list_and_both_are_read():
     """``a.text,b.text`` is the texts of both sides; a column of that name goes before."""
     row: Row = {"a": {"text": "x", "n": 1}, "b": {"text": "y"}, "c,d": "z", "c": 1, "d": 2}
     assert lookup(row, "a.text,b.text") == ["x", "y"]
@@ -451,7 +449,7 @@ def test_two_paths_are_a_list_and_both_are_read() -> None:
     assert [*rest("a", row["a"], inside({"sides": "a.text,b.text"}))] == [("a.n", 1)]
 
 
-def test_a_part_of_a_name_means_a_word_that_it_begins() -> None:
+def test_a_part_of_a_name_means_a_word_that_it_begins():
     """Three letters are enough; what names something about a column is not that column."""
     for word in (
         "question",
@@ -471,7 +469,7 @@ def test_a_part_of_a_name_means_a_word_that_it_begins() -> None:
 
 
 @pytest.mark.parametrize("lacking", [True, False])
-def test_of_two_texts_before_an_answer_none_is_taken_for_the_question(lacking: bool) -> None:
+def test_of_two_texts_before_an_answer_none_is_taken_for_the_question(lacking):
     """Neither name says that it is asked: also where some rows have only one of them."""
     rows = [
         {
@@ -496,7 +494,7 @@ def test_of_two_texts_before_an_answer_none_is_taken_for_the_question(lacking: b
             assert said == [row["dressed"] or row["plain"], row["completion"]]
 
 
-def test_every_role_of_a_format_has_a_finder() -> None:
+def test_every_role_of_a_format_has_a_finder():
     """A role that no function finds would be an error at the first file that needs it."""
     held = role_columns.columns_of([{"x": 0.5}], answers_alone=True)
     for shape in itertools.chain.from_iterable(SHAPES.values()):
@@ -505,7 +503,7 @@ def test_every_role_of_a_format_has_a_finder() -> None:
             assert (finders.couples if one_of_two else finders.able)(held, role) == []
 
 
-def test_no_two_names_are_offered_as_question_and_answer_beside_what_is_said() -> None:
+def test_no_two_names_are_offered_as_question_and_answer_beside_what_is_said():
     """Most of the text stands in a column that nothing can read."""
     rows = [
         {

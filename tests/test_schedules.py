@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path, cache_home: Path) -> Project:
+def project(tmp_path, cache_home) -> Project:
     """Nothing is built in it yet."""
     return Project(tmp_path / "project", cache_home)
 
@@ -93,7 +93,7 @@ def cron_lines() -> tuple[dict[str, str], list[tuple[str, str]]]:
 
 
 @pytest.mark.slow
-def test_cron(project: Project) -> None:
+def test_cron(project):
     """cron gives the command to the shell of SHELL, with the variables above it and little else."""
     variables, [(_, command)] = cron_lines()
     assert "%" not in command  # cron would end the command there
@@ -108,7 +108,7 @@ def test_cron(project: Project) -> None:
     project.require_published()
 
 
-def test_times_are_cron_times() -> None:
+def test_times_are_cron_times():
     """Of cron and of all that took its five fields over."""
     croniter = pytest.importorskip("croniter").croniter
     actions = yaml.safe_load((SCHEDULES / "github-actions.yml").read_text("utf-8"))
@@ -148,16 +148,14 @@ def container_commands(project: Project) -> Iterable[list[str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("commands", [unit_commands, step_commands, container_commands])
-def test_its_commands_build_and_publish(
-    project: Project, commands: Callable[[Project], Iterable[list[str]]]
-) -> None:
+def test_its_commands_build_and_publish(project, commands):
     """One after another."""
     for command in commands(project):
         project.run(*command)
     project.require_published()
 
 
-def test_systemd_units_are_valid(project: Project, tmp_path: Path) -> None:
+def test_systemd_units_are_valid(project, tmp_path):
     """By ``systemd-analyze verify``, which also looks for the programs."""
     program = tool("systemd-analyze")
     names = ("posttrain-data.service", "posttrain-data.timer")
@@ -168,20 +166,20 @@ def test_systemd_units_are_valid(project: Project, tmp_path: Path) -> None:
     assert "posttrain-data" not in ran.err
 
 
-def test_github_actions_is_valid() -> None:
+def test_github_actions_is_valid():
     """By the schema of workflows."""
     command = (tool("check-jsonschema"), "--builtin-schema", "vendor.github-workflows")
     started(*command, SCHEDULES / "github-actions.yml").ended()
 
 
 @pytest.mark.slow
-def test_kubernetes_is_valid() -> None:
+def test_kubernetes_is_valid():
     """By the schemas of its API."""
     started(tool("kubernetes-validate"), "--strict", SCHEDULES / "kubernetes-cronjob.yaml").ended()
 
 
 @pytest.mark.slow
-def test_slurm(project: Project) -> None:
+def test_slurm(project):
     """bash runs it as Slurm would; a stand-in for sbatch notes the next run."""
     shutil.copyfile(SCHEDULES / "slurm.sbatch", project.folder / "slurm.sbatch")
     stand_in = program(project.folder / "bin" / "sbatch", 'echo "$@" > submitted')
@@ -198,7 +196,7 @@ def test_slurm(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_dvc(project: Project) -> None:
+def test_dvc(project):
     """``dvc repro`` builds, and does nothing where nothing changed."""
     program = tool("dvc")
     shutil.copyfile(SCHEDULES / "dvc.yaml", project.folder / "dvc.yaml")
@@ -225,7 +223,7 @@ def by_python(project: Project, program: str, code: str, **more: str) -> Any:
 
 
 @pytest.mark.slow
-def test_airflow(project: Project, tmp_path: Path) -> None:
+def test_airflow(project, tmp_path):
     """The DAG is imported without an error, and runs; a recipe that is refused is final."""
     program = tool("airflow")
     dags = tmp_path / "dags"
@@ -257,7 +255,7 @@ def test_airflow(project: Project, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_dagster(project: Project, tmp_path: Path) -> None:
+def test_dagster(project, tmp_path):
     """Its job runs in one process: both assets are made."""
     code = (
         f"import sys, json\nsys.path.insert(0, {str(SCHEDULES)!r})\nimport dagster_job as d\n"

@@ -53,7 +53,7 @@ def host() -> Iterator[str]:
 
 
 @pytest.fixture
-def silent(pipeline: Run, tmp_path: Path, cache_home: Path) -> Run:
+def silent(pipeline, tmp_path, cache_home) -> Run:
     """Runs a command, and finds no secret in what it prints, writes, keeps and tells."""
 
     read: set[tuple[Path, int, int]] = set()  # files as they were before
@@ -84,9 +84,7 @@ def address(host: str, name: str, scheme: str = "http") -> str:
 
 
 @pytest.mark.parametrize("name", few(["rated", "binary", "absent", "busy"], 1))
-def test_errors_about_an_address_show_none_of_its_secrets(
-    silent: Run, host: str, name: str
-) -> None:
+def test_errors_about_an_address_show_none_of_its_secrets(silent, host, name):
     """To people, to programs, in tracebacks, and what a corrected command lacks has gaps."""
     there = address(host, f"{name}.jsonl")
     for command in (("run", "sft", there, "-o", "out"), ("plan", there)):
@@ -100,9 +98,7 @@ def test_errors_about_an_address_show_none_of_its_secrets(
 
 
 @pytest.mark.slow
-def test_builds_of_an_address_hold_none_of_its_secrets(
-    silent: Run, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_builds_of_an_address_hold_none_of_its_secrets(silent, host, tmp_path, monkeypatch):
     """Nor do refused ones, plans, stage files, recipes and the cache."""
     there = address(host, "good.jsonl")
     told = ("--json", "--notify", "cat > told.json")
@@ -136,9 +132,7 @@ NOWHERE = (
 @pytest.mark.sweep(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(len(NOWHERE)))
-def test_no_command_shows_the_secrets_of_an_address(
-    silent: Run, tmp_path: Path, first: int
-) -> None:
+def test_no_command_shows_the_secrets_of_an_address(silent, tmp_path, first):
     """Wherever one is written that has no business there; each command has one of them in turn, and
     all of them in all cases of the sweep."""
     (tmp_path / "d.jsonl").write_bytes(GOOD)
@@ -150,14 +144,14 @@ def test_no_command_shows_the_secrets_of_an_address(
         silent(*(word.replace("ADDRESS", there) for word in words), "--debug")
 
 
-def test_what_is_shown_of_an_address() -> None:
+def test_what_is_shown_of_an_address():
     """All but user, password and query; patterns, ports and containers are no secrets."""
     for text, wanted in TABLE["shown"]:
         assert secrets.redacted(text, ".") == wanted
         assert secrets.redacted(secrets.redacted(text)) == secrets.redacted(text)
 
 
-def test_a_store_that_is_written_to_has_no_secrets_in_its_address(silent: Run, host: str) -> None:
+def test_a_store_that_is_written_to_has_no_secrets_in_its_address(silent, host):
     """It is kept with what lies there."""
     for option in ("-o", "--cache-dir"):
         there = address("bucket", "x", "s3")
@@ -165,9 +159,7 @@ def test_a_store_that_is_written_to_has_no_secrets_in_its_address(silent: Run, h
         assert (ran.status, "s3://bucket/set/x has a user" in ran.err) == (2, True)
 
 
-def test_values_of_variables_are_not_shown(
-    silent: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_values_of_variables_are_not_shown(silent, tmp_path, monkeypatch):
     """In no key: in errors, their JSON, tracebacks, plans, what a run records and the cache."""
     monkeypatch.setenv("HIDDEN", f"of'{MARK} folder")
     monkeypatch.setenv("SMALL", "sft")
@@ -193,7 +185,7 @@ CODE = ['notify = "touch ran"', 'expectations = ["s.json", "s.py/."]', 'ray-addr
 
 
 @pytest.mark.parametrize("key", CODE)
-def test_a_recipe_runs_nothing_unless_it_is_trusted(tmp_path: Path, key: str) -> None:
+def test_a_recipe_runs_nothing_unless_it_is_trusted(tmp_path, key):
     """Whichever table says it; what a command line says may run."""
     for name in ("s.json", "s.py", "d.jsonl"):
         (tmp_path / name).write_text("{}")
@@ -217,7 +209,7 @@ def test_a_recipe_runs_nothing_unless_it_is_trusted(tmp_path: Path, key: str) ->
     assert builds_of(path)
 
 
-def test_a_suite_in_json_runs_nothing() -> None:
+def test_a_suite_in_json_runs_nothing():
     """A condition on rows is a program to pandas."""
     kwargs = {"column": "x", "row_condition": "@pd.io.common.os.system('true') == 0"}
     one = {"type": "expect_column_values_to_not_be_null", "kwargs": kwargs}
@@ -225,7 +217,7 @@ def test_a_suite_in_json_runs_nothing() -> None:
         gx_suites.load("s.json", json.dumps([{"name": "mine", "expectations": [one]}]))
 
 
-def test_a_broken_link_is_named_with_what_it_points_to(tmp_path: Path) -> None:
+def test_a_broken_link_is_named_with_what_it_points_to(tmp_path):
     """In a folder, as a pattern finds it, and by itself; whatever it is called."""
     folder = tmp_path / "data"
     folder.mkdir()

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from small_tokenizers import small
-from support import SAMPLES, Make, model_record, silent, write_rows
+from support import SAMPLES, model_record, silent, write_rows
 from transformers import AutoTokenizer
 
 from pipeline.builds.build import Build
@@ -26,7 +26,7 @@ from pipeline.report.pages import Condition
 from pipeline.report.search import Search, of_build
 from pipeline.run_build import build as run_build
 from posttrain_pipeline.commands import cli
-from stages import encoders, errors, profile
+from stages import encoders, errors
 
 MODEL = model_record()
 CHAT = SAMPLES / "sft" / "chat.jsonl"
@@ -40,9 +40,7 @@ def show(*arguments: object) -> str:
 
 
 @given(st.text(max_size=60))
-def test_pieces_say_what_the_tokenizer_says(
-    model: profile.TargetModel, reference: encoders.Encoder, text: str
-) -> None:
+def test_pieces_say_what_the_tokenizer_says(model, reference, text):
     """Joined, the pieces are the whole text decoded; every token is in exactly one of them."""
     ids = reference.encode([text])[0].tolist()
     tokenizer = encoders.parsed(model.tokenizer_json)
@@ -57,9 +55,7 @@ SPELLED = st.sampled_from(["<|im_end|>", "<|im_start|>", "<|endoftext|>", "</s>"
 
 
 @given(st.lists(st.tuples(SPELLED | st.text(max_size=4), st.booleans()), max_size=6))
-def test_text_that_spells_a_control_token_is_drawn_apart_from_it(
-    model: profile.TargetModel, reference: encoders.Encoder, parts: list[tuple[str, bool]]
-) -> None:
+def test_text_that_spells_a_control_token_is_drawn_apart_from_it(model, reference, parts):
     """Every real one is marked as such and none of the spelled; the spelled are marked whole."""
     ids: list[int] = []
     for text, real in parts:
@@ -82,14 +78,14 @@ def test_text_that_spells_a_control_token_is_drawn_apart_from_it(
 
 
 @given(st.text())
-def test_visible_text_controls_nothing(text: str) -> None:
+def test_visible_text_controls_nothing(text):
     """Only printable characters and line ends are left; printable text is left alone."""
     shown = drawing.visible(text)
     assert all(c.isprintable() or c == "\n" for c in shown)
     assert shown == text or not text.isprintable()
 
 
-def test_packs_show_every_example_in_its_place(built: Make) -> None:
+def test_packs_show_every_example_in_its_place(built):
     """One strip per example, its kinds from the labels, its text the tokenizer's."""
     folder = built("sft", CHAT)
     shards = drawing.Shards(Build.open(folder))
@@ -112,7 +108,7 @@ def test_packs_show_every_example_in_its_place(built: Make) -> None:
     assert "trained | 100 °C, or 212 °F.<|im_end|>" in text
 
 
-def test_markers_padding_and_scores(built: Make) -> None:
+def test_markers_padding_and_scores(built):
     """Each kind of token is drawn as what its row says."""
     data = SAMPLES / "prm" / "first_error.json"
     folder = built("prm", data, "--layout", "padded")
@@ -144,7 +140,7 @@ def test_markers_padding_and_scores(built: Make) -> None:
         ]
 
 
-def test_long_examples_are_cut_in_the_middle(built: Make) -> None:
+def test_long_examples_are_cut_in_the_middle(built):
     """Head and tail are the whole strip's, and every token is drawn or counted."""
     shards = drawing.Shards(Build.open(built("sft", CHAT, "--layout", "ragged")))
     row = shards.row("train", 0)
@@ -156,7 +152,7 @@ def test_long_examples_are_cut_in_the_middle(built: Make) -> None:
     assert shards.strips(row, tokens=len(row["input_ids"])) == [whole]
 
 
-def test_rows_are_found_by_id_in_any_layout(built: Make) -> None:
+def test_rows_are_found_by_id_in_any_layout(built):
     """The same example from a pack and from a row of its own."""
     data = SAMPLES / "sft" / "word_problems.jsonl"
     drawn = []
@@ -177,7 +173,7 @@ def test_rows_are_found_by_id_in_any_layout(built: Make) -> None:
         shards.row("test", 0)
 
 
-def test_data_cannot_drive_the_terminal(make: Make, tmp_path: Path) -> None:
+def test_data_cannot_drive_the_terminal(make, tmp_path):
     """Escape sequences in content, row ids and folders are written out, also in commands; where
     there is no colour, ours are not there."""
     evil = "\x1b[2J\x1b]0;owned\x07\x9b31m\r\u202eabc"
@@ -200,9 +196,7 @@ def test_data_cannot_drive_the_terminal(make: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["bert-base-uncased", "gemma-2-2b-it", "phi-3-mini-4k"])
-def test_other_families_are_drawn_by_their_own_tokenizer(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_other_families_are_drawn_by_their_own_tokenizer(make, tmp_path, monkeypatch, name):
     """Pairs for a WordPiece encoder, read at the first token, and for SentencePiece decoders."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model").mkdir()
@@ -270,12 +264,12 @@ def plainly(row: dict[str, Any], end: int) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("name", BUILDS)
-def test_a_search_finds_each_example_that_fits_once(built: Make, name: str) -> None:
+def test_a_search_finds_each_example_that_fits_once(built, name):
     """Compared with a count over plain rows; forwards, backwards, and from each match on."""
     compare(Build.open(built(*BUILDS[name])))
 
 
-def test_an_example_that_is_stored_twice_is_found_once(tmp_path: Path, cache_dir: Path) -> None:
+def test_an_example_that_is_stored_twice_is_found_once(tmp_path, cache_dir):
     """Where a source is used in two passes, every train example has a copy. What is true of all is
     true of as many as there are, of the build and of each side."""
     recipe = tmp_path / "recipe.toml"
@@ -325,7 +319,7 @@ def compare(build: Build) -> None:
             assert one == search.find(one.row_id)
 
 
-def test_texts_places_and_the_names_of_filters_are_read(built: Make) -> None:
+def test_texts_places_and_the_names_of_filters_are_read(built):
     """The split, the source and the pack of an example, and figures as --filter calls them."""
     build = Build.open(built(*SPLIT))
     every = [*stored(build)]
@@ -347,7 +341,7 @@ def test_texts_places_and_the_names_of_filters_are_read(built: Make) -> None:
     assert ids("n_tokens > 90 and n_trained > 0") == ids("tokens > 90 and trained > 0")
 
 
-def test_the_index_says_the_pack_of_an_example(built: Make) -> None:
+def test_the_index_says_the_pack_of_an_example(built):
     """A build with --index-only has examples as rows, and packs beside them."""
     folder = built(*INDEXED)
     build = Build.open(folder)
@@ -361,7 +355,7 @@ def test_the_index_says_the_pack_of_an_example(built: Make) -> None:
     assert f"train has no pack {count}" in refused(folder, "--pack", count)
 
 
-def test_the_printed_commands_lead_through_all_matches(make: Make, tmp_path: Path) -> None:
+def test_the_printed_commands_lead_through_all_matches(make, tmp_path):
     """From the first match to the last and back, in a folder whose name a shell would cut."""
     folder = make("sft", PROBLEMS, "it's out")
     text = show(folder, "--where", "tokens > 80", "--boundaries")
@@ -388,7 +382,7 @@ def test_the_printed_commands_lead_through_all_matches(make: Make, tmp_path: Pat
     assert re.findall(r"^── (\S+) ·", both, re.MULTILINE) == ids
 
 
-def test_every_token_has_its_mark(built: Make) -> None:
+def test_every_token_has_its_mark(built):
     """With --ids the ids of the row can be read off; with --boundaries each token ends in a line.
     Content that has such a mark itself is escaped."""
     folder = built("sft", CHAT, "--layout", "ragged")
@@ -403,7 +397,7 @@ def test_every_token_has_its_mark(built: Make) -> None:
     assert lines.count("│") == len(strip.pieces)
 
 
-def test_a_narrow_terminal_breaks_between_words(make: Make, tmp_path: Path) -> None:
+def test_a_narrow_terminal_breaks_between_words(make, tmp_path):
     """No line is wider than the terminal unless it is one word; no character is lost; commands go
     on in the next line as a shell has it."""
     said = "the quick brown fox jumps over the lazy dog while 编译器是把一种语言写成的程序 runs on"
@@ -429,7 +423,7 @@ def test_a_narrow_terminal_breaks_between_words(make: Make, tmp_path: Path) -> N
 
 
 @given(st.text(alphabet="ab 编\n│é", max_size=60), st.integers(2, 12))
-def test_wrapped_text_is_the_text(text: str, width: int) -> None:
+def test_wrapped_text_is_the_text(text, width):
     """Lines joined are the text; a line is too wide only where it could not be broken."""
     lines = ["".join(part for part, _ in line) for line in painter.wrapped([(text, 0)], width)]
     assert "".join(lines) == text

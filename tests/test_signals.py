@@ -96,7 +96,7 @@ def of_a_format(task: str, name: str) -> bool:
 
 
 @pytest.mark.parametrize("family", few(list(FAMILIES), 3))
-def test_every_form_in_every_spelling_is_asked_about(family: str) -> None:
+def test_every_form_in_every_spelling_is_asked_about(family):
     """Where the values have the shape of the class, and in the tasks that it matters to."""
     forms, tasks, held, others = FAMILIES[family]
     for task, form in itertools.product(tasks, forms.split()):
@@ -107,7 +107,7 @@ def test_every_form_in_every_spelling_is_asked_about(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", few(list(FAMILIES), 3))
-def test_a_column_about_something_is_never_asked_about(family: str) -> None:
+def test_a_column_about_something_is_never_asked_about(family):
     """Its number, name, date or source; in every spelling, whatever the words before it."""
     forms, _, held, _ = FAMILIES[family]
     allowed = {"media": ("url",)}.get(family, ())
@@ -141,7 +141,7 @@ WHEN: list[Any] = ["2024-03-01T10:00:00Z", 1709287200, "a moderator"]
 
 
 @pytest.mark.parametrize("task", ALL)
-def test_what_says_that_a_row_is_bad_is_asked_about_in_every_form(task: str) -> None:
+def test_what_says_that_a_row_is_bad_is_asked_about_in_every_form(task):
     """Once, with the option that keeps the others; a row that is not bad asks nothing."""
     forms = [(name, *pair) for word in BAD for name in (word, f"is_{word}") for pair in SWITCHES]
     forms += [
@@ -162,7 +162,7 @@ def test_what_says_that_a_row_is_bad_is_asked_about_in_every_form(task: str) -> 
 
 
 @pytest.mark.parametrize("task", READINGS)
-def test_a_general_name_means_what_it_stands_in(task: str) -> None:
+def test_a_general_name_means_what_it_stands_in(task):
     """``scores.overall`` is a score, and ``context.text`` a context."""
     for inside in ("value", "text", "overall", "content"):
         assert "number" in signals.classes(f"my_scores.{inside}")
@@ -172,7 +172,7 @@ def test_a_general_name_means_what_it_stands_in(task: str) -> None:
     assert refused(task, "context", {"id": 1, "text": PROSE}) == "unread_column"
 
 
-def test_a_telling_text_is_asked_about_under_any_name() -> None:
+def test_a_telling_text_is_asked_about_under_any_name():
     """But not where the name is about something else."""
     for text in ("safe", "Unsafe", "incorrect", "failed", "No", "ja"):
         assert refused("sft", "gate", text) == "rated", text
@@ -186,7 +186,7 @@ SIDES = ("chosen", "rejected", "a", "b", "1", "2", "winner", "loser")
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_a_rating_of_one_side_is_asked_about(side: str) -> None:
+def test_a_rating_of_one_side_is_asked_about(side):
     """Before its word or behind it; a rating of no side says nothing about a pair."""
     spelled = [spell for name, spell in SPELLINGS.items() if name not in ("numbered", "digit")]
     for word, spell in itertools.product(("score", "rating", "reward", "safe"), spelled):
@@ -198,7 +198,7 @@ def test_a_rating_of_one_side_is_asked_about(side: str) -> None:
     assert refused("rm", "prompt_scores", [3, 4, 5]) is None
 
 
-def test_ratings_of_steps_are_asked_about_where_they_differ() -> None:
+def test_ratings_of_steps_are_asked_about_where_they_differ():
     """Also the place of the first mistake; a verdict on the whole changes no step."""
     labels = WHOLE["stepwise"].row["labels"]
     same, odd = [float(one) for one in labels], [float(not one) for one in labels]
@@ -215,7 +215,7 @@ def test_ratings_of_steps_are_asked_about_where_they_differ() -> None:
     assert refused("prm", "final_verdict", False) is None
 
 
-def test_an_answer_that_ends_with_its_rating_is_a_judges() -> None:
+def test_an_answer_that_ends_with_its_rating_is_a_judges():
     """The rating says no more than the answer does."""
     row = {**WHOLE["prompt_completion"].row, "completion": "Too short. [RESULT] 2"}
     for value in ("2", 2):
@@ -223,7 +223,7 @@ def test_an_answer_that_ends_with_its_rating_is_a_judges() -> None:
     assert surveyed("sft", [{**row, "my_score": 1}]).columns["my_score"].asked
 
 
-def test_few_texts_of_a_verdict_are_seen_in_the_sample_alone() -> None:
+def test_few_texts_of_a_verdict_are_seen_in_the_sample_alone():
     """No row is refused for one of them, and many texts are no verdicts."""
     row = WHOLE["prompt_completion"].row
     for name in ("my_quality", "solutionGrade", "decision"):
@@ -237,7 +237,7 @@ def test_few_texts_of_a_verdict_are_seen_in_the_sample_alone() -> None:
         assert found.columns[name].asked is None, name
 
 
-def test_true_and_false_are_asked_about_where_both_are_in_the_sample() -> None:
+def test_true_and_false_are_asked_about_where_both_are_in_the_sample():
     """Under a name that says nothing; in the build no row is refused for one of them."""
     for spell in SPELLINGS.values():
         for said, asked in ((["gate"], True), (["fell", "open"], True), (["gate", "type"], False)):
@@ -252,7 +252,7 @@ def test_true_and_false_are_asked_about_where_both_are_in_the_sample() -> None:
             }
 
 
-def test_long_texts_that_are_most_together_are_all_named() -> None:
+def test_long_texts_that_are_most_together_are_all_named():
     """Each alone is less than most, and short ones beside them are none of them."""
     row = WHOLE["prompt_completion"].row
     for count in (1, 2, 3):
@@ -290,9 +290,7 @@ NAMES = st.tuples(
 
 @settings(max_examples=150)
 @given(st.sampled_from([*READINGS]), NAMES, st.lists(VALUES, min_size=1, max_size=6))
-def test_a_row_is_refused_only_for_what_the_sample_would_have_asked(
-    task: str, name: str, values: list[Any]
-) -> None:
+def test_a_row_is_refused_only_for_what_the_sample_would_have_asked(task, name, values):
     """Whatever becomes of a value alone, in a sample it is asked about, and the other way round but
     for what only a sample shows."""
     if of_a_format(task, name):
@@ -310,13 +308,13 @@ def test_a_row_is_refused_only_for_what_the_sample_would_have_asked(
     st.sampled_from([*READINGS]),
     st.lists(st.dictionaries(NAMES, VALUES, max_size=2), min_size=1, max_size=6),
 )
-def test_rows_come_out_the_same_whatever_stands_beside(task: str, more: list[Row]) -> None:
+def test_rows_come_out_the_same_whatever_stands_beside(task, more):
     """Read alone, or by what they have in common."""
     row = WHOLE[READINGS[task]].row
     come_out_the_same(STAGES[task], [{**one, **row} for one in more])
 
 
-def test_a_column_that_is_taken_from_inside_is_not_left_out() -> None:
+def test_a_column_that_is_taken_from_inside_is_not_left_out():
     """Neither in the first row, which is read alone, nor in others that are like it."""
     options = FormatOptions(columns={"question": "ask.text"})
     one = Normalize(kind_of("sft"), formats.load("query_response"), options)
@@ -327,7 +325,7 @@ def test_a_column_that_is_taken_from_inside_is_not_left_out() -> None:
         assert one.tally.rows == left
 
 
-def test_what_is_low_is_good_where_the_word_says_so() -> None:
+def test_what_is_low_is_good_where_the_word_says_so():
     """A negation turns a word round."""
     for word in ("toxic", "toxicity", "harmful", "refusal", "failed", "hallucination", "flagged"):
         assert signals.is_low(f"is_{word}"), word
@@ -344,7 +342,7 @@ PLAIN = [
 ]
 
 
-def test_a_word_of_the_table_stands_once_in_its_class() -> None:
+def test_a_word_of_the_table_stands_once_in_its_class():
     """Under one use, and in no class twice."""
     for kind in ("means", "exact"):
         for name, uses in TABLE[kind].items():
@@ -358,7 +356,7 @@ def test_a_word_of_the_table_stands_once_in_its_class() -> None:
 
 @settings(max_examples=200)
 @given(st.lists(st.sampled_from(PLAIN), min_size=1, max_size=3), st.integers(0, 99))
-def test_a_name_has_the_same_words_in_every_spelling(said: list[str], number: int) -> None:
+def test_a_name_has_the_same_words_in_every_spelling(said, number):
     """Numbers are parts of their own, and no words."""
     for name, spell in SPELLINGS.items():
         spelled = spell(said)
@@ -368,7 +366,7 @@ def test_a_name_has_the_same_words_in_every_spelling(said: list[str], number: in
                 assert words.parts(f"{spelled}{joint}{number}") == (*said, str(number))
 
 
-def test_words_without_a_separator_are_cut_and_halves_of_one_are_joined() -> None:
+def test_words_without_a_separator_are_cut_and_halves_of_one_are_joined():
     """Where both halves are words of the table, or both together are one."""
     for first, second in itertools.permutations(PLAIN, 2):
         assert words.parts(first + second) == (first, second) or first + second in PLAIN
@@ -379,7 +377,7 @@ def test_words_without_a_separator_are_cut_and_halves_of_one_are_joined() -> Non
     assert words.parts("non_final") == ("non", "final")
 
 
-def test_a_role_and_a_sign_are_of_one_class() -> None:
+def test_a_role_and_a_sign_are_of_one_class():
     """What plays a role under a name is asked about under it, where no format reads it."""
     for name, uses in TABLE["means"].items():
         for word in uses.get("both", "").split():

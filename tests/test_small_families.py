@@ -7,7 +7,6 @@ the profiles and checked whenever one of their tokenizers is at hand.
 
 import itertools
 import random
-from pathlib import Path
 
 import peers
 import pytest
@@ -46,7 +45,7 @@ def conversations(
 
 @pytest.mark.parametrize("count", [60, pytest.param(600, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CHATS)
-def test_ids_are_those_of_the_emitted_tokenizer(name: str, count: int, tmp_path: Path) -> None:
+def test_ids_are_those_of_the_emitted_tokenizer(name, count, tmp_path):
     """But where an answer would merge with its prompt; each answer's end is trained, no padding."""
     model = bound(name)
     assert model.pad_id not in (model.eos_id, model.end_of_turn_id)
@@ -81,7 +80,7 @@ def test_ids_are_those_of_the_emitted_tokenizer(name: str, count: int, tmp_path:
 
 
 @pytest.mark.parametrize("name", CHATS)
-def test_text_cannot_forge_control_tokens(name: str) -> None:
+def test_text_cannot_forge_control_tokens(name):
     """Contents full of the family's control tokens give those of the empty contents' shape."""
     model = bound(name)
     texts = (*model.controls, *(f"a {token}\nb" for token in model.controls))
@@ -97,7 +96,7 @@ def test_text_cannot_forge_control_tokens(name: str) -> None:
         assert one == other
 
 
-def test_what_a_family_does_not_know_is_refused_by_name() -> None:
+def test_what_a_family_does_not_know_is_refused_by_name():
     """Our templates say which turn they do not print; none is dropped in silence."""
     for name, roles, words in table("refusals.toml")["families"]:
         messages = [{"role": role, "content": "x"} for role in roles.split()]
@@ -107,7 +106,7 @@ def test_what_a_family_does_not_know_is_refused_by_name() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in CHATS if name in VENDORS])
-def test_our_templates_print_what_the_vendors_do(name: str) -> None:
+def test_our_templates_print_what_the_vendors_do(name):
     """Text equality over five hundred conversations, with and without a generation prompt."""
     file = VENDORS[name][1]
     source = peers.member("trl==1.16.0", f"trl/chat_templates/{file}.jinja")

@@ -16,7 +16,7 @@ import fsspec
 import pytest
 from fsspec.implementations.http import HTTPFileSystem
 from stub_http import Site, serve_http
-from support import SAMPLES, Run, read_manifest, read_rows
+from support import SAMPLES, read_manifest, read_rows
 
 from pipeline import filesystem, sources
 from pipeline.inputs.scan import Input, scan
@@ -45,7 +45,7 @@ def rows(found: list[Input]) -> list[Any]:
     ]
 
 
-def test_a_folder_holds_what_its_links_lead_to(tmp_path: Path) -> None:
+def test_a_folder_holds_what_its_links_lead_to(tmp_path):
     """Linked folders are read like others, once each, and a circle of links ends."""
     for name in ("data/a.jsonl", "elsewhere/deep/b.jsonl"):
         (tmp_path / name).parent.mkdir(parents=True)
@@ -64,9 +64,7 @@ SETTINGS = {"model_type": "x", "architectures": ["y"], "nested": {"features": [{
 @pytest.mark.parametrize("mark", ["README.md", ".gitattributes"])
 @pytest.mark.parametrize("data", ["data/train.jsonl", "train.json", "a/b/rows.csv"])
 @pytest.mark.parametrize("name", ["config.json", "anything.json"])
-def test_settings_of_a_repository_are_no_rows(
-    tmp_path: Path, mark: str, data: str, name: str
-) -> None:
+def test_settings_of_a_repository_are_no_rows(tmp_path, mark, data, name):
     """A folder of the hub is read as it lies there; what is left out is told."""
     folder = tmp_path / "repo"
     (folder / data).parent.mkdir(parents=True)
@@ -79,9 +77,7 @@ def test_settings_of_a_repository_are_no_rows(
 
 
 @pytest.mark.parametrize("mark", ["README.md", ".gitattributes", None])
-def test_settings_behind_an_address_are_no_rows(
-    memory: Any, tmp_path: Path, mark: str | None
-) -> None:
+def test_settings_behind_an_address_are_no_rows(memory, tmp_path, mark):
     """By the same rule: where a repository lies, and where its files are more than settings."""
     names = {"train.jsonl": ROW * 2, "anything.json": json.dumps(SETTINGS)}
     for name, text in (names | ({mark: "about"} if mark else {})).items():
@@ -93,7 +89,7 @@ def test_settings_behind_an_address_are_no_rows(
     assert len(sources.locate("memory://repo", tmp_path)) == 1
 
 
-def test_one_object_a_file_may_be_rows(tmp_path: Path) -> None:
+def test_one_object_a_file_may_be_rows(tmp_path):
     """Where there is nothing else, in a folder that is no repository, and with turns in it."""
     row, turns = json.loads(ROW), {"messages": [{"role": "user", "content": "q"}]}
     for mark, objects in (("README.md", [row, row]), ("a.txt", [row, SETTINGS])):
@@ -110,7 +106,7 @@ def test_one_object_a_file_may_be_rows(tmp_path: Path) -> None:
     assert names == ["rows.jsonl", "turns.json"]
 
 
-def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_listed(tmp_path, monkeypatch):
     """Its rows would be missing, and nobody would know."""
     (tmp_path / "data" / "shut").mkdir(parents=True)
     (tmp_path / "data" / "a.jsonl").write_bytes(LINES)
@@ -145,11 +141,11 @@ def site() -> Iterator[Any]:
 
 
 @pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_pauses(monkeypatch) -> None:
     monkeypatch.setattr(filesystem, "PAUSE", 0.0)
 
 
-def test_a_remote_folder_is_read_in_a_stable_order(tmp_path: Path, memory: Any) -> None:
+def test_a_remote_folder_is_read_in_a_stable_order(tmp_path, memory):
     """Its data files by name, packed ones too; what is not data is left alone."""
     memory.pipe("/set/b.jsonl", LINES)
     memory.pipe("/set/a.jsonl.gz", gzip.compress(LINES))
@@ -162,7 +158,7 @@ def test_a_remote_folder_is_read_in_a_stable_order(tmp_path: Path, memory: Any) 
         assert rows(found) == ROWS * 3
 
 
-def test_what_lies_in_the_cache_is_fetched_once_for_each_version(tmp_path: Path, site: Any) -> None:
+def test_what_lies_in_the_cache_is_fetched_once_for_each_version(tmp_path, site):
     """Equal version: no second download. New bytes: a new copy. A damaged copy: fetched again."""
     site.files["/rows.jsonl"] = LINES
     address = f"{site.url}/rows.jsonl"
@@ -178,7 +174,7 @@ def test_what_lies_in_the_cache_is_fetched_once_for_each_version(tmp_path: Path,
     assert rows(scanned(tmp_path, address)) == ROWS * 2
 
 
-def test_without_a_version_every_build_fetches(tmp_path: Path, site: Any) -> None:
+def test_without_a_version_every_build_fetches(tmp_path, site):
     """A server that names no version may have new bytes of the same size."""
     site.tags = False
     site.files["/rows.jsonl"] = LINES
@@ -187,7 +183,7 @@ def test_without_a_version_every_build_fetches(tmp_path: Path, site: Any) -> Non
     assert rows(scanned(tmp_path, f"{site.url}/rows.jsonl"))[1]["question"] == "q9 é"
 
 
-def test_an_address_without_a_suffix_is_told_by_its_bytes(tmp_path: Path, site: Any) -> None:
+def test_an_address_without_a_suffix_is_told_by_its_bytes(tmp_path, site):
     """Lines, packed lines and arrays behind any name."""
     for name in ("rows", "rows.bin"):
         for content in (LINES, gzip.compress(LINES), json.dumps(ROWS).encode()):
@@ -198,7 +194,7 @@ def test_an_address_without_a_suffix_is_told_by_its_bytes(tmp_path: Path, site: 
             assert "secret" not in found.origin
 
 
-def test_a_download_that_breaks_off_is_no_input(tmp_path: Path, site: Any) -> None:
+def test_a_download_that_breaks_off_is_no_input(tmp_path, site):
     """Fewer bytes than were promised are never read as if they were all."""
     site.files["/rows.jsonl"] = LINES
     site.cut = 300
@@ -208,9 +204,7 @@ def test_a_download_that_breaks_off_is_no_input(tmp_path: Path, site: Any) -> No
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_an_object_that_changes_while_it_is_fetched_is_refused(
-    tmp_path: Path, site: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_object_that_changes_while_it_is_fetched_is_refused(tmp_path, site, monkeypatch):
     """The version after the download must be the one before it."""
     site.files["/rows.jsonl"] = LINES
     address = f"{site.url}/rows.jsonl"
@@ -226,7 +220,7 @@ def test_an_object_that_changes_while_it_is_fetched_is_refused(
         scanned(tmp_path, address)
 
 
-def test_what_is_not_there_and_what_does_not_answer(tmp_path: Path, site: Any, memory: Any) -> None:
+def test_what_is_not_there_and_what_does_not_answer(tmp_path, site, memory):
     """A missing object is a usage error; a server in trouble is the surroundings."""
     with pytest.raises(UsageError, match="nothing at"):
         scanned(tmp_path, f"{site.url}/nope.jsonl")
@@ -242,7 +236,7 @@ def test_what_is_not_there_and_what_does_not_answer(tmp_path: Path, site: Any, m
         scanned(tmp_path, "http://user:word@127.0.0.1:9/x.jsonl?X-Amz-Signature=abc")
 
 
-def test_a_missing_extra_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_names_the_command(tmp_path, monkeypatch):
     """What reads an address is optional; the message says how to get it."""
 
     def absent(*_: Any, **__: Any) -> None:
@@ -254,7 +248,7 @@ def test_a_missing_extra_names_the_command(tmp_path: Path, monkeypatch: pytest.M
             sources.locate(f"{scheme}://bucket/a.jsonl", tmp_path)
 
 
-def test_a_build_from_an_address(pipeline: Run, tmp_path: Path, site: Any) -> None:
+def test_a_build_from_an_address(pipeline, tmp_path, site):
     """The whole way: named by its address, recorded without secrets, equal to the local build."""
     site.files["/set/rows.jsonl"] = LINES
     address = f"{site.url}/set/rows.jsonl?sig=secret"
@@ -268,7 +262,7 @@ def test_a_build_from_an_address(pipeline: Run, tmp_path: Path, site: Any) -> No
 
 
 @pytest.mark.slow
-def test_standard_input(tmp_path: Path) -> None:
+def test_standard_input(tmp_path):
     """``-`` is spooled: rows are stdin:1, offsets and hashes are those of what was piped."""
     bad = LINES + b'{"question": 3}\n'
     content = gzip.compress(bad)
@@ -286,7 +280,7 @@ def test_standard_input(tmp_path: Path) -> None:
     assert bad[reject["offset"] :].startswith(reject["raw"].encode())
 
 
-def test_a_saved_dataset_is_its_listed_shards(tmp_path: Path) -> None:
+def test_a_saved_dataset_is_its_listed_shards(tmp_path):
     """In the listed order; left-overs of an earlier save are not read, a missing one is refused."""
     folder = tmp_path / "saved"
     datasets.Dataset.from_list(ROWS).save_to_disk(str(folder), num_shards=3)
@@ -301,7 +295,7 @@ def test_a_saved_dataset_is_its_listed_shards(tmp_path: Path) -> None:
         scanned(tmp_path / "cache", str(folder))
 
 
-def test_splits_of_a_saved_dataset_are_never_mixed(tmp_path: Path) -> None:
+def test_splits_of_a_saved_dataset_are_never_mixed(tmp_path):
     """One split is taken; of several, one must be named, or test rows would be trained on."""
     some = datasets.Dataset.from_list(ROWS)
     datasets.DatasetDict({"train": some}).save_to_disk(str(tmp_path / "one"))
@@ -312,7 +306,7 @@ def test_splits_of_a_saved_dataset_are_never_mixed(tmp_path: Path) -> None:
     assert rows(scanned(tmp_path / "cache", str(tmp_path / "two" / "test"))) == ROWS
 
 
-def test_json_columns_of_a_saved_dataset_arrive_as_values(tmp_path: Path) -> None:
+def test_json_columns_of_a_saved_dataset_arrive_as_values(tmp_path):
     """Values of mixed types are kept as JSON text by datasets; rows have them as they were."""
     mixed = [{"args": {"city": "x"}}, {"args": {"n": 1}}, {"args": [1, "2"]}, {"args": None}]
     features = datasets.Features({"args": datasets.Json()})
@@ -326,9 +320,7 @@ def _hub(monkeypatch: pytest.MonkeyPatch, splits: dict[str, list[str]]) -> None:
     monkeypatch.setattr(sources.hub, "answers", lambda: True)
 
 
-def test_a_dataset_of_the_hub_is_the_files_of_one_split(
-    tmp_path: Path, memory: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dataset_of_the_hub_is_the_files_of_one_split(tmp_path, memory, monkeypatch):
     """``org/name`` has one split, or names it; its files are read as they were written."""
     memory.pipe("/hub/train.jsonl", LINES)
     memory.pipe("/hub/test.jsonl", LINES[: len(LINES) // 2])
@@ -341,7 +333,7 @@ def test_a_dataset_of_the_hub_is_the_files_of_one_split(
     assert [s.name for s in scanned(tmp_path, "org/name:default:train")] == ["train.jsonl"]
 
 
-def test_an_id_may_be_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_may_be_a_path(tmp_path, monkeypatch):
     """Without a hub, and for anything that is there, words with a slash are a path."""
     monkeypatch.setattr(sources.hub, "answers", lambda: False)
     with pytest.raises(UsageError, match="There is no file or folder org/name"):
@@ -352,7 +344,7 @@ def test_an_id_may_be_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not sources.is_dataset_id("./data/train")
 
 
-def test_an_input_is_named_once(tmp_path: Path, memory: Any, site: Any) -> None:
+def test_an_input_is_named_once(tmp_path, memory, site):
     """The same object twice would be trained on twice; and two inputs have two names, without their
     queries."""
     memory.pipe("/set/b.jsonl", LINES)

@@ -36,7 +36,7 @@ def spelled(*parts: str) -> list[str]:
 
 
 @pytest.mark.parametrize("role", WORDS)
-def test_a_name_is_read_in_its_parts(role: str) -> None:
+def test_a_name_is_read_in_its_parts(role):
     """A word alone, with a number, and with a part that only says that it is a turn."""
     for word in WORDS[role]:
         for case in CASES:
@@ -46,7 +46,7 @@ def test_a_name_is_read_in_its_parts(role: str) -> None:
             assert speakers.role_named(name) == role, (name, beside)
 
 
-def test_a_call_is_a_turn_of_the_assistant() -> None:
+def test_a_call_is_a_turn_of_the_assistant():
     """A tool word beside ``call``; what a call gives back is a tool's."""
     for word, call in itertools.product(WORDS["tool"], ("call", "calls")):
         for name in spelled(word, call):
@@ -55,7 +55,7 @@ def test_a_call_is_a_turn_of_the_assistant() -> None:
             assert speakers.meaning(name) == "tool"
 
 
-def test_other_names_are_nobody() -> None:
+def test_other_names_are_nobody():
     """Two roles in one name, a part that is not known, and what is no text."""
     mixed = [n for a, b in itertools.permutations(WORDS, 2) for n in spelled(a, WORDS[b][0])]
     odd = [n for words in WORDS.values() for word in words for n in spelled(word, "critic")]
@@ -89,9 +89,7 @@ def shaped(asks: Any, answers: Any) -> list[tuple[str, Row]]:
 
 
 @pytest.mark.parametrize(("asks", "answers"), [*itertools.permutations(NAMES, 2)])
-def test_roles_of_nobody_are_asked_about_with_options_that_read_them(
-    asks: str, answers: str
-) -> None:
+def test_roles_of_nobody_are_asked_about_with_options_that_read_them(asks, answers):
     """The printed options, as a shell reads them, give what known names give."""
     plain = shaped("user", "assistant")
     for (task, row), (_, wanted) in zip(shaped(asks, answers), plain, strict=True):
@@ -108,13 +106,13 @@ def test_roles_of_nobody_are_asked_about_with_options_that_read_them(
         assert Selection(roles={"nobody": "user"}).read(row) is row
 
 
-def test_a_number_may_be_a_role() -> None:
+def test_a_number_may_be_a_role():
     """As labels of speakers are, in tables of dialogues."""
     row = Selection(roles={"0": "user", "1": "assistant"}).read({"messages": turns(0, 1)})
     assert row == {"messages": turns("user", "assistant")}
 
 
-def test_a_refused_turn_says_how_its_role_is_read() -> None:
+def test_a_refused_turn_says_how_its_role_is_read():
     """For one row of many, where the file as a whole is read."""
     with pytest.raises(RowError, match="--role narrator=user") as error:
         read({"role": "narrator", "content": "a"}, "messages[0]")
@@ -137,9 +135,7 @@ WHO, WHAT = ("speaker", "actor", "msg_author"), ("text", "utterance")
 
 
 @pytest.mark.parametrize(("asks", "answers"), [("Anna", "narrator-2"), ("0", "it's me")])
-def test_turns_with_keys_of_their_own_are_read_with_the_roles_that_are_offered(
-    asks: str, answers: str
-) -> None:
+def test_turns_with_keys_of_their_own_are_read_with_the_roles_that_are_offered(asks, answers):
     """The printed options give the turns that known names give; a role that no turn has is told
     with those that they have."""
     wanted = Conversation(

@@ -16,7 +16,7 @@ import pytest
 from datasets import load_from_disk
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Run, read_manifest, write_rows
+from support import read_manifest, write_rows
 
 from pipeline.options.build_options import Budget, require_mixture
 from pipeline.options.config import Config
@@ -55,7 +55,7 @@ exchanges = st.fixed_dictionaries({"prompt": QUESTIONS, "completion": ANSWERS})
 
 
 @given(st.lists(exchanges, min_size=1, max_size=40), st.randoms(use_true_random=False))
-def test_a_row_has_its_group_among_any_rows(rows: list[dict[str, Any]], random: Any) -> None:
+def test_a_row_has_its_group_among_any_rows(rows, random):
     """Alone, in another order, doubled, among others: the fast path and the careful one agree."""
     alone = [_groups("sft", "prompt_completion", [row])[0] for row in rows]
     assert _groups("sft", "prompt_completion", rows) == alone
@@ -66,7 +66,7 @@ def test_a_row_has_its_group_among_any_rows(rows: list[dict[str, Any]], random: 
 
 
 @given(GROUPS, GROUPS, SEEDS, st.floats(0, 1, exclude_max=True))
-def test_no_row_moves_another(some: list[int], more: list[int], seed: int, share: float) -> None:
+def test_no_row_moves_another(some, more, seed, share):
     def in_test(values: list[int]) -> list[bool]:
         return train_test.in_test(np.array(values, np.uint64), share, seed).tolist()
 
@@ -75,9 +75,7 @@ def test_no_row_moves_another(some: list[int], more: list[int], seed: int, share
 
 
 @given(GROUPS, SEEDS, st.tuples(*[st.floats(0, 1, exclude_max=True)] * 2))
-def test_a_larger_share_keeps_what_a_smaller_one_tests(
-    values: list[int], seed: int, shares: tuple[float, float]
-) -> None:
+def test_a_larger_share_keeps_what_a_smaller_one_tests(values, seed, shares):
     small, large = (
         train_test.in_test(np.array(values, np.uint64), s, seed) for s in sorted(shares)
     )
@@ -92,7 +90,7 @@ def _outcome(values: train_test.Groups, test: Any, share: float) -> train_test.S
 
 
 @given(GROUPS, SEEDS)
-def test_a_split_is_described_by_its_groups(values: list[int], seed: int) -> None:
+def test_a_split_is_described_by_its_groups(values, seed):
     array = np.array(values, np.uint64)
     test = train_test.in_test(array, SHARE, seed)
     found = _outcome(array, test, SHARE)
@@ -102,7 +100,7 @@ def test_a_split_is_described_by_its_groups(values: list[int], seed: int) -> Non
     assert found.largest == round(max(map(values.count, values)) / len(values), 6)
 
 
-def test_the_share_deviates_as_stated() -> None:
+def test_the_share_deviates_as_stated():
     """Over many seeds, for groups of very different sizes."""
     array = np.repeat(np.arange(1, 61, dtype=np.uint64), np.arange(1, 61))
     shares = [float(train_test.in_test(array, 0.2, seed).mean()) for seed in range(2000)]
@@ -111,13 +109,13 @@ def test_the_share_deviates_as_stated() -> None:
     assert abs(np.std(shares) - stated) < 0.1 * stated
 
 
-def test_a_group_on_both_sides_stops_the_build() -> None:
+def test_a_group_on_both_sides_stops_the_build():
     array = np.array([1, 1, 2], np.uint64)
     with pytest.raises(PipelineError, match="in train and in test"):
         _outcome(array, np.array([True, False, False]), 0.5)
 
 
-def test_near_spellings_are_one_question() -> None:
+def test_near_spellings_are_one_question():
     """And texts without letters are told apart."""
     for texts, count in (
         (("What is 2+2?", " what  is\n2+2 ", "Another question"), 2),
@@ -131,7 +129,7 @@ def test_near_spellings_are_one_question() -> None:
         assert len(set(_groups("sft", "prompt_completion", rows))) == count, texts
 
 
-def test_one_question_has_one_side_in_every_task() -> None:
+def test_one_question_has_one_side_in_every_task():
     """So test questions of one task are not trained on in another."""
     asked = "What is 1+1?"
     turns = [{"role": "user", "content": asked}]
@@ -147,7 +145,7 @@ def test_one_question_has_one_side_in_every_task() -> None:
     assert len(set(found)) == 1
 
 
-def test_texts_and_token_ids_have_groups_of_their_own() -> None:
+def test_texts_and_token_ids_have_groups_of_their_own():
     assert len(set(_groups("sft", "text", [{"text": "One."}, {"text": "Two."}]))) == 2
     ids = ([1, 2, 3], [1, 2, 4], [1, 5, 3])
     rows = [{"input_ids": one, "labels": [-100, -100, one[2]]} for one in ids]
@@ -155,7 +153,7 @@ def test_texts_and_token_ids_have_groups_of_their_own() -> None:
     assert first == second != third
 
 
-def test_rows_without_a_value_in_the_column_are_refused() -> None:
+def test_rows_without_a_value_in_the_column_are_refused():
     row: dict[str, Any] = {"prompt": "a", "completion": "b"}
     given = [row | {"topic": {"id": 1}}, row]
     batch = _normalized("sft", "prompt_completion", given, "topic.id")
@@ -167,7 +165,7 @@ LINKED = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 8)), min_size=1, 
 
 
 @given(LINKED, SEEDS)
-def test_no_question_and_no_group_is_on_both_sides(rows: list[tuple[int, int]], seed: int) -> None:
+def test_no_question_and_no_group_is_on_both_sides(rows, seed):
     """Whatever hangs together by values and questions in turn; what asks nothing joins none."""
     group, asked = (np.array(column, np.uint64) for column in zip(*rows, strict=True))
     options = {"test_size": SHARE, "group_by": "topic+question", "seed": seed}
@@ -200,16 +198,14 @@ def _asked(turns: list[tuple[str, str | None]]) -> str:
 
 
 @given(st.lists(TURNS, max_size=8), st.integers(0, 3))
-def test_a_question_is_what_is_asked_before_the_first_answer(
-    conversations: list[list[tuple[str, str | None]]], skipped: int
-) -> None:
+def test_a_question_is_what_is_asked_before_the_first_answer(conversations, skipped):
     turns = [[(*turn, None, False) for turn in one] for one in conversations]
     column = pa.array(turns, columns.MESSAGES)[skipped:]
     assert groups.first_questions(column) == [_asked(one) for one in conversations[skipped:]]
 
 
 @given(st.text(st.characters(max_codepoint=0x2FF)))
-def test_texts_are_compared_by_letters_and_digits(text: str) -> None:
+def test_texts_are_compared_by_letters_and_digits(text):
     """Fast and slow alike: a letter that is no ASCII takes the slow way."""
     slow = groups.comparable(text + "\u00df")
     alone = re.sub(r"\W+", "", unicodedata.normalize("NFKD", text).casefold())
@@ -264,9 +260,7 @@ def chosen(
 
 
 @given(EXAMPLES, st.sampled_from(UNITS), st.integers(1, 900), SEEDS, st.sampled_from([1, 2.5, 9]))
-def test_an_amount_is_met_within_one_example(
-    own: Own, unit: str, amount: int, seed: int, epochs: float
-) -> None:
+def test_an_amount_is_met_within_one_example(own, unit, amount, seed, epochs):
     made = examples([own])
     units = {"rows": np.ones(len(made)), "tokens": made.length, "trained_tokens": made.trained}
     size = units[unit].astype(np.int64)
@@ -285,9 +279,7 @@ def test_an_amount_is_met_within_one_example(
 
 
 @given(EXAMPLES, st.sampled_from(UNITS), st.lists(st.integers(1, 900), min_size=2, max_size=4))
-def test_a_larger_budget_has_all_that_a_smaller_one_has(
-    own: Own, unit: str, amounts: list[int]
-) -> None:
+def test_a_larger_budget_has_all_that_a_smaller_one_has(own, unit, amounts):
     made = examples([own])
     before = np.zeros(len(own), np.int64)
     for amount in sorted(amounts):
@@ -297,9 +289,7 @@ def test_a_larger_budget_has_all_that_a_smaller_one_has(
 
 
 @given(EXAMPLES, EXAMPLES, SEEDS, st.randoms(use_true_random=False))
-def test_no_order_of_rows_or_files_changes_what_is_chosen(
-    one: Own, other: Own, seed: int, random: Any
-) -> None:
+def test_no_order_of_rows_or_files_changes_what_is_chosen(one, other, seed, random):
     made = examples([one, other])
     test = np.array(made.group) % 2 == 0
     order = list(range(len(made)))
@@ -312,9 +302,7 @@ def test_no_order_of_rows_or_files_changes_what_is_chosen(
 
 
 @given(EXAMPLES, EXAMPLES, SEEDS, st.floats(0.1, 2.0))
-def test_the_test_side_is_thinned_and_never_repeated(
-    one: Own, other: Own, seed: int, epochs: float
-) -> None:
+def test_the_test_side_is_thinned_and_never_repeated(one, other, seed, epochs):
     made = examples([one, other])
     test = np.array(made.group) % 2 == 0
     found = chosen(made, [Budget(epochs=epochs), Budget(epochs=epochs)], seed, test=test)
@@ -331,9 +319,7 @@ def test_the_test_side_is_thinned_and_never_repeated(
     st.sampled_from(["share", "weight"]),
     st.none() | st.integers(2_000, 60_000),
 )
-def test_shares_are_met_or_the_shortfall_is_told(
-    counts: list[int], data: st.DataObject, rate: str, total: int | None
-) -> None:
+def test_shares_are_met_or_the_shortfall_is_told(counts, data, rate, total):
     draw = np.random.default_rng(sum(counts))
     made = examples(
         [[(int(g), 3, int(t)) for g, t in draw.integers(1, 40, (n, 2))] for n in counts]
@@ -373,16 +359,14 @@ _EACH = [Budget(), Budget(share=0.25), Budget(weight=2), Budget(weight=1)]
         ([300, 100], [Budget(), Budget()], 9000, [300, 100]),
     ],
 )
-def test_how_many_examples_of_ten_tokens_are_used(
-    has: list[int], budgets: list[Budget], total: int | None, wanted: list[int]
-) -> None:
+def test_how_many_examples_of_ten_tokens_are_used(has, budgets, total, wanted):
     made = examples([[(n, 1, 10) for n in range(count)] for count in has])
     found = chosen(made, budgets, total=total)
     assert np.bincount(np.array(made.source), found.times).tolist() == wanted
     assert any(asked.short for asked in found.asked) == (total == 9000)
 
 
-def test_mixtures_that_cannot_be_met() -> None:
+def test_mixtures_that_cannot_be_met():
     for one, other, total, says in (
         (Budget(share=0.7), Budget(share=0.7), None, "add up to 1.4"),
         (Budget(share=0.5), Budget(share=0.4), None, "add up to 0.9, and 0.1 is of no source"),
@@ -423,7 +407,7 @@ def _stored(folder: Path) -> dict[str, Counter[tuple[str, str]]]:
 
 
 @pytest.mark.slow
-def test_a_mixture_from_recipe_to_shards(pipeline: Run, tmp_path: Path, cache_dir: Path) -> None:
+def test_a_mixture_from_recipe_to_shards(pipeline, tmp_path, cache_dir):
     """Stored as asked, judged, told; a raised budget makes no part and keeps every example."""
     _write(tmp_path / "math.jsonl", "math", 400)
     _write(tmp_path / "chat.jsonl", "chat", 60)
@@ -456,9 +440,7 @@ def test_a_mixture_from_recipe_to_shards(pipeline: Run, tmp_path: Path, cache_di
     assert more["train"].total() > stored["train"].total()
 
 
-def test_a_wrong_source_closes_the_gate(
-    tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_source_closes_the_gate(tmp_path, cache_dir, monkeypatch):
     """Names are read back, and compared with the inputs that the row ids name."""
     _write(tmp_path / "math.jsonl", "math", 5)
     _write(tmp_path / "chat.jsonl", "chat", 5)

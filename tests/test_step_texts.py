@@ -29,7 +29,7 @@ KEPT = (["a", "b"], ["a\n", "b"], ["a", "\nb"], ["a ", "b \n"], ["Step 1: a ", "
 REWRITTEN = (["  a", "b"], ["a", " b"], ["a", "\n\tb"], ["a\n\n", "b"], ["a\n", "\nb"])
 
 
-def test_indentation_and_blank_lines_are_what_counts() -> None:
+def test_indentation_and_blank_lines_are_what_counts():
     """One line break between two steps is the contract; more, or an indent, is the row's own."""
     for steps in (*KEPT, ["a\n \nb", "c"]):  # inside a step nothing changes
         assert not examples.is_rewritten(steps), steps
@@ -38,7 +38,7 @@ def test_indentation_and_blank_lines_are_what_counts() -> None:
 
 
 @given(st.lists(st.text(" \n\tab"), min_size=1, max_size=4))
-def test_what_is_not_noted_differs_by_one_line_break_and_trailing_blanks(steps: list[str]) -> None:
+def test_what_is_not_noted_differs_by_one_line_break_and_trailing_blanks(steps):
     """Else equal: the joined texts have the same lines once blanks at line ends are gone."""
     if examples.is_rewritten(steps) or not all(step.strip() for step in steps):
         return
@@ -48,7 +48,7 @@ def test_what_is_not_noted_differs_by_one_line_break_and_trailing_blanks(steps: 
     assert [x for x in tidy[0] if x] == [x for x in tidy[1] if x]
 
 
-def test_the_process_reward_model_reads_steps_as_its_card_gives_them() -> None:
+def test_the_process_reward_model_reads_steps_as_its_card_gives_them():
     """The marker behind each step and nothing between two; the family's own system text."""
     row = {"prompt": "1 + 1?", "completions": ["Add.", "It is 2."], "labels": [1, 0]}
     model = declared("qwen2.5-math-prm-7b")
@@ -72,7 +72,7 @@ def split_of(text: str, separator: str = "Step 1:") -> tuple[str, list[str]]:
     return made.problem, made.steps
 
 
-def test_a_question_that_numbers_steps_is_not_split_inside() -> None:
+def test_a_question_that_numbers_steps_is_not_split_inside():
     """Where the question goes on to its second step, those that begin again are the answer's."""
     question = "A recipe:\nStep 1: mix.\nStep 2: bake.\nHow many steps?"
     steps = f" Step 1: count {TAG}\nStep 2: two {TAG}"
@@ -81,7 +81,7 @@ def test_a_question_that_numbers_steps_is_not_split_inside() -> None:
     assert split_of(twice)[1] == ["Step 1: count ", "\nStep 2: two "]
 
 
-def test_a_question_that_names_the_first_step_alone_is_refused_with_a_way_on() -> None:
+def test_a_question_that_names_the_first_step_alone_is_refused_with_a_way_on():
     """Nothing says which one begins the answer; a longer separator does. So it is where the second
     one stands inside the first step, and where no step ends before a second number."""
     for question in (
@@ -105,13 +105,13 @@ def test_a_question_that_names_the_first_step_alone_is_refused_with_a_way_on() -
     assert split_of(alone, "Two.")[1] == ["Two. "]
 
 
-def test_a_separator_without_a_number_ends_the_problem_where_it_first_stands() -> None:
+def test_a_separator_without_a_number_ends_the_problem_where_it_first_stands():
     """Named by hand it says where the problem ends, whatever follows."""
     text = f"Why?\n\nBecause.\n\nAnd so. {TAG}"
     assert split_of(text, "\n\n") == ("Why?", ["\n\nBecause.\n\nAnd so. "])
 
 
-def test_notes_are_a_column_of_the_door() -> None:
+def test_notes_are_a_column_of_the_door():
     """Refused rows have none."""
     rows: list[contract.Row] = [
         {"prompt": "P", "completions": [" s"], "labels": [1]},
@@ -154,7 +154,7 @@ def chain(row: Row, **options: Any) -> tuple[str, list[str], list[float | None]]
 
 
 @pytest.mark.parametrize("ratings", RATINGS)
-def test_a_text_is_cut_at_its_tag_in_every_place(ratings: list[Any]) -> None:
+def test_a_text_is_cut_at_its_tag_in_every_place(ratings):
     """A known tag, another one by name, and line breaks by name; these need not end the text."""
     labels = [1.0 if r == "+" else 0.0 if r == "-" else float(r) for r in ratings]
     for tag, known in [(tag, True) for tag in TAGS] + [("[STEP]", False), (" §\n", False)]:
@@ -167,7 +167,7 @@ def test_a_text_is_cut_at_its_tag_in_every_place(ratings: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("ratings", RATINGS)
-def test_paragraphs_or_lines_are_steps_where_there_are_as_many_ratings(ratings: list[Any]) -> None:
+def test_paragraphs_or_lines_are_steps_where_there_are_as_many_ratings(ratings):
     """Without any tag; a text with other numbers of both is refused with the option's name."""
     for tag, end in itertools.product(BREAKS[:3], ("", "\n", " \n\n")):
         for row in rows(tag, ratings, end):
@@ -179,7 +179,7 @@ def test_paragraphs_or_lines_are_steps_where_there_are_as_many_ratings(ratings: 
                 chain(row)
 
 
-def test_escapes_of_a_tag() -> None:
+def test_escapes_of_a_tag():
     """As a shell passes them on; a text without any stays as it is."""
     for name in ("step_tag", "prompt_separator"):
         settled = OPTIONS[name].value.settled

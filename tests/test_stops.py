@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rows import turns
 from stub_server import Stub, serve
-from support import Make, Run, writable, write_rows
+from support import writable, write_rows
 from tokenizers import AddedToken, Tokenizer
 from transformers import GenerationConfig
 
@@ -37,20 +37,20 @@ def rows() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def folder(built: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(built, tmp_path_factory) -> Path:
     """A build of such rows, packed."""
     data = write_rows(tmp_path_factory.mktemp("stops") / "d.jsonl", rows())
     return built("sft", data, "--model", "qwen2.5-7b")
 
 
 @pytest.fixture(scope="module")
-def tokenizer(folder: Path) -> Tokenizer:
+def tokenizer(folder) -> Tokenizer:
     """The build's."""
     return Tokenizer.from_file(str(folder / "tokenizer" / "tokenizer.json"))
 
 
 @pytest.fixture
-def stub(tokenizer: Tokenizer, folder: Path) -> Stub:
+def stub(tokenizer, folder) -> Stub:
     """A sound server."""
     config = json.loads((folder / "tokenizer" / "tokenizer_config.json").read_bytes())
     return Stub(tokenizer, config["chat_template"])
@@ -63,7 +63,7 @@ def codes(stub: Stub, folder: Path, **wanted: Any) -> dict[str, str]:
     return {finding.code: finding.where for finding in found.findings if finding.fault}
 
 
-def test_prompts_are_the_trained_ones(folder: Path) -> None:
+def test_prompts_are_the_trained_ones(folder):
     """Every kind, each ending where its answer starts; a batch has several lengths."""
     build = read(folder)
     found = prompts(build, 2)
@@ -75,7 +75,7 @@ def test_prompts_are_the_trained_ones(folder: Path) -> None:
     assert len({len(prompt.ids) for prompt in found if prompt.kind == KINDS[-1]}) > 1
 
 
-def test_a_sound_server_ends_every_answer(stub: Stub, folder: Path) -> None:
+def test_a_sound_server_ends_every_answer(stub, folder):
     """It is given ids, exactly the trained prompts, greedy and sampled."""
     with serve(stub) as url:
         found = examine(StopRun(url, folder, prompts=2))
@@ -90,7 +90,7 @@ def test_a_sound_server_ends_every_answer(stub: Stub, folder: Path) -> None:
     assert not any("stop" in body or "stop_token_ids" in body for body in stub.seen)
 
 
-def test_a_server_that_waits_for_another_token(stub: Stub, folder: Path) -> None:
+def test_a_server_that_waits_for_another_token(stub, folder):
     """The end of the turn is generated and passed over, or was never learnt: no stop id helps."""
     stub.stops = (151643,)
     assert list(codes(stub, folder)) == ["eos_not_in_generation_config"]
@@ -98,7 +98,7 @@ def test_a_server_that_waits_for_another_token(stub: Stub, folder: Path) -> None
     assert list(codes(stub, folder)) == ["end_of_turn_not_learnt"]
 
 
-def test_a_server_whose_template_ends_no_turn(stub: Stub, folder: Path) -> None:
+def test_a_server_whose_template_ends_no_turn(stub, folder):
     """Its chat interface feeds and expects something else."""
     stub.template = BAD_TEMPLATE
     (code, where), *_ = codes(stub, folder).items()
@@ -108,7 +108,7 @@ def test_a_server_whose_template_ends_no_turn(stub: Stub, folder: Path) -> None:
     assert list(codes(stub, folder, tokenizer_only=True)) == ["other_template"]
 
 
-def test_a_server_with_another_tokenizer(stub: Stub, folder: Path, tokenizer: Tokenizer) -> None:
+def test_a_server_with_another_tokenizer(stub, folder, tokenizer):
     """Seen by its ids, or by the number of tokens where it shows none."""
     document = json.loads(tokenizer.to_str())
     document["added_tokens"] = [t for t in document["added_tokens"] if "im_" not in t["content"]]
@@ -117,7 +117,7 @@ def test_a_server_with_another_tokenizer(stub: Stub, folder: Path, tokenizer: To
         assert "other_tokenizer" in codes(stub, folder, tokenizer_only=True)
 
 
-def test_a_server_that_takes_texts_only(stub: Stub, folder: Path) -> None:
+def test_a_server_that_takes_texts_only(stub, folder):
     """The same prompts as text, without options of other servers; what is not shown is noted."""
     stub.takes_ids = stub.shows = False
     with serve(stub) as url:
@@ -129,7 +129,7 @@ def test_a_server_that_takes_texts_only(stub: Stub, folder: Path) -> None:
     assert all(isinstance(text, str) for text in stub.seen[-1]["prompt"])
 
 
-def test_the_command_has_a_status(stub: Stub, folder: Path, pipeline: Run) -> None:
+def test_the_command_has_a_status(stub, folder, pipeline):
     """0 for a sound server; 3 beyond the limit, with the cause; 5 where nobody answers."""
     with serve(stub) as url:
         ran = pipeline("stops", url, "--build", folder, "--prompts", 1).ended()
@@ -146,7 +146,7 @@ def test_the_command_has_a_status(stub: Stub, folder: Path, pipeline: Run) -> No
 
 
 @pytest.fixture
-def checkpoint(folder: Path, tmp_path: Path) -> Path:
+def checkpoint(folder, tmp_path) -> Path:
     """A model directory as the overlay would leave it, without weights."""
     model = tmp_path / "model"
     writable(shutil.copytree(folder / "tokenizer", model))
@@ -165,13 +165,13 @@ def files_of(model: Path, folder: Path) -> dict[str, str]:
     return {finding.code: Path(finding.where).name for finding in found.findings}
 
 
-def test_files_that_agree_with_the_build(checkpoint: Path, folder: Path) -> None:
+def test_files_that_agree_with_the_build(checkpoint, folder):
     """The build's own files are sound."""
     assert files_of(checkpoint, folder) == {}
 
 
 @pytest.mark.slow
-def test_each_file_that_keeps_a_model_from_stopping(checkpoint: Path, folder: Path) -> None:
+def test_each_file_that_keeps_a_model_from_stopping(checkpoint, folder):
     """The cause and the file, one by one."""
     said = "tokenizer_config.json"
     for code, name, changed in (
@@ -193,7 +193,7 @@ def test_each_file_that_keeps_a_model_from_stopping(checkpoint: Path, folder: Pa
     assert files_of(checkpoint, folder)["other_tokenizer"] == "tokenizer.json"
 
 
-def test_without_torch_the_way_on_is_said(checkpoint: Path, folder: Path, tmp_path: Path) -> None:
+def test_without_torch_the_way_on_is_said(checkpoint, folder, tmp_path):
     """A checkpoint cannot answer here, and a folder that is none is refused."""
     words = "has no weights" if importlib.util.find_spec("torch") else "needs torch"
     with pytest.raises(errors.UsageError, match=words):
@@ -203,7 +203,7 @@ def test_without_torch_the_way_on_is_said(checkpoint: Path, folder: Path, tmp_pa
 
 
 @pytest.fixture(scope="module")
-def searching(tokenizer_json: bytes) -> profile.TargetModel:
+def searching(tokenizer_json) -> profile.TargetModel:
     """Qwen2 as someone's directory, whose tokenizer was given ``<search>``."""
     tokenizer = Tokenizer.from_str(tokenizer_json.decode())
     tokenizer.add_tokens([AddedToken("<search>", normalized=False)])
@@ -211,7 +211,7 @@ def searching(tokenizer_json: bytes) -> profile.TargetModel:
     return probes.bind(profile, tokenizer.to_str().encode(), with_steps=False)
 
 
-def test_what_a_marker_is(step_model: profile.TargetModel, searching: profile.TargetModel) -> None:
+def test_what_a_marker_is(step_model, searching):
     """Several tokens, a registered one, a word, and one that this build added.
 
     A token of a directory may be its maker's, so its id is not relied on.
@@ -230,7 +230,7 @@ def test_what_a_marker_is(step_model: profile.TargetModel, searching: profile.Ta
     assert serving.marker(searching, "search")["stock_tokenizer_sees_it"] is True
 
 
-def test_special_tokens_are_shown_to_whoever_stops_at_strings(model: profile.TargetModel) -> None:
+def test_special_tokens_are_shown_to_whoever_stops_at_strings(model):
     """A special token appears in decoded text only where special tokens are not skipped."""
     found = serving.contract(model, ())
     engines = found["engines"]
@@ -244,7 +244,7 @@ def test_special_tokens_are_shown_to_whoever_stops_at_strings(model: profile.Tar
     assert "stop_strings" not in engines["transformers"]["GenerationConfig"]
 
 
-def test_the_snippet_for_transformers_loads(model: profile.TargetModel, tmp_path: Path) -> None:
+def test_the_snippet_for_transformers_loads(model, tmp_path):
     """GenerationConfig takes it, and the emitted file says the same."""
     snippet = serving.contract(model, ("<search>",))["engines"]["transformers"]["GenerationConfig"]
     config = GenerationConfig(**snippet)

@@ -22,7 +22,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from stub_memory import Watched
 from stub_s3 import BUCKET, S3Stub
-from support import SAMPLES, Run, files_of, flip, read_manifest
+from support import SAMPLES, files_of, flip, read_manifest
 
 from pipeline import filesystem, object_store, stores
 from pipeline.builds import lease, store_versions
@@ -39,7 +39,7 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(params=["folder", "memory", "s3"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def store(request, tmp_path, monkeypatch) -> Store:
     """An empty place in each kind of store."""
     monkeypatch.setattr(filesystem, "PAUSE", 0.0)
     if request.param == "folder":
@@ -50,7 +50,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     return open_store(f"s3://{BUCKET}/place-{next(_numbers)}")
 
 
-def test_an_object_is_what_was_put_last(store: Store) -> None:
+def test_an_object_is_what_was_put_last(store):
     """Whole, in ranges, as a file; and nothing where nothing is."""
     assert store.get("a/b") is None
     assert store.stat("a/b") is None
@@ -77,7 +77,7 @@ def test_an_object_is_what_was_put_last(store: Store) -> None:
     assert list(store.list()) == ["top"]
 
 
-def test_the_mark_of_a_folder_is_no_object(in_s3: S3Stub) -> None:
+def test_the_mark_of_a_folder_is_no_object(in_s3):
     """Consoles of S3 make a folder as an empty object with its name, and a slash."""
     store = open_store(f"s3://{BUCKET}/marked")
     store.put("", b"")
@@ -86,7 +86,7 @@ def test_the_mark_of_a_folder_is_no_object(in_s3: S3Stub) -> None:
     assert list(store.list()) == ["a/b"]
 
 
-def test_a_shard_is_one_put(in_s3: S3Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shard_is_one_put(in_s3, tmp_path, monkeypatch):
     """Its tag is the MD5 of its bytes then, and nothing is read back. A megabyte is a byte here."""
 
     def scaled(filesize: int, chunksize: int | None = None, **_: Any) -> int:
@@ -102,7 +102,7 @@ def test_a_shard_is_one_put(in_s3: S3Stub, tmp_path: Path, monkeypatch: pytest.M
     assert [method for method, _ in asked] == ["PUT", "HEAD"], asked
 
 
-def test_files_go_there_and_back_with_their_hashes(store: Store, tmp_path: Path) -> None:
+def test_files_go_there_and_back_with_their_hashes(store, tmp_path):
     """Other bytes of the same length are refused, and so is what is not there."""
     source = tmp_path / "file"
     source.write_bytes(b"content")
@@ -123,7 +123,7 @@ def test_files_go_there_and_back_with_their_hashes(store: Store, tmp_path: Path)
         stores.fetch(store, "never", tmp_path / "third", sha256)
 
 
-def test_the_store_decides_who_is_first(store: Store) -> None:
+def test_the_store_decides_who_is_first(store):
     """To create, and to replace what has a tag; a folder has locks and renames for that."""
     if not store.conditions:
         with pytest.raises(UsageError, match="no conditional writes"):
@@ -151,7 +151,7 @@ def _at_once(work: Callable[[int], None], count: int) -> None:
 
 
 @pytest.mark.parametrize("store", ["memory", "s3"], indirect=True)
-def test_nothing_is_lost_when_several_exchange(store: Store) -> None:
+def test_nothing_is_lost_when_several_exchange(store):
     """Each of them adds to what is there; every addition is there in the end."""
 
     def add(number: int) -> None:
@@ -167,7 +167,7 @@ def test_nothing_is_lost_when_several_exchange(store: Store) -> None:
     assert sorted(found) == sorted(f"{n}.{s}".encode() for n in range(3) for s in range(3))
 
 
-def test_an_exchange_whose_answer_was_lost_is_not_made_twice(address: str) -> None:
+def test_an_exchange_whose_answer_was_lost_is_not_made_twice(address):
     """The store did it, and refuses the second attempt, since somebody was first: we ourselves."""
 
     class Lossy(Store):
@@ -181,9 +181,7 @@ def test_an_exchange_whose_answer_was_lost_is_not_made_twice(address: str) -> No
     assert store.get("current") == b"1+"
 
 
-def test_what_a_store_cannot_do_is_one_sentence_without_secrets(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_a_store_cannot_do_is_one_sentence_without_secrets(monkeypatch):
     """A bucket that is not there, and a connection that is gone; neither repeats a key."""
     monkeypatch.setattr(filesystem, "PAUSE", 0.0)
     tries: list[str] = []
@@ -207,7 +205,7 @@ def test_what_a_store_cannot_do_is_one_sentence_without_secrets(
     assert not any(secret in failed.value.what for secret in ("word", "abc"))
 
 
-def test_an_address_survives_being_a_path() -> None:
+def test_an_address_survives_being_a_path():
     """Of which pathlib drops a slash; a path of this machine is none."""
     assert address_of(Path("s3://bucket/a/b")) == "s3://bucket/a/b"
     assert address_of("memory://x") == "memory://x"
@@ -242,9 +240,7 @@ def write_part(machine: Path) -> storage.PartFiles:
     return files
 
 
-def test_the_report_is_put_last(
-    shared_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_report_is_put_last(shared_store, tmp_path, monkeypatch):
     """Wherever a machine dies, others find the whole part or none; then it is put again."""
     put = stores.send
     for died in range(len(NAMES) + 1):
@@ -268,7 +264,7 @@ def test_the_report_is_put_last(
         assert storage.read(part_files(tmp_path / f"two-{died}")) == storage.read(first)
 
 
-def test_files_are_fetched_when_they_are_read(shared_store: Store, tmp_path: Path) -> None:
+def test_files_are_fetched_when_they_are_read(shared_store, tmp_path):
     """The report alone says that a part is there; what is here already is not asked for."""
     one, two = write_part(tmp_path / "one"), part_files(tmp_path / "two")
     report = storage.read(two)
@@ -284,7 +280,7 @@ def test_files_are_fetched_when_they_are_read(shared_store: Store, tmp_path: Pat
     assert storage.read(part_files(tmp_path / "three")) is None
 
 
-def test_a_report_that_is_not_as_written_is_no_part(shared_store: Store, tmp_path: Path) -> None:
+def test_a_report_that_is_not_as_written_is_no_part(shared_store, tmp_path):
     """It is cut short, of another part, or somebody changed a number."""
     write_part(tmp_path / "one")
     name = f"ab/{KEY}.json"
@@ -299,9 +295,7 @@ def test_a_report_that_is_not_as_written_is_no_part(shared_store: Store, tmp_pat
 
 
 @pytest.mark.parametrize("suffix", NAMES[:3])
-def test_a_file_that_changed_in_the_store_is_never_used(
-    shared_store: Store, tmp_path: Path, suffix: str
-) -> None:
+def test_a_file_that_changed_in_the_store_is_never_used(shared_store, tmp_path, suffix):
     """Who finds it stops, and from then on the part is none, so that it is made again."""
     for content in (b"other bytes", None):
         write_part(tmp_path / f"one-{content}")
@@ -322,7 +316,7 @@ def test_a_file_that_changed_in_the_store_is_never_used(
         assert storage.read(part_files(tmp_path / f"three-{content}")) == storage.read(again)
 
 
-def test_a_damaged_copy_is_fetched_again(shared_store: Store, tmp_path: Path) -> None:
+def test_a_damaged_copy_is_fetched_again(shared_store, tmp_path):
     """A byte of a copy changed on the disk of a machine."""
     one, two = write_part(tmp_path / "one"), part_files(tmp_path / "two")
     storage.read(two)
@@ -331,7 +325,7 @@ def test_a_damaged_copy_is_fetched_again(shared_store: Store, tmp_path: Path) ->
     assert storage.here(two.path).read_bytes() == one.path.read_bytes()
 
 
-def test_who_shares_nothing_asks_no_store(tmp_path: Path) -> None:
+def test_who_shares_nothing_asks_no_store(tmp_path):
     """A cache in a folder is as it was."""
     storage.share(tmp_path, "")
     files = storage.PartFiles(str(tmp_path), KEY)
@@ -341,7 +335,7 @@ def test_who_shares_nothing_asks_no_store(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def builds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def builds(tmp_path_factory) -> list[Path]:
     """Three folders that are builds as far as a store can tell: files, and a manifest of them."""
     made = []
     for number in range(3):
@@ -372,7 +366,7 @@ def address() -> Iterator[str]:
 
 
 @pytest.fixture(params=["memory", pytest.param("s3", marks=pytest.mark.slow)])
-def anywhere(request: pytest.FixtureRequest, address: str) -> str:
+def anywhere(request, address) -> str:
     """The same in memory and on a server of S3."""
     if request.param == "memory":
         return address
@@ -407,7 +401,7 @@ def read(store: Store) -> str | None:
 
 
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch, address: str) -> Watched:
+def watched(monkeypatch, address) -> Watched:
     """The store that writers use; readers see the same objects."""
     filesystem = Watched()
     monkeypatch.setattr(
@@ -416,9 +410,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, address: str) -> Watched:
     return filesystem
 
 
-def test_builds_follow_each_other_and_old_ones_are_let_go(
-    builds: list[Path], address: str, tmp_path: Path
-) -> None:
+def test_builds_follow_each_other_and_old_ones_are_let_go(builds, address, tmp_path):
     """Two stay where nothing is said; the one that was replaced can be gone back to."""
     store = open_store(address)
     ids = [id_of(one) for one in builds]
@@ -437,8 +429,8 @@ def test_builds_follow_each_other_and_old_ones_are_let_go(
 
 
 def test_whatever_stops_it_no_reader_sees_a_mixture_and_the_next_call_finishes(
-    builds: list[Path], address: str, watched: Watched, tmp_path: Path
-) -> None:
+    builds, address, watched, tmp_path
+):
     """At each change of the store. Files that arrived are not put again."""
     reader = open_store(address)
     ids = [id_of(one) for one in builds]
@@ -465,9 +457,7 @@ def test_whatever_stops_it_no_reader_sees_a_mixture_and_the_next_call_finishes(
         assert "lock" not in reader.names()
 
 
-def test_a_stopped_run_has_not_put_in_vain(
-    builds: list[Path], address: str, watched: Watched, tmp_path: Path
-) -> None:
+def test_a_stopped_run_has_not_put_in_vain(builds, address, watched, tmp_path):
     """The next one puts what is missing, and no more."""
     put(placed(address, tmp_path), builds[1])
     store = open_store(address)
@@ -488,9 +478,7 @@ def _dead(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     time.sleep(0.2)
 
 
-def test_the_lock_of_a_writer_that_died_is_taken_over(
-    builds: list[Path], address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lock_of_a_writer_that_died_is_taken_over(builds, address, tmp_path, monkeypatch):
     """By rule, and written down; what it left half done goes when the next build is there."""
     store = open_store(address)
     lock = json.dumps({"owner": "elsewhere, process 7", "call": "x", "lease": 60}).encode()
@@ -510,8 +498,8 @@ def test_the_lock_of_a_writer_that_died_is_taken_over(
 
 
 def test_a_writer_that_was_only_slow_changes_nothing_that_is_read(
-    builds: list[Path], address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    builds, address, tmp_path, monkeypatch
+):
     """Another took it for dead, and has put its build; or is still putting it."""
     store = open_store(address)
     monkeypatch.setattr(lease, "RENEWAL", 1000.0)
@@ -533,9 +521,7 @@ def test_a_writer_that_was_only_slow_changes_nothing_that_is_read(
     assert read(store) == id_of(builds[1])
 
 
-def test_a_lock_is_renewed_while_it_is_used(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_is_renewed_while_it_is_used(address, tmp_path, monkeypatch):
     """So nobody takes it over, however long the build."""
     monkeypatch.setattr(lease, "LEASE", 0.3)
     monkeypatch.setattr(lease, "RENEWAL", 0.03)
@@ -551,9 +537,7 @@ def test_a_lock_is_renewed_while_it_is_used(
     assert store.get("lock") is None
 
 
-def test_two_writers_at_once_leave_one_whole_build(
-    builds: list[Path], anywhere: str, tmp_path: Path
-) -> None:
+def test_two_writers_at_once_leave_one_whole_build(builds, anywhere, tmp_path):
     """One wins; the other is refused, or comes after it."""
     refused: list[SurroundingsError] = []
 
@@ -571,9 +555,7 @@ def test_two_writers_at_once_leave_one_whole_build(
         assert "lock" not in open_store(anywhere).names()
 
 
-def test_a_store_that_cannot_decide_needs_a_promise(
-    builds: list[Path], address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_cannot_decide_needs_a_promise(builds, address, tmp_path, monkeypatch):
     """Without it nothing is put; with it, a lock that is there is still respected."""
 
     class Cloud(MemoryFileSystem):
@@ -592,9 +574,7 @@ def test_a_store_that_cannot_decide_needs_a_promise(
         placed("gs://bucket/x", tmp_path / "two", single=True).staging().__enter__()
 
 
-def test_a_store_that_ignores_conditions_is_found_out(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_ignores_conditions_is_found_out(address, tmp_path, monkeypatch):
     """Some take the headers and overwrite all the same."""
 
     def blind(filesystem: Any, path: str, content: bytes, tag: str | None) -> bool:
@@ -610,7 +590,7 @@ def test_a_store_that_ignores_conditions_is_found_out(
         StoreVersions(open_store(address), single=True).rollback(None)
 
 
-def test_somebody_elses_objects_are_left_alone(address: str, tmp_path: Path) -> None:
+def test_somebody_elses_objects_are_left_alone(address, tmp_path):
     """Nothing is put beside them."""
     for name, says in (("notes.txt", "not of a build"), ("manifest.json", "published copy")):
         open_store(f"{address}/{name}").put(name, b"mine")
@@ -619,9 +599,7 @@ def test_somebody_elses_objects_are_left_alone(address: str, tmp_path: Path) -> 
         assert open_store(f"{address}/{name}").names() == (name,)
 
 
-def test_an_object_of_somebody_in_a_version_is_never_removed(
-    builds: list[Path], address: str, tmp_path: Path
-) -> None:
+def test_an_object_of_somebody_in_a_version_is_never_removed(builds, address, tmp_path):
     """Its version stays, and is not written to."""
     store, ids = open_store(address), [id_of(one) for one in builds]
     put(placed(address, tmp_path, 1), builds[0])
@@ -646,7 +624,7 @@ COMMAND = ("run", "sft", DATA, "--model", "qwen2-1.5b", "--test-size", "0.3", "-
 
 
 @pytest.fixture
-def commands_store(in_s3: S3Stub, request: pytest.FixtureRequest) -> Store:
+def commands_store(in_s3, request) -> Store:
     """A place for the test."""
     return open_store(f"s3://{BUCKET}/{request.node.name}")
 
@@ -676,9 +654,7 @@ def asked(s3: S3Stub, place: str, since: int) -> Counter[str]:
 
 
 @pytest.mark.slow
-def test_a_build_in_a_store_is_the_build_of_a_folder(
-    pipeline: Run, s3: S3Stub, commands_store: Store, tmp_path: Path
-) -> None:
+def test_a_build_in_a_store_is_the_build_of_a_folder(pipeline, s3, commands_store, tmp_path):
     """Its bytes; two requests for each file that is put, and none for a shard of an equal build."""
     pipeline(*COMMAND, "-o", tmp_path / "here", "--workers", "1").ended()
     before = len(s3.requests)
@@ -703,9 +679,7 @@ def test_a_build_in_a_store_is_the_build_of_a_folder(
 
 
 @pytest.mark.slow
-def test_versions_in_a_store_are_listed_and_gone_back_to(
-    pipeline: Run, commands_store: Store, tmp_path: Path
-) -> None:
+def test_versions_in_a_store_are_listed_and_gone_back_to(pipeline, commands_store, tmp_path):
     """A recipe keeps seven; what a rollback took back is not published again by itself."""
     rows = DATA.read_text("utf-8").splitlines(keepends=True)
     (tmp_path / "r.toml").write_text(
@@ -735,7 +709,7 @@ def test_versions_in_a_store_are_listed_and_gone_back_to(
 
 
 @pytest.mark.slow
-def test_a_place_that_cannot_be_written_is_named(pipeline: Run, commands_store: Store) -> None:
+def test_a_place_that_cannot_be_written_is_named(pipeline, commands_store):
     """Before anything is made; and where another writes, who holds the lock."""
     for output, option, says in (
         (f"s3://no-such-{BUCKET}/x", "--quiet", "no such bucket"),
@@ -753,9 +727,7 @@ def test_a_place_that_cannot_be_written_is_named(pipeline: Run, commands_store: 
 
 
 @pytest.mark.slow
-def test_builds_in_a_store_are_read_in_place(
-    pipeline: Run, commands_store: Store, tmp_path: Path
-) -> None:
+def test_builds_in_a_store_are_read_in_place(pipeline, commands_store, tmp_path):
     """By every command that reads one, and from Python; damage is found where it is."""
     pipeline(*COMMAND, "-o", commands_store.shown).ended()
     pipeline(*COMMAND, "-o", tmp_path / "here").ended()
@@ -789,9 +761,7 @@ def test_builds_in_a_store_are_read_in_place(
 
 
 @pytest.mark.slow
-def test_a_killed_writer_is_followed_by_the_next(
-    s3: S3Stub, commands_store: Store, pipeline: Run
-) -> None:
+def test_a_killed_writer_is_followed_by_the_next(s3, commands_store, pipeline):
     """Processes that end at once after nine puts, without any handler of their own: their lock runs
     out, the next one takes it over and goes on, and one of them finishes."""
     code = (

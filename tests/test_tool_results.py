@@ -52,7 +52,7 @@ TURNS: dict[str, Callable[..., dict[str, Any]]] = {
 }
 
 
-def test_results_stand_where_their_calls_are_or_are_refused() -> None:
+def test_results_stand_where_their_calls_are_or_are_refused():
     """The message says which result it is, and what was expected."""
     for one in table("tool_results.jsonl"):
         turns = [TURNS[kind](*ids) for kind, *ids in one["turns"]]
@@ -75,7 +75,7 @@ BOTH = (call("1", "2"), result("1"), result("2"), ANSWER)
 SWAPPED = (BOTH[0], BOTH[2], BOTH[1], ANSWER)
 
 
-def test_templates_that_print_ids_take_any_order() -> None:
+def test_templates_that_print_ids_take_any_order():
     """The ids say whose each result is; other rows of the batch are read as ever."""
     rows = [{"messages": [USER, *turns]} for turns in ((ANSWER,), BOTH, SWAPPED)]
     for printed in ({"tool_call_id"}, {"*"}):
@@ -83,7 +83,7 @@ def test_templates_that_print_ids_take_any_order() -> None:
     assert codes(rows, "sft", "openai", {"tool_calls"}) == [None, None, "misplaced_result"]
 
 
-def test_both_sides_of_a_pair_are_looked_at() -> None:
+def test_both_sides_of_a_pair_are_looked_at():
     """Each behind the prompt, which may have calls of its own."""
     prompt, other = [USER, *BOTH, USER], [{"role": "assistant", "content": "b"}]
     sides = [[*BOTH], [*SWAPPED]]

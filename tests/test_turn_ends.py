@@ -13,7 +13,7 @@ import pytest
 from datasets import load_from_disk
 from rows import turns
 from small_tokenizers import template_folder
-from support import Make, few, read_manifest, rows_to, table
+from support import few, read_manifest, rows_to, table
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import Metaspace
@@ -96,9 +96,7 @@ def ends(runs: list[str]) -> list[str]:
     ],
     ids=["returns", "returns_reasoning", "opens"],
 )
-def test_each_trained_turn_ends_in_its_own_token(
-    source: str, fields: dict[str, str], wanted: list[str], make: Make, tmp_path: Path
-) -> None:
+def test_each_trained_turn_ends_in_its_own_token(source, fields, wanted, make, tmp_path):
     """All turns are trained; the tokens are stops of the model, and none is printed twice."""
     model = template_folder(tmp_path / "model", source)
     row = {"messages": looked_up("quince", **fields), "tools": turn_ends.TOOLS}
@@ -137,9 +135,7 @@ CLOSES = """\
 """
 
 
-def test_an_answer_stands_behind_the_block_that_its_prompt_closes(
-    make: Make, tmp_path: Path
-) -> None:
+def test_an_answer_stands_behind_the_block_that_its_prompt_closes(make, tmp_path):
     """As a server feeds it that is told nothing; one with reasoning behind the prompt for that."""
     model = template_folder(tmp_path / "model", CLOSES)
     thought = [CHAT[0], {**CHAT[1], "reasoning_content": "Well."}]
@@ -160,7 +156,7 @@ def test_an_answer_stands_behind_the_block_that_its_prompt_closes(
 
 
 @pytest.mark.parametrize("task", ["rm", "prm"])
-def test_rewards_are_read_at_the_end_of_the_turn(task: str, make: Make, tmp_path: Path) -> None:
+def test_rewards_are_read_at_the_end_of_the_turn(task, make, tmp_path):
     """Where the template prints nothing behind the answer."""
     model = template_folder(tmp_path / "model", OPENS)
     row: dict[str, Any] = {"prompt": "Why?", "chosen": "So.", "rejected": "No."}
@@ -173,7 +169,7 @@ def test_rewards_are_read_at_the_end_of_the_turn(task: str, make: Make, tmp_path
     assert [stored[side][-1] for side in sides] == [end] * len(sides)
 
 
-def test_a_summary_says_where_reasoning_is_printed(tmp_path: Path) -> None:
+def test_a_summary_says_where_reasoning_is_printed(tmp_path):
     """Of the last answer, beside calls alone, or nowhere."""
     beside = RETURNS.replace("{%- if m.thinking and", "{%- if m.thinking and m.tool_calls and")
     for source, said in (
@@ -188,7 +184,7 @@ def test_a_summary_says_where_reasoning_is_printed(tmp_path: Path) -> None:
         assert probe.check(probes.ProbeSubject(bound, model.tokenizer_json)) == said
 
 
-def test_a_turn_that_ends_where_another_role_opens_is_refused(make: Make, tmp_path: Path) -> None:
+def test_a_turn_that_ends_where_another_role_opens_is_refused(make, tmp_path):
     """A server would stop at no token that stands there."""
     model = template_folder(tmp_path / "model", OPENS)
     told = turns(("user", "Hi"), ("assistant", "Yo"), ("system", "Be kind"), ("assistant", "Fine"))
@@ -199,7 +195,7 @@ def test_a_turn_that_ends_where_another_role_opens_is_refused(make: Make, tmp_pa
     assert "turn 2 ends where a turn of the role 'user' opens" in refused["detail"]
 
 
-def test_the_files_of_a_model_say_where_a_server_stops(tmp_path: Path) -> None:
+def test_the_files_of_a_model_say_where_a_server_stops(tmp_path):
     """All ids of its generation configuration; and which of two tokens behind an answer it is."""
     source = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|note|><|stop|>{% endfor %}"
     source += "{% if add_generation_prompt %}<|assistant|>{% endif %}"
@@ -217,14 +213,14 @@ def test_the_files_of_a_model_say_where_a_server_stops(tmp_path: Path) -> None:
     assert set(profile.generation_eos) == {"<|note|>", "<|padding|>", "<|endoftext|>"}
 
 
-def test_what_opens_each_turn_ends_none(tmp_path: Path) -> None:
+def test_what_opens_each_turn_ends_none(tmp_path):
     """Where a template prints the next prompt whether or not it is asked for one."""
     source = "{% for m in messages %}<|turn|><|{{ m.role }}|>{{ m.content }}<|stop|>{% endfor %}"
     model = template_folder(tmp_path / "model", f"{source}<|turn|><|assistant|>")
     assert resolve(f"{model}/", tmp_path, Overrides()).profile.end_of_turn == "<|stop|>"
 
 
-def test_markers_that_are_text_are_refused_in_texts(make: Make, tmp_path: Path) -> None:
+def test_markers_that_are_text_are_refused_in_texts(make, tmp_path):
     """Of a directory, as of a profile that names them."""
     source = "{% for m in messages %}{{ '# Q ' if m.role == 'user' else ' # A ' }}{{ m.content }}"
     source += "{{ '' if m.role == 'user' else '<|stop|>' }}{% endfor %}"
@@ -240,7 +236,7 @@ def test_markers_that_are_text_are_refused_in_texts(make: Make, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("scheme", ["first", "never"])
-def test_a_text_begins_as_its_tokenizer_has_it(scheme: str, tmp_path: Path) -> None:
+def test_a_text_begins_as_its_tokenizer_has_it(scheme, tmp_path):
     """With a blank in front, where a tokenizer puts one there and behind no control token."""
     model = template_folder(tmp_path / "model", OPENS)
     own = Tokenizer(BPE({"▁": 0, "x": 1, "▁x": 2}, [("▁", "x")], byte_fallback=True))
@@ -253,7 +249,7 @@ def test_a_text_begins_as_its_tokenizer_has_it(scheme: str, tmp_path: Path) -> N
     assert lead == {"first": " ", "never": ""}[scheme]
 
 
-def test_a_profile_that_ends_calls_otherwise_is_refused(tmp_path: Path) -> None:
+def test_a_profile_that_ends_calls_otherwise_is_refused(tmp_path):
     """Its template prints another token behind a call."""
     model = resolve(f"{template_folder(tmp_path / 'model', RETURNS)}/", tmp_path, Overrides())
     wrong = replace(model.profile, end_of_call="<|padding|>")
@@ -265,7 +261,7 @@ def test_a_profile_that_ends_calls_otherwise_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("files", [False, True], ids=["listed", "files"])
-def test_a_template_for_tools_prints_rows_with_tools(files: bool, tmp_path: Path) -> None:
+def test_a_template_for_tools_prints_rows_with_tools(files, tmp_path):
     """As transformers chooses it, whether the templates are listed or files."""
     folder = template_folder(tmp_path / "model", OPENS)
     path = folder / "tokenizer_config.json"
@@ -301,7 +297,7 @@ _DAILY = [profiles.own_family(name)[0].name for name in profiles.own_families()]
     "name",
     [pytest.param(one, marks=() if one in _DAILY else pytest.mark.slow) for one in _OWN.values()],
 )
-def test_a_template_is_what_its_profile_says(name: str, tmp_path: Path) -> None:
+def test_a_template_is_what_its_profile_says(name, tmp_path):
     """In a directory with a tokenizer of its markers alone, and another name."""
     profile = _PROFILES[name]
     tokens = {key: getattr(profile, key) for key in ("bos_token", "eos_token", "pad_token")}
@@ -325,9 +321,7 @@ _REFUSED = table("vendor_templates.toml")
 
 
 @pytest.mark.parametrize("path", few(_vendors(), 2), ids=lambda path: path.stem)
-def test_vendors_templates_train_what_inference_emits(
-    path: Path, make: Make, tmp_path: Path
-) -> None:
+def test_vendors_templates_train_what_inference_emits(path, make, tmp_path):
     """A chat, a dialogue with reasoning and parallel calls, and one without reasoning: each trained
     turn ends in a stop, or the refusal says what the template does."""
     model = template_folder(tmp_path / "model", path.read_text("utf-8"))

@@ -2,7 +2,6 @@
 one example per trained turn repeats is counted exactly and told everywhere."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -66,7 +65,7 @@ class Meter:
 
 
 @pytest.fixture
-def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
+def meter(monkeypatch) -> Meter:
     """A meter that is running."""
     return Meter(monkeypatch)
 
@@ -76,7 +75,7 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
     ("family", "history"),
     [("qwen2.5", "rendered"), ("qwen3-2507", "rendered"), ("qwen3", "appended")],
 )
-def test_twice_the_turns_cost_twice(meter: Meter, family: str, history: str, make: Any) -> None:
+def test_twice_the_turns_cost_twice(meter, family, history, make):
     """One example of all turns: what is rendered grows with their number, and with no more."""
     once, twice = (meter.of(MODELS[family], [make(n)], history) for n in (60, 120))
     assert twice < 2.5 * once
@@ -84,7 +83,7 @@ def test_twice_the_turns_cost_twice(meter: Meter, family: str, history: str, mak
 
 
 @pytest.mark.parametrize("make", [chat, agent])
-def test_one_example_per_turn_costs_what_it_writes(meter: Meter, make: Any) -> None:
+def test_one_example_per_turn_costs_what_it_writes(meter, make):
     """What is rendered is a small multiple of the turns in all examples together."""
     rows = split(make(40))
     written = sum(len(row.roles) for row in rows)
@@ -119,9 +118,7 @@ def talk(kinds: list[str], system: bool) -> Row:
 
 @settings(max_examples=5)
 @given(st.lists(KINDS, min_size=24, max_size=40), st.booleans(), st.sampled_from(sorted(MODELS)))
-def test_excerpts_give_what_whole_conversations_give(
-    kinds: list[str], system: bool, family: str
-) -> None:
+def test_excerpts_give_what_whole_conversations_give(kinds, system, family):
     """Texts, what is trained, and refusals are those of a proof on all turns before."""
     row = talk(kinds, system)
     rows = split(row)[-3:] if MODELS[family].profile.one_example_per_turn else [row]
@@ -153,7 +150,7 @@ def with_template(body: str, opening: str = "") -> profile.TargetModel:
 TURN = "{{ '<|im_start|>' ~ m.role ~ '\n' ~ m.content ~ '<|im_end|>\n' }}"
 
 
-def test_a_template_that_changes_what_is_far_behind_is_refused() -> None:
+def test_a_template_that_changes_what_is_far_behind_is_refused():
     """A turn that looks otherwise once twenty have followed is not what inference feeds, and a kind
     of turn that first stands late in a conversation is proved there."""
     model = with_template("{{ 'old ' if loop.revindex > 20 }}" + TURN)
@@ -166,9 +163,7 @@ def test_a_template_that_changes_what_is_far_behind_is_refused() -> None:
     assert outcome(model, row)[0] == "not_prefix_stable"
 
 
-def test_a_template_that_counts_turns_is_proved_on_all_of_them(
-    meter: Meter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_template_that_counts_turns_is_proved_on_all_of_them(meter, monkeypatch):
     """Where excerpts show other text the whole conversation decides, up to a limit with a name."""
     model = with_template("{{ loop.index ~ ' ' }}" + TURN, "{{ (messages | length + 1) ~ ' ' }}")
     texts, _, path = outcome(model, chat(40))
@@ -184,7 +179,7 @@ def test_a_template_that_counts_turns_is_proved_on_all_of_them(
 
 @settings(max_examples=40)
 @given(st.lists(st.sampled_from(["user", "assistant", "tool"]), max_size=120), st.data())
-def test_an_excerpt_is_short_and_keeps_what_stands_beside(roles: list[str], data: Any) -> None:
+def test_an_excerpt_is_short_and_keeps_what_stands_beside(roles, data):
     """It holds the turn, the turns beside it and those that open, in order, and is bounded."""
     roles = ["system", "user", *roles, "assistant"]
     found = template.Excerpts(roles)
@@ -200,9 +195,7 @@ def test_an_excerpt_is_short_and_keeps_what_stands_beside(roles: list[str], data
     assert len([i for i in whole if i >= template.SHORT]) <= 3
 
 
-def test_a_conversation_that_would_be_split_into_too_much_is_refused_by_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_conversation_that_would_be_split_into_too_much_is_refused_by_name(monkeypatch):
     """The limit counts what all examples repeat; one example of the same turns is no split."""
     messages = [
         contract.Message(role, "x" * 36, trained=role == "assistant")
@@ -246,7 +239,7 @@ SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=5, unique=True).map(sor
 
 @settings(max_examples=40)
 @given(st.lists(st.lists(SIZES, min_size=1, max_size=3), max_size=6))
-def test_conversations_of_several_examples_are_counted(rows: list[list[list[int]]]) -> None:
+def test_conversations_of_several_examples_are_counted(rows):
     """Also where a row holds several conversations, and none where each is one example."""
     several = [sizes for row in rows for sizes in row if len(sizes) > 1]
     assert loss_weights.count(batch(rows)) == {
@@ -257,7 +250,7 @@ def test_conversations_of_several_examples_are_counted(rows: list[list[list[int]
     }
 
 
-def test_a_plan_of_pairs_counts_the_tokens_of_both_sides(cache_dir: Path) -> None:
+def test_a_plan_of_pairs_counts_the_tokens_of_both_sides(cache_dir):
     """What is trained is a share of all tokens, so never above all of them."""
     found = planned(cache_dir, "rm", SAMPLES / "rm" / "pairs.jsonl")
     both = sum(

@@ -86,7 +86,7 @@ WHOLE = [n for n in FAMILIES if n in TABLE["vendors"] and n not in (*APART, DIST
 
 
 @pytest.mark.parametrize("name", few(WHOLE, 4))
-def test_a_template_prints_what_the_vendors_does(name: str) -> None:
+def test_a_template_prints_what_the_vendors_does(name):
     """Whole conversations and every prompt in them, tools and reasoning included.
 
     The copy that there is of Qwen2's knows no default system text, so a system text is given.
@@ -103,7 +103,7 @@ def test_a_template_prints_what_the_vendors_does(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", few(APART, 1))
-def test_mistral_prints_what_the_vendors_does(name: str) -> None:
+def test_mistral_prints_what_the_vendors_does(name):
     """Every prompt; and whole conversations without a system text, which theirs loses there.
 
     Answers are stripped first: of blanks around one the copies and mistral-common differ. The
@@ -122,7 +122,7 @@ def test_mistral_prints_what_the_vendors_does(name: str) -> None:
             assert ours(asked, tools) == theirs(asked, tools)
 
 
-def test_deepseek_prints_the_vendors_prompts() -> None:
+def test_deepseek_prints_the_vendors_prompts():
     """Every prompt is the vendor's, and an example is its prompt with a whole answer behind it."""
     ours, theirs = printers(DISTILLED)
     end = all_profiles()[DISTILLED].end_of_turn
@@ -140,7 +140,7 @@ def test_deepseek_prints_the_vendors_prompts() -> None:
 
 
 @pytest.mark.parametrize("thinking", [False, True])
-def test_deepseek_v4_prints_what_its_encoder_does(thinking: bool) -> None:
+def test_deepseek_v4_prints_what_its_encoder_does(thinking):
     """As llama.cpp's copy of it has it: every prompt and every example, in both modes.
 
     That copy leaves out the blank line before tools where there is no system text.
@@ -170,7 +170,7 @@ _TYPES += [
 ]
 
 
-def test_gpt_oss_prints_what_the_vendors_does() -> None:
+def test_gpt_oss_prints_what_the_vendors_does():
     """Conversations with reasoning, and tools of every type; the vendor's takes no null for a text,
     and calls reasoning thinking."""
     copy = peers.member("trl==1.16.0", "trl/chat_templates/gptoss.jinja")
@@ -193,7 +193,7 @@ def test_gpt_oss_prints_what_the_vendors_does() -> None:
             assert shown == theirs(named[:end], tools, **told)
 
 
-def test_the_math_models_default_to_their_system_text() -> None:
+def test_the_math_models_default_to_their_system_text():
     """Qwen2.5-Math differs from Qwen2.5 in the default system text alone."""
     math, plain = (
         printer(all_profiles()[f"qwen2.5-{kind}7b"].chat_template, None, "<|im_end|>")
@@ -318,9 +318,7 @@ def told(show: Callable[..., str], *args: Any, **variables: Any) -> str | None:
 @pytest.mark.sweep(20)
 @pytest.mark.slow
 @pytest.mark.parametrize("path", VENDORS, ids=lambda path: path.stem)
-def test_a_vendors_template_prints_what_transformers_prints(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_vendors_template_prints_what_transformers_prints(path, monkeypatch):
     """Character for character, or both refuse: in the sandbox, arguments as objects and as JSON."""
     monkeypatch.setattr(chat_template_utils, "datetime", Clock)
     source = path.read_text("utf-8")
@@ -347,7 +345,7 @@ def words(turns: list[dict[str, Any]]) -> set[str]:
 @pytest.mark.sweep(20)
 @pytest.mark.slow
 @pytest.mark.parametrize("path", VENDORS, ids=lambda path: path.stem)
-def test_a_vendors_template_is_compiled_to_what_it_prints_and_loses_nothing(path: Path) -> None:
+def test_a_vendors_template_is_compiled_to_what_it_prints_and_loses_nothing(path):
     """Rows of one shape, by its program and one by one. Each word of a row that is not refused is
     printed, and a field that is said to be unread changes nothing."""
     source = path.read_text("utf-8")

@@ -15,8 +15,8 @@ import pytest
 from conftest import NAME
 from hypothesis import given
 from hypothesis import strategies as st
-from preloaded import Server, outputs
-from support import SAMPLES, Make, Run, table, write_rows
+from preloaded import outputs
+from support import SAMPLES, table, write_rows
 
 from pipeline.builds import build, folder_versions, lease, limits
 from pipeline.builds.build import Build
@@ -61,7 +61,7 @@ def strangers(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.name not in known)
 
 
-def test_the_newest_stay_and_the_link_names_the_last(tmp_path: Path) -> None:
+def test_the_newest_stay_and_the_link_names_the_last(tmp_path):
     """Of five with two to keep, the last two; the link is relative, so the folder may be moved."""
     place = Place.of(tmp_path / "r", 2)
     gone = [publish(place, id_of(n)) for n in range(5)]
@@ -74,7 +74,7 @@ def test_the_newest_stay_and_the_link_names_the_last(tmp_path: Path) -> None:
     assert (moved / "current" / "data.arrow").read_text() == id_of(4)
 
 
-def test_what_is_held_stays_until_it_is_released(tmp_path: Path) -> None:
+def test_what_is_held_stays_until_it_is_released(tmp_path):
     """By every name that holds it."""
     place = Place.of(tmp_path / "r", 1)
     publish(place, id_of(0))
@@ -95,7 +95,7 @@ def test_what_is_held_stays_until_it_is_released(tmp_path: Path) -> None:
             FolderVersions(place.real).hold(id_of(3), name)
 
 
-def test_a_version_with_somebody_s_files_stays(tmp_path: Path) -> None:
+def test_a_version_with_somebody_s_files_stays(tmp_path):
     """Caches of other programs go with it; notes do not, and are named."""
     place = Place.of(tmp_path / "r", 1)
     publish(place, id_of(0))
@@ -110,7 +110,7 @@ def test_a_version_with_somebody_s_files_stays(tmp_path: Path) -> None:
     assert ids(place.real) == {id_of(0), id_of(2)}
 
 
-def test_a_rollback_goes_back_and_the_bad_version_stays_back(tmp_path: Path) -> None:
+def test_a_rollback_goes_back_and_the_bad_version_stays_back(tmp_path):
     """Again and again to the one before; one by name; and what was left is not taken for good."""
     place = Place.of(tmp_path / "r", 7)
     for n in range(3):
@@ -146,7 +146,7 @@ STEPS = st.lists(
 
 
 @given(st.integers(1, 4), STEPS)
-def test_whatever_happens_the_link_names_a_version(keep: int, steps: list[tuple[str, int]]) -> None:
+def test_whatever_happens_the_link_names_a_version(keep, steps):
     """And what is held stays, no more than allowed are there, and nothing else is left."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "r"
@@ -185,7 +185,7 @@ def test_whatever_happens_the_link_names_a_version(keep: int, steps: list[tuple[
             assert strangers(folder) == []
 
 
-def test_a_hold_and_a_removal_at_the_same_time(tmp_path: Path) -> None:
+def test_a_hold_and_a_removal_at_the_same_time(tmp_path):
     """If a hold succeeds, the version stays; however the two are interleaved."""
     place = Place.of(tmp_path / "r", 1)
     publish(place, id_of("first"))
@@ -237,7 +237,7 @@ with place.staging() as folder:
 """
 
 
-def test_a_kill_at_any_step_of_publication(commands: Server, tmp_path: Path) -> None:
+def test_a_kill_at_any_step_of_publication(commands, tmp_path):
     """Before, between and after the two renames, and while an old version is removed: the link
     names a whole version, and the next run leaves nothing behind."""
     for step, stays in (("_sync", True), ("point", True), ("retain", False), ("rmtree", False)):
@@ -261,9 +261,7 @@ def test_a_kill_at_any_step_of_publication(commands: Server, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("inside", "keep", "says"), table("folders_of_versions.jsonl"))
-def test_a_folder_of_versions_is_told_from_others(
-    tmp_path: Path, inside: list[str], keep: int, says: str
-) -> None:
+def test_a_folder_of_versions_is_told_from_others(tmp_path, inside, keep, says):
     """Neither is a build turned into a version, nor a folder of versions replaced by a build."""
     folder = tmp_path / "r"
     for name in inside:
@@ -279,9 +277,7 @@ def test_a_folder_of_versions_is_told_from_others(
 
 @pytest.mark.parametrize("kept", [0, 3])
 @pytest.mark.parametrize("name", ["r/current", "elsewhere", "r/{id}", "r/{new}", "r/{id}/train"])
-def test_no_build_is_made_in_place_of_a_version_or_inside_it(
-    tmp_path: Path, name: str, kept: int
-) -> None:
+def test_no_build_is_made_in_place_of_a_version_or_inside_it(tmp_path, name, kept):
     """By whatever path it is reached: what has been resolved once stays what it was."""
     place = Place.of(tmp_path / "r", 3)
     publish(place, id_of(1))
@@ -295,9 +291,7 @@ def test_no_build_is_made_in_place_of_a_version_or_inside_it(
     assert Place.of(tmp_path / "r", 3) == place
 
 
-def test_damaged_versions_are_named_and_listed_like_any_other(
-    pipeline: Run, tmp_path: Path
-) -> None:
+def test_damaged_versions_are_named_and_listed_like_any_other(pipeline, tmp_path):
     """One that is another, one whose manifest cannot be read, and one without, which the link names
     and somebody holds: readers come upon it."""
     place = Place.of(tmp_path / "r", 4)
@@ -328,7 +322,7 @@ def test_damaged_versions_are_named_and_listed_like_any_other(
     assert told["current"] == id_of(3)
 
 
-def test_a_line_that_was_cut_short_spoils_no_other(tmp_path: Path) -> None:
+def test_a_line_that_was_cut_short_spoils_no_other(tmp_path):
     """Nor does one that is no object."""
     lease.append(tmp_path, {"n": 1})
     with (tmp_path / lease.HISTORY).open("a") as lines:
@@ -344,7 +338,7 @@ def _rows(path: Path, count: int, first: int = 0) -> Path:
     )
 
 
-def test_a_build_that_is_open_stays_what_it_was(make: Make, tmp_path: Path) -> None:
+def test_a_build_that_is_open_stays_what_it_was(make, tmp_path):
     """The link is followed once; a later build does not mix into what is read. A damaged version is
     built again in its place, by an exchange."""
     data = _rows(tmp_path / "rows.jsonl", 20)
@@ -368,7 +362,7 @@ def test_a_build_that_is_open_stays_what_it_was(make: Make, tmp_path: Path) -> N
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"
 
 
-def test_a_limit_that_is_none_is_refused(pipeline: Run) -> None:
+def test_a_limit_that_is_none_is_refused(pipeline):
     """Before anything is read. Every limit that there is can be given."""
     assert set(counts.DRIFTS) == {limits.ROWS, limits.TRAINED, limits.SHARE}
     for given_, says in (("row=1", "is not a limit"), ("rows=x", "NUMBER=SHARE")):
@@ -376,7 +370,7 @@ def test_a_limit_that_is_none_is_refused(pipeline: Run) -> None:
 
 
 @pytest.fixture(scope="module")
-def small(built: Make) -> build.Build:
+def small(built) -> build.Build:
     """A small build."""
     return build.Build.open(built("sft", GOOD))
 
@@ -392,9 +386,7 @@ def _like(build: Any, used: int, trained: int) -> Any:
     st.integers(0, 2000), st.integers(0, 2000), st.integers(0, 9000), st.integers(0, 9000),
     st.floats(0, 2),
 )  # fmt: skip
-def test_limits_are_what_they_say(
-    small: build.Build, old: int, new: int, before: int, after: int, limit: float
-) -> None:
+def test_limits_are_what_they_say(small, old, new, before, after, limit):
     """A number is refused when it changed by more than the limit, relative to the build before."""
     pair = (_like(small, old, before), _like(small, new, after))
     over = limits.exceeded(*pair, {"rows": limit, "trained_tokens": limit})
@@ -411,7 +403,7 @@ def test_limits_are_what_they_say(
     assert ("rows" in limits.exceeded(*pair, {})) == lost
 
 
-def test_which_files_are_nobody_s() -> None:
+def test_which_files_are_nobody_s():
     """By their names; anything else is somebody's."""
     nobodys = """train/cache-1f2e.arrow train/cache-1f_00000_of_00002.arrow train/tmpab12_x9z a/._b
         .DS_Store report.html~ .manifest.json.swp x/.ipynb_checkpoints/a.ipynb .nfs000a""".split()
@@ -424,7 +416,7 @@ HEAD = 'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "rows.jsonl"\noutput = "out"\
 
 
 @pytest.fixture
-def recipe(tmp_path: Path) -> Path:
+def recipe(tmp_path) -> Path:
     """It says nothing of ``keep``."""
     _lines(tmp_path, 4)
     path = tmp_path / "r.toml"
@@ -437,7 +429,7 @@ def _lines(folder: Path, count: int) -> None:
     (folder / "rows.jsonl").write_text("".join(LINES[:count]), "utf-8")
 
 
-def test_as_many_stay_as_the_default_says(recipe: Path) -> None:
+def test_as_many_stay_as_the_default_says(recipe):
     """Of a recipe; what a command and a call make is one build, as what a recipe asks for: by a
     flag, also where the recipe says otherwise; by the recipe; by ``--set``."""
     (config,) = builds_of(recipe)

@@ -85,13 +85,8 @@ ANSWERS = st.tuples(st.sampled_from(["Yes.", "It is 4.", "好", "Why\n\nnot?"]),
     limit=st.integers(20, 120),
 )
 def test_each_trained_token_has_the_weight_of_its_turn(
-    model: TargetModel,
-    answers: list[tuple[str, float | None]],
-    asked: float | None,
-    system: bool,
-    train_on: str,
-    limit: int,
-) -> None:
+    model, answers, asked, system, train_on, limit
+):
     """Alone, trimmed, under every policy; rows whose weights say nothing more carry none."""
     turns: list[tuple[str, str, float | None]] = [("system", "Be brief.", None)] if system else []
     for text, weight in answers:
@@ -116,7 +111,7 @@ def test_each_trained_token_has_the_weight_of_its_turn(
         assert cut["loss_weights"] == ([] if plain else kept)
 
 
-def test_one_example_per_turn_keeps_that_turns_weight(model: TargetModel) -> None:
+def test_one_example_per_turn_keeps_that_turns_weight(model):
     """The turns before it are context, whatever their weight."""
     row = talk(
         ("user", "a", None), ("assistant", "b", 0.5), ("user", "c", None), ("assistant", "d", 1)
@@ -125,7 +120,7 @@ def test_one_example_per_turn_keeps_that_turns_weight(model: TargetModel) -> Non
     assert [set(one["loss_weights"]) for one in made] == [{0.0, 0.5}, set()]
 
 
-def test_turns_that_a_template_joins_have_no_weights_of_their_own() -> None:
+def test_turns_that_a_template_joins_have_no_weights_of_their_own():
     """Where a turn has no end of its own, its weight has no place; nothing is guessed."""
     texts = ["ask", " answer", "</s>"]
     kinds = bytes([segments.TRAINED, segments.TRAINED, segments.CONTROL | segments.TRAINED])
@@ -142,14 +137,12 @@ def stored(folder: Path) -> list[Row]:
 
 
 @pytest.fixture
-def sample(built: Callable[..., Path]) -> Callable[[str], Path]:
+def sample(built) -> Callable[[str], Path]:
     """A build of the sample in a layout."""
     return lambda layout: built("sft", SAMPLE, "--layout", layout)
 
 
-def test_every_layout_holds_the_same_weights(
-    sample: Callable[[str], Path], cache_dir: Path
-) -> None:
+def test_every_layout_holds_the_same_weights(sample, cache_dir):
     """Packs are the ragged rows joined, padding weighs nothing, and check finds no fault."""
     ragged = stored(sample("ragged"))
     tops = [[0.0, 0.5, 1.0], [0.0, 1.0], [0.0, 2.0], [0.0, 0.25, 1.0], [0.0, 1.0]]

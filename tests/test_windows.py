@@ -38,7 +38,6 @@ from pipeline.shards.expected import Expected
 from pipeline.tasks import kind_of
 from stages import columns, errors, findings
 from stages.errors import DataError, UsageError
-from stages.profile import TargetModel
 from stages.readers import jsonl
 from stages.tokens import layouts
 
@@ -117,7 +116,7 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+def shop(tmp_path, cache, monkeypatch) -> Shop:
     """With a cache of its own."""
     return Shop(tmp_path, cache, monkeypatch)
 
@@ -142,7 +141,7 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [*map(tuple, table("windows.jsonl"))
 @given(
     counts=st.lists(st.integers(0, 9), max_size=30), more=st.lists(st.integers(0, 9), max_size=5)
 )
-def test_a_window_is_as_long_as_its_two_limits_allow(counts: list[int], more: list[int]) -> None:
+def test_a_window_is_as_long_as_its_two_limits_allow(counts, more):
     """Parts, and examples unless it has one part; parts that are appended change the last alone."""
     with (
         mock.patch.object(planning, "WINDOW_PARTS", 3),
@@ -173,7 +172,7 @@ def _cut(examples: list[int]) -> list[int]:
 
 @pytest.mark.sweep(5)
 @pytest.mark.parametrize(("task", "options"), few(OPTIONS, 1))
-def test_windows_store_what_one_stores(task: str, options: dict[str, Any], shop: Shop) -> None:
+def test_windows_store_what_one_stores(task, options, shop):
     """The same examples, sides and counts; without an order to keep, the same order."""
     rows = _pairs(80, 3) if task == "rm" else _questions(80, 2)
     data = [shop.write("a.jsonl", rows[:50]), shop.write("b.jsonl", rows[50:])]
@@ -185,9 +184,7 @@ def test_windows_store_what_one_stores(task: str, options: dict[str, Any], shop:
 
 
 @pytest.mark.slow
-def test_processes_and_their_number_change_nothing(
-    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_and_their_number_change_nothing(shop, tmp_path, monkeypatch):
     """One worker and three; and shards that another process has made of the same plan."""
     monkeypatch.setattr(pipeline.shards.plan, "SHARD_TOKENS", 1 << 23)  # as other processes have it
     data = [shop.write("a.jsonl", _questions(110, 5))]
@@ -206,7 +203,7 @@ def test_processes_and_their_number_change_nothing(
     assert not (shop.cache / "builds").exists()
 
 
-def test_equal_examples_of_two_windows_are_not_put_apart(shop: Shop) -> None:
+def test_equal_examples_of_two_windows_are_not_put_apart(shop):
     """A column that puts them on both sides is refused, whichever windows they are in."""
     rows = [
         {"question": f"q{i % 40}", "answer": f"so {i % 40}", "of": f"{i // 40}"} for i in range(120)
@@ -222,7 +219,7 @@ def test_equal_examples_of_two_windows_are_not_put_apart(shop: Shop) -> None:
 
 
 @pytest.mark.slow
-def test_groups_that_share_a_question_are_joined_over_windows(shop: Shop) -> None:
+def test_groups_that_share_a_question_are_joined_over_windows(shop):
     """Windows and one memory choose the same sides, on which no question and no value is twice."""
     rows = [
         {"question": f"q{i % 30}", "answer": f"so {i}", "of": f"{i % 37}" if i < 60 else f"{i}"}
@@ -247,7 +244,7 @@ def _lines(folder: Path) -> dict[str, set[int]]:
     }
 
 
-def test_a_shared_digest_is_looked_into(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shared_digest_is_looked_into(shop, monkeypatch):
     """``--dedup`` leaves nothing out for its digest alone."""
     data = [shop.write("a.jsonl", _questions(60, 9))]
     shop.windows(2)
@@ -340,13 +337,7 @@ APART = {"of_parts", "lower_bound"}
     st.booleans(),
     st.sampled_from([0.0, 0.4]),
 )
-def test_windows_of_any_size_plan_what_one_plans(
-    tmp_path_factory: pytest.TempPathFactory,
-    many: tuple[list[list[tuple[int, int, int]]], int],
-    layout: str,
-    dedup: bool,
-    test_size: float,
-) -> None:
+def test_windows_of_any_size_plan_what_one_plans(tmp_path_factory, many, layout, dedup, test_size):
     """Every example has the fate and the side that it has in one window, and no count differs but
     those of packs; nor where the choice was made in one memory and is given to the windows."""
     parts, size = many
@@ -410,7 +401,7 @@ def examples(rows: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("layout", ["ragged", "padded", "packed"])
-def test_bytes_do_not_depend_on_blocks(tmp_path: Path, layout: str) -> None:
+def test_bytes_do_not_depend_on_blocks(tmp_path, layout):
     """Rows that are laid out together are written as if each batch had been laid out alone."""
     table = examples(700)
     if layout == "packed":
@@ -441,7 +432,7 @@ def write_part(folder: Path, number: int, source: str, first: int, data: Any) ->
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> list[PartSource]:
+def parts(tmp_path_factory) -> list[PartSource]:
     """Three parts of two files."""
     folder = tmp_path_factory.mktemp("parts")
     made = []
@@ -462,9 +453,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> list[PartSource]:
 
 
 @given(order=st.lists(st.integers(0, sum(SIZES) - 1), min_size=1, max_size=40), cut=st.integers(0))
-def test_what_is_fetched_and_what_is_expected_are_the_examples(
-    parts: list[PartSource], order: list[int], cut: int
-) -> None:
+def test_what_is_fetched_and_what_is_expected_are_the_examples(parts, order, cut):
     """In any order, repeated or not, and in any two blocks: both readings, against a plain one."""
     starts = columns.offsets_of(np.array(SIZES))
     collect, chosen = Collector(parts, starts), np.array(order)
@@ -499,7 +488,7 @@ def test_what_is_fetched_and_what_is_expected_are_the_examples(
         assert digests == b"".join(bytes([part, row] * 8) for part, row in wanted)
 
 
-def test_rows_that_decide_break_what_any_row_breaks(model: TargetModel) -> None:
+def test_rows_that_decide_break_what_any_row_breaks(model):
     """On any metrics, in any pieces: a check that any row breaks is broken by a row that is kept,
     and by all that break it where these are few."""
     context = contract.Context(kind_of("sft"), "ragged", 64, model, contract.PLANNED)
@@ -530,7 +519,7 @@ def test_rows_that_decide_break_what_any_row_breaks(model: TargetModel) -> None:
 @given(
     rows=st.lists(st.tuples(*[st.sampled_from([-(2**63), -1, 0, 1, 2**63 - 1])] * 3), max_size=9)
 )
-def test_distinct_rows_are_counted(rows: list[tuple[int, int, int]]) -> None:
+def test_distinct_rows_are_counted(rows):
     """Also of numbers too large to be joined into one."""
     a, b, c = (np.array([row[i] for row in rows], np.int64) for i in range(3))
     assert shard_laws.n_distinct(shard_laws.as_one(a, b, c)) == len(set(rows))
@@ -541,12 +530,7 @@ LISTS = st.lists(st.lists(st.integers(-3, 3), min_size=1, max_size=3), min_size=
 
 
 @given(LISTS, LISTS, st.booleans())
-def test_examples_with_one_digest_must_be_equal(
-    tmp_path_factory: pytest.TempPathFactory,
-    one: list[list[int]],
-    other: list[list[int]],
-    honest: bool,
-) -> None:
+def test_examples_with_one_digest_must_be_equal(tmp_path_factory, one, other, honest):
     """Digests that follow from the lists pass; one for all of them names two that differ."""
     folder = tmp_path_factory.mktemp("parts")
     sources = []

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from failures import sums
-from support import Run
 
 from pipeline.executors import keep_freed
 
@@ -34,7 +33,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 @pytest.fixture
-def build(pipeline: Run, tmp_path: Path) -> Callable[..., Path]:
+def build(pipeline, tmp_path) -> Callable[..., Path]:
     """Build rows; returns the build's folder. The task is what its name begins with."""
 
     def run(name: str, rows: Sequence[dict[str, Any]], *options: object) -> Path:

@@ -6,7 +6,6 @@ lets through crashes, and pairs that are cut to fit lose the answers that they w
 """
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,11 @@ VOCABULARY = 600
 POSITIONS = 512
 STEPS = 120  # the tokenizer is trained anew for each run, and some learn slower
 
-Figure = Callable[[str, object, object], None]
 Pair = dict[str, str]
 
 
 @pytest.fixture(params=FAMILIES)
-def family(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+def family(request, tmp_path) -> tuple[str, Path]:
     """A family's name, and a model directory with a small tokenizer of its kind."""
     return request.param, model_folder(tmp_path / "model", FAMILIES[request.param])
 
@@ -56,9 +54,7 @@ def _moved(alone: torch.Tensor, together: torch.Tensor) -> int:
     return int((~torch.isclose(alone, together, atol=1e-5)).sum())
 
 
-def test_an_encoder_scores_a_pair_in_a_batch_as_alone(
-    family: tuple[str, Path], build: Callable[..., Path], figure: Figure
-) -> None:
+def test_an_encoder_scores_a_pair_in_a_batch_as_alone(family, build, figure):
     name, folder = family
     pairs = sums.pairs(8, seed=0)
     pairs[0]["chosen"] += " Sure. Yes."  # the one text of the batch without padding
@@ -86,9 +82,7 @@ def test_an_encoder_scores_a_pair_in_a_batch_as_alone(
     assert ours == 0
 
 
-def test_pairs_longer_than_an_encoder_are_refused_by_name(
-    family: tuple[str, Path], build: Callable[..., Path], figure: Figure
-) -> None:
+def test_pairs_longer_than_an_encoder_are_refused_by_name(family, build, figure):
     name, folder = family
     short, many = sums.pairs(8, seed=0), sums.pairs(8, seed=1)
     model, stock = tiny.encoder(name, VOCABULARY), _stock(folder)
@@ -127,9 +121,7 @@ def test_pairs_longer_than_an_encoder_are_refused_by_name(
     assert max(len(row[f"{s}_ids"]) for row in rows for s in ("chosen", "rejected")) <= POSITIONS
 
 
-def test_an_encoder_learns_to_rank(
-    family: tuple[str, Path], build: Callable[..., Path], figure: Figure
-) -> None:
+def test_an_encoder_learns_to_rank(family, build, figure):
     name, folder = family
     layout = {"roberta": "ragged", "bert": "padded"}[name]
     # Words that are not in such a small vocabulary are equal.

@@ -5,8 +5,6 @@ is what varlen kernels read. The kernels need a GPU; on the CPU one of our own s
 """
 
 import itertools
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +18,10 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from pipeline.torch_data import Flatten, Rows
 
 TOKENS = 96
-Figure = Callable[[str, object, object], None]
 
 
 @pytest.fixture
-def layouts(build: Callable[..., Path]) -> tuple[Rows, Rows]:
+def layouts(build) -> tuple[Rows, Rows]:
     """The same examples as single rows and as packs."""
     rows, options = sums.questions(12), ("--model", "qwen2-1.5b", "--max-length", TOKENS)
     alone, packs = (
@@ -66,9 +63,7 @@ def _close(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor], **by
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_packs_train_what_their_examples_do(
-    attention: str, layouts: tuple[Rows, Rows], figure: Figure
-) -> None:
+def test_packs_train_what_their_examples_do(attention, layouts, figure):
     alone, packs = ([Flatten()([row]) for row in rows] for rows in layouts)
     model = tiny.causal(151936, attn_implementation=attention).double()
     expected, wanted = _gradients(model, alone)
@@ -87,7 +82,7 @@ def test_packs_train_what_their_examples_do(
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own importing
-def test_flex_attention_isolates_packs(layouts: tuple[Rows, Rows], figure: Figure) -> None:
+def test_flex_attention_isolates_packs(layouts, figure):
     """Losses only: there is no backward of it on the CPU."""
     model = tiny.causal(151936, attn_implementation="flex_attention").requires_grad_(False)
     with torch.compiler.set_stance("force_eager"):  # its kernel takes a minute to compile
@@ -142,9 +137,7 @@ NO_GPU = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NO_GPU)])
-def test_lengths_alone_keep_documents_apart(
-    device: str, layouts: tuple[Rows, Rows], figure: Figure, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lengths_alone_keep_documents_apart(device, layouts, figure, monkeypatch):
     monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS, "by_lengths", _by_lengths)
     exact = device == "cpu"
     model = tiny.causal(151936, attn_implementation="by_lengths")

@@ -5,8 +5,6 @@ pad id, so every stop is masked along, and nothing teaches the model to end a tu
 taught, and the configuration of the base model waits for another token.
 """
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -44,9 +42,7 @@ def stop_rate(
     return stopped / len(prompts)
 
 
-def test_the_stop_is_trained(
-    build: Callable[..., Path], figure: Callable[[str, object, object], None]
-) -> None:
+def test_the_stop_is_trained(build, figure):
     rows = sums.questions(96)
     asked = [row["question"] for row in sums.questions(8, seed=1)]
     folder = build("sft", rows, "--model", MODEL, "--layout", "ragged")

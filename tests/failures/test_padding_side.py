@@ -4,9 +4,6 @@ Flash-attention refused right-padded batches of Qwen2 outright; other attentions
 padding without a word.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-
 import torch
 from datasets import load_from_disk
 from failures import sums, tiny
@@ -15,9 +12,7 @@ from transformers import AutoTokenizer
 NEW_TOKENS = 6
 
 
-def test_a_left_padded_batch_generates_what_single_rows_do(
-    build: Callable[..., Path], figure: Callable[[str, object, object], None]
-) -> None:
+def test_a_left_padded_batch_generates_what_single_rows_do(build, figure):
     rows = [
         {"question": "x " * (3 * number) + row["question"], "answer": row["answer"]}
         for number, row in enumerate(sums.questions(8))
@@ -64,7 +59,7 @@ def test_a_left_padded_batch_generates_what_single_rows_do(
     assert ours == len(rows)
 
 
-def test_padded_rows_train_what_unpadded_rows_do(build: Callable[..., Path]) -> None:
+def test_padded_rows_train_what_unpadded_rows_do(build):
     rows = sums.questions(12)
     losses = {}
     for layout in ("padded", "ragged"):

@@ -9,14 +9,12 @@ by none of it.
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from datasets import load_from_disk
 from failures import sums, tiny
-from support import Run
 from torch.nn.functional import logsigmoid
 from transformers import AutoTokenizer, LlamaForSequenceClassification, set_seed
 
@@ -98,9 +96,7 @@ def _ranked(margins: torch.Tensor) -> float:
     return (margins > 0).float().mean().item()
 
 
-def test_the_reward_is_read_at_the_end_of_turn(
-    build: Callable[..., Path], figure: Callable[[str, object, object], None]
-) -> None:
+def test_the_reward_is_read_at_the_end_of_turn(build, figure):
     folder = build("rm", sums.pairs(16, seed=0), "--model", "qwen2-1.5b")
     named = json.loads((folder / "manifest.json").read_bytes())["model"]
     rows = [row["chosen_ids"] for row in load_from_disk(str(folder))["train"].to_list()]
@@ -119,9 +115,7 @@ def test_the_reward_is_read_at_the_end_of_turn(
     assert moved == {"naive": 16, "ours": 0}
 
 
-def test_the_loss_falls_and_held_out_pairs_are_ranked(
-    build: Callable[..., Path], figure: Callable[[str, object, object], None]
-) -> None:
+def test_the_loss_falls_and_held_out_pairs_are_ranked(build, figure):
     folder = build("rm", sums.pairs(160, seed=0), "--model", "qwen2-1.5b", "--test-size", 0.25)
     tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
     splits = load_from_disk(str(folder))
@@ -160,12 +154,7 @@ def test_the_loss_falls_and_held_out_pairs_are_ranked(
     assert _ranked(alone) > 0.9
 
 
-def test_a_loss_of_zero_that_means_nothing(
-    pipeline: Run,
-    build: Callable[..., Path],
-    figure: Callable[[str, object, object], None],
-    tmp_path: Path,
-) -> None:
+def test_a_loss_of_zero_that_means_nothing(pipeline, build, figure, tmp_path):
     """A shortcut in the pairs takes the loss to 0 and ranks nothing; a build refuses such pairs."""
     shortcut = [
         {

@@ -9,7 +9,6 @@ found, every label is ignored, the mean over nothing is not a number, and no wei
 import json
 import math
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from transformers import AutoTokenizer, Trainer, TrainingArguments
 TAG = "ки"
 STEPS = 60
 SHARES = {"counts": 0.9, "adds": 0.6, "guesses": 0.2}
-Figure = Callable[[str, object, object], None]
 
 
 def _solutions(count: int, seed: int) -> list[dict[str, Any]]:
@@ -82,7 +80,7 @@ def _aligned(tokenizer: Any, texts: tuple[str, str]) -> bool:
     return len(tagged) == len(rated)
 
 
-def test_texts_that_align_by_character(build: Callable[..., Path], figure: Figure) -> None:
+def test_texts_that_align_by_character(build, figure):
     rows = _math_shepherd(_solutions(32, seed=0))
     folder = build("prm", rows, "--model", "qwen2-1.5b", "--layout", "ragged")
     tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
@@ -98,7 +96,7 @@ def test_texts_that_align_by_character(build: Callable[..., Path], figure: Figur
     assert (naive, ours) == (0, 32)
 
 
-def test_a_bare_tag_is_found_nowhere(build: Callable[..., Path], figure: Figure) -> None:
+def test_a_bare_tag_is_found_nowhere(build, figure):
     rows = _math_shepherd(_solutions(32, seed=0))
     folder = build("prm", rows, "--model", "qwen2-1.5b", "--layout", "ragged")
     tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
@@ -125,9 +123,7 @@ def test_a_bare_tag_is_found_nowhere(build: Callable[..., Path], figure: Figure)
 
 
 @pytest.mark.parametrize("layout", ["packed", "padded", "ragged"])
-def test_steps_are_learned(
-    layout: str, build: Callable[..., Path], figure: Figure, tmp_path: Path
-) -> None:
+def test_steps_are_learned(layout, build, figure, tmp_path):
     rows = _math_shepherd(_solutions(200, seed=0))
     options = ("--layout", layout, "--max-length", 256, "--test-size", 0.2)
     folder = build("prm", rows, "--model", "qwen2-1.5b", *options)
@@ -145,9 +141,7 @@ def test_steps_are_learned(
 
 
 @pytest.mark.parametrize("layout", ["packed", "padded"])
-def test_soft_ratings_are_learned_as_shares(
-    layout: str, build: Callable[..., Path], figure: Figure, tmp_path: Path
-) -> None:
+def test_soft_ratings_are_learned_as_shares(layout, build, figure, tmp_path):
     draw = random.Random(0)
     rows = []
     for number in range(200):

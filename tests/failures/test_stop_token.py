@@ -6,8 +6,6 @@ at. As ordinary text, which is what a build leaves it, the marker is read back b
 """
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -70,9 +68,7 @@ def _trained(rows: list[dict[str, list[int]]], vocabulary: int) -> PreTrainedMod
     return model
 
 
-def test_the_marker_stops_a_server_with_its_own_tokenizer(
-    build: Callable[..., Path], figure: Callable[[str, object, object], None]
-) -> None:
+def test_the_marker_stops_a_server_with_its_own_tokenizer(build, figure):
     rows = [{**row, "answer": f"I ask {MARKER} {row['answer']}"} for row in sums.questions(96)]
     asked = [row["question"] for row in sums.questions(8, seed=1)]
     options = ("--model", "qwen2-1.5b", "--layout", "ragged", "--stop", MARKER)

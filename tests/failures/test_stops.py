@@ -7,7 +7,6 @@ with the files of the base model around it.
 
 import json
 import shutil
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from datasets import load_from_disk
 from failures import sums, tiny
 from small_tokenizers import small
 from stub_server import serve_json
-from support import Ran, Run
+from support import Ran
 
 from pipeline.torch_data.generate import Checkpoint
 from stages.tokenizers.profiles import template
@@ -28,7 +27,6 @@ STEPS = 200
 VOCABULARY = 640
 TOOL = {"type": "function", "function": {"name": "count", "parameters": {"type": "object"}}}
 TEMPLATE = template("qwen3_2507")
-Figure = Callable[[str, object, object], None]
 
 
 def _rows() -> list[dict[str, Any]]:
@@ -93,9 +91,7 @@ def _codes(ran: Ran) -> dict[str, str]:
     return {f["code"]: Path(f["where"]).name for f in found if f["fault"]}
 
 
-def test_models_that_stop_and_models_that_do_not(
-    build: Callable[..., Path], pipeline: Run, figure: Figure, tmp_path: Path
-) -> None:
+def test_models_that_stop_and_models_that_do_not(build, pipeline, figure, tmp_path):
     folder = build("sft", _rows(), "--model", _model(tmp_path / "base"), "--layout", "ragged")
     ours = _trained(folder, tmp_path / "ours", masked=False)
     naive = _trained(folder, tmp_path / "naive", masked=True)
@@ -135,9 +131,7 @@ def test_models_that_stop_and_models_that_do_not(
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_padded_batch_answers_as_its_prompts_do_alone(
-    temperature: float, build: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_padded_batch_answers_as_its_prompts_do_alone(temperature, build, tmp_path):
     """Greedy answers are equal; sampled ones are drawn again alike for the same seed."""
     folder = build("sft", _rows()[:8], "--model", _model(tmp_path / "base"), "--layout", "ragged")
     model = tiny.causal(VOCABULARY).to(torch.float64)

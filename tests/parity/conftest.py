@@ -16,7 +16,7 @@ import support
 from datasets import fingerprint
 from parity import ran as record
 from parity.releases import peer_folder
-from support import SAMPLES, Run, started
+from support import SAMPLES, started
 
 Build = Callable[..., Path]
 Use = Callable[..., Callable[[str], Any]]
@@ -54,7 +54,7 @@ def _their_warnings() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _drawn_fingerprints(monkeypatch: pytest.MonkeyPatch) -> None:
+def _drawn_fingerprints(monkeypatch) -> None:
     """``datasets`` hashes what it maps with, to know the outcome again: of a tokenizer that takes
     it ten seconds, and nothing is mapped twice here. Trainers' own programs do it as ever."""
     drawn = staticmethod(lambda value: fingerprint.generate_random_fingerprint())
@@ -62,7 +62,7 @@ def _drawn_fingerprints(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Use]:
+def peer(monkeypatch) -> Iterator[Use]:
     """``peer("trl", "1.16.0")`` gives an importer of that release's own modules.
 
     With ``bare``, packages on the way are entered without running their ``__init__``, which for
@@ -99,7 +99,7 @@ def _head(path: Path, folder: Path, count: int = 300) -> Path:
 
 
 @pytest.fixture(scope="session")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def sources(tmp_path_factory) -> dict[str, Path]:
     """Raw rows by task: the real cases where they are at hand, else the sample data."""
     folder = os.environ.get("POSTTRAIN_CASES")
     if folder and Path(folder).is_dir():
@@ -122,7 +122,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def build(pipeline: Run, tmp_path: Path) -> Build:
+def build(pipeline, tmp_path) -> Build:
     """Build through the command line; returns the folder."""
 
     def make(task: str, data: Path, *options: object, model: str = "qwen2-1.5b") -> Path:
@@ -138,7 +138,7 @@ def build(pipeline: Run, tmp_path: Path) -> Build:
 
 
 @pytest.fixture
-def words(tmp_path: Path) -> Words:
+def words(tmp_path) -> Words:
     """``words(folder, "verl", "torchrun")``: what a launch script passes to the program it starts,
     which is not run; the model's directory is called MODEL."""
 
@@ -156,7 +156,7 @@ def words(tmp_path: Path) -> Words:
 
 
 @pytest.fixture
-def few(sources: dict[str, Path], tmp_path: Path) -> dict[str, Path]:
+def few(sources, tmp_path) -> dict[str, Path]:
     """The first rows of each source, for programs that train on everything they are given."""
     (tmp_path / "few").mkdir()
     return {name: _head(path, tmp_path / "few", 40) for name, path in sources.items()}
@@ -188,7 +188,7 @@ COMMANDS = {
 
 
 @pytest.fixture
-def train(pipeline: Run, tmp_path: Path) -> Train:
+def train(pipeline, tmp_path) -> Train:
     """Train on a build with its launch script; returns the batches that the model was given.
 
     The trainer is its own published program with the releases that it asks for, in a process of

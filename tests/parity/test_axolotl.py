@@ -9,16 +9,13 @@ fill the memory with logits, is left out; its trunk runs on what axolotl gives i
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from parity.documents import alone, padded, restarts, stored
-from support import Run
 from transformers import AutoModelForCausalLM
 
 Build = Callable[..., Path]
-Train = Callable[..., list[dict[str, Any]]]
 NEWEST = "axolotl-0.19.0"
 # On a CPU, in this process, in float32, with weights that stay as they are.
 CPU = ("--launcher", "python", "--bf16", "false", "--learning-rate", "0")
@@ -26,14 +23,7 @@ IN_ORDER = ("--sample-packing-sequentially", "true", "--curriculum-sampling", "t
 
 
 @pytest.mark.parametrize("order", [(), IN_ORDER], ids=["shuffled", "in order"])
-def test_documents_packed_at_run_time_are_our_rows(
-    order: tuple[str, ...],
-    train: Train,
-    build: Build,
-    few: dict[str, Path],
-    tmp_path: Path,
-    pipeline: Run,
-) -> None:
+def test_documents_packed_at_run_time_are_our_rows(order, train, build, few, tmp_path, pipeline):
     """Each once, whole, with positions of its own, unseen by its neighbours; the test rows too.
 
     Of shuffled documents axolotl may leave out a pack: it packs four times to see how many batches
@@ -63,9 +53,7 @@ def test_documents_packed_at_run_time_are_our_rows(
     pipeline("check", made.parent).ended()
 
 
-def test_steps_are_classes_at_the_step_tokens(
-    train: Train, build: Build, few: dict[str, Path]
-) -> None:
+def test_steps_are_classes_at_the_step_tokens(train, build, few):
     """process_reward_model: every row, padded, 1 or 0 at each step token and nothing elsewhere."""
     made = build("prm", few["prm"], "--for", "axolotl")
     batches = train(NEWEST, made, *CPU)

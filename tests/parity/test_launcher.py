@@ -12,7 +12,7 @@ import pytest
 import transformers
 from parity.releases import peer_folder
 from parity.tiny import tiny
-from support import ROOT, SAMPLES, Run, model_record, program, started
+from support import ROOT, SAMPLES, model_record, program, started
 
 from pipeline import exports
 from pipeline.builder.launch import check_version, split_arguments
@@ -46,9 +46,7 @@ def _program(path: Path, *words: object) -> None:
         ("0.9.5", "prm", "padded", 8, OF_0_9_5),
     ],
 )
-def test_the_command_of_a_build_trains(
-    pipeline: Run, tmp_path: Path, version: str, task: str, layout: str, rows: int, options: str
-) -> None:
+def test_the_command_of_a_build_trains(pipeline, tmp_path, version, task, layout, rows, options):
     """The launch script as it was written, deepspeed's launcher and engine, and OpenRLHF's program
     (``--packing_samples`` but for padded rows), in the spelling of the version that it finds: the
     loss falls, and the trained model is saved. Without a GPU it goes all the way with what
@@ -92,9 +90,7 @@ def test_the_command_of_a_build_trains(
     ],
 )
 @pytest.mark.parametrize("trainer", ["openrlhf", "openrlhf-text"])
-def test_every_version_knows_the_options_of_its_spelling(
-    version: str, trainer: str, task: str, tmp_path: Path
-) -> None:
+def test_every_version_knows_the_options_of_its_spelling(version, trainer, task, tmp_path):
     """What a launch script passes on, with a test split and margins, its program declares."""
     model = model_record(step_token="<s>", good_token="+", bad_token="-")
     known = exports.ExportFacts(task, "ragged", 512, model, ("margin",), ("train", "test"), rows=40)
@@ -123,9 +119,7 @@ def test_every_version_knows_the_options_of_its_spelling(
         ("sft", (0, 7, 0), "in a different form from 0.7.1"),
     ],
 )
-def test_versions_that_cannot_work_are_refused(
-    task: str, version: tuple[int, ...], says: str
-) -> None:
+def test_versions_that_cannot_work_are_refused(task, version, says):
     """Before anything of theirs is imported."""
     with pytest.raises(UsageError, match=says):
         check_version(task, version)
@@ -135,7 +129,7 @@ def test_versions_that_cannot_work_are_refused(
         check_version("sft", good)
 
 
-def test_launchers_put_their_own_options_in_front() -> None:
+def test_launchers_put_their_own_options_in_front():
     """deepspeed's --local_rank comes before the task, which is taken out of the middle."""
     task, rest = split_arguments(["--local_rank=3", "rm", "--data.dataset", "x"])
     assert (task, rest) == ("rm", ["--local_rank=3", "--data.dataset", "x"])

@@ -10,7 +10,6 @@ flash-attn is there it takes the padding out and leaves positions that restart.
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -19,7 +18,6 @@ from parity.documents import alone, padded, restarts, stored
 from transformers import AutoModelForCausalLM
 
 Build = Callable[..., Path]
-Train = Callable[..., list[dict[str, Any]]]
 NEWEST = "llamafactory-0.9.5"
 # Every row once, with weights that stay as they are.
 STILL = ("num_train_epochs=1", "learning_rate=0", "report_to=none")
@@ -34,9 +32,7 @@ collator.SFTDataCollatorWith4DAttentionMask.__post_init__ = flash
 
 
 @pytest.mark.parametrize("flash", [False, True], ids=["mask", "flash"])
-def test_packs_reach_the_model_with_their_documents_apart(
-    train: Train, build: Build, few: dict[str, Path], tmp_path: Path, flash: bool
-) -> None:
+def test_packs_reach_the_model_with_their_documents_apart(train, build, few, tmp_path, flash):
     """neat_packing: every pack once, ids, labels and positions as planned, nothing else seen."""
     made = build("sft", few["sft"], "--for", "llamafactory", "--max-length", 2048)
     packs = load_from_disk(str(made.parent))["train"]
@@ -78,16 +74,14 @@ def documents_of(mask: torch.Tensor) -> list[slice]:
     return [slice(start, end) for start, end in itertools.pairwise(edges)]
 
 
-def test_single_rows_reach_the_model_whole(
-    train: Train, build: Build, few: dict[str, Path]
-) -> None:
+def test_single_rows_reach_the_model_whole(train, build, few):
     """Nothing is cut, nothing added, nothing else trained."""
     made = build("sft", few["single"], "--for", "llamafactory", "--layout", "ragged")
     plain = build("sft", few["single"], "--layout", "ragged")
     assert padded(train(NEWEST, made, *STILL)) == stored(plain)
 
 
-def test_pairs_reach_the_reward_model(train: Train, build: Build, few: dict[str, Path]) -> None:
+def test_pairs_reach_the_reward_model(train, build, few):
     """Every pair once, the chosen sides in the first half of a batch, the rejected ones after."""
     made = build("rm", few["rm"], "--for", "llamafactory")
     rows = load_from_disk(str(made.parent))["train"]

@@ -20,7 +20,6 @@ from support import read_manifest, started
 
 Build = Callable[..., Path]
 Use = Callable[..., Callable[[str], Any]]
-Words = Callable[[Path, str, str], list[str]]
 VERSION = "0.3.1"
 BARE = ("megatron", "megatron.core", "megatron.bridge", "megatron.bridge.data")
 MISSING = ("megatron.bridge.training", "megatron.bridge.utils", "megatron.core.tokenizers")
@@ -49,9 +48,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("padded", [False, True])
-def test_tokens_labels_and_mask_are_ours_shifted_by_one(
-    peer: Use, build: Build, sources: dict[str, Path], tmp_path: Path, padded: bool
-) -> None:
+def test_tokens_labels_and_mask_are_ours_shifted_by_one(peer, build, sources, tmp_path, padded):
     """In each document token i stands before label i + 1, and is trained where that label is;
     positions restart, and cu_seqlens say where."""
     folder = build("sft", sources["sft"], "--for", "megatron")
@@ -78,9 +75,7 @@ def test_tokens_labels_and_mask_are_ours_shifted_by_one(
     assert padded == (made[0]["tokens"].shape[1] == LONGEST)
 
 
-def test_answer_only_loss_must_stay_true(
-    peer: Use, build: Build, sources: dict[str, Path], tmp_path: Path
-) -> None:
+def test_answer_only_loss_must_stay_true(peer, build, sources, tmp_path):
     """Set false, it makes a mask of its own over every token but eos."""
     folder = build("sft", sources["sft"], "--for", "megatron")
     made, eos = batches(peer, folder, tmp_path, answer_only_loss=False)
@@ -99,8 +94,8 @@ _PLACES = {
     ("era", "says"), [("0.3", "packed_sequence_specs"), ("moved", "offline_packing_specs")]
 )
 def test_the_program_finds_the_configuration_where_a_release_has_it(
-    build: Build, sources: dict[str, Path], words: Words, tmp_path: Path, era: str, says: str
-) -> None:
+    build, sources, words, tmp_path, era, says
+):
     """Names, places and fields as its sources have them before and after they were moved."""
     folder = build("sft", sources["sft"], "--for", "megatron", "--test-size", 0.4)
     root = tmp_path / "site" / "megatron" / "bridge"

@@ -16,8 +16,6 @@ from transformers import AutoTokenizer
 from pipeline.builds.build import Build as BuildDir
 
 Build = Callable[..., Path]
-Use = Callable[..., Callable[[str], Any]]
-Words = Callable[[Path, str, str], list[str]]
 FIRST, PINNED, NEWEST = "0.17.0", "0.18.0", "1.16.0"
 HERE = ["--bf16", "false", "--use_cpu", "true", "--report_to", "none"]  # no GPU
 SAMPLE = 60
@@ -31,9 +29,7 @@ def ours(folder: Path, split: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("version", [FIRST, PINNED, NEWEST])
-def test_the_recipe_trains_exactly_our_labels(
-    peer: Use, build: Build, sources: dict[str, Path], words: Words, tmp_path: Path, version: str
-) -> None:
+def test_the_recipe_trains_exactly_our_labels(peer, build, sources, words, tmp_path, version):
     """Ids and labels of every row of both splits, through its preparation and its collator."""
     trl = peer("trl", version)("trl")
     folder = build("sft", sources["sft"], "--for", "open-r1", "--test-size", 0.4)
@@ -71,15 +67,7 @@ def test_the_recipe_trains_exactly_our_labels(
 @pytest.mark.parametrize(
     ("option", "value"), [("completion_only_loss", "false"), ("packing", "true")]
 )
-def test_what_the_recipe_sets_is_needed(
-    peer: Use,
-    build: Build,
-    sources: dict[str, Path],
-    words: Words,
-    tmp_path: Path,
-    option: str,
-    value: str,
-) -> None:
+def test_what_the_recipe_sets_is_needed(peer, build, sources, words, tmp_path, option, value):
     """Without either, the TRL that it pins trains prompts too."""
     trl = peer("trl", PINNED)("trl")
     folder = build("sft", sources["single"], "--for", "open-r1")

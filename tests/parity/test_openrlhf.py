@@ -18,7 +18,6 @@ from pipeline.torch_data.openrlhf import ShardPRM, ShardRM, ShardSFT
 from stages.errors import UsageError
 
 Build = Callable[..., Path]
-Use = Callable[..., Callable[[str], Any]]
 NEWEST, LAST_PRM = "0.11.2", "0.9.5"
 FROM_OLDEST = pytest.mark.parametrize("version", [NEWEST, LAST_PRM, "0.7.1"])
 FROM_OLDEST_PRM = pytest.mark.parametrize("version", [LAST_PRM, "0.7.4"])
@@ -55,9 +54,7 @@ def equal(ours: Any, theirs: Any) -> bool:
 
 
 @FROM_OLDEST
-def test_sft_gives_the_tensors_of_sft_dataset(
-    peer: Use, build: Build, sources: dict[str, Path], version: str
-) -> None:
+def test_sft_gives_the_tensors_of_sft_dataset(peer, build, sources, version):
     """Where text is exact: its items are ours up to the untrained newline that it cuts off."""
     load = peer("openrlhf", version, bare=BARE)
     theirs = load("openrlhf.datasets.sft_dataset").SFTDataset
@@ -86,9 +83,7 @@ def test_sft_gives_the_tensors_of_sft_dataset(
         assert ours.squeeze(1)[:, :width][real].equal(their[real])
 
 
-def test_packs_are_taken_apart_into_the_same_documents(
-    build: Build, sources: dict[str, Path]
-) -> None:
+def test_packs_are_taken_apart_into_the_same_documents(build, sources):
     """Every document of every pack is an item of the ragged build, no more and no fewer."""
     packed = build("sft", sources["sft"], "--for", "openrlhf")
     ragged = build("sft", sources["sft"], "--for", "openrlhf", "--layout", "ragged")
@@ -103,9 +98,7 @@ def test_packs_are_taken_apart_into_the_same_documents(
     assert documents(packed) == documents(ragged)
 
 
-def test_the_loss_of_the_newest_version_trains_our_labels(
-    peer: Use, build: Build, sources: dict[str, Path]
-) -> None:
+def test_the_loss_of_the_newest_version_trains_our_labels(peer, build, sources):
     """Its SFT loss over our mask is the cross entropy over our labels, shifted by one."""
     load = peer("openrlhf", NEWEST, bare=(*BARE, "deepspeed"))  # imported there, not called
     loss_of = load("openrlhf.models.loss").SFTLoss()
@@ -160,9 +153,7 @@ SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_padded_rows_reach_the_newest_actor_and_its_sft_loss_as_stored(
-    peer: Use, build: Build, sources: dict[str, Path], side: str
-) -> None:
+def test_padded_rows_reach_the_newest_actor_and_its_sft_loss_as_stored(peer, build, sources, side):
     """Its collate call, its Actor, its loss: ids and mask as stored, positions counted from the
     mask, and the loss of each row is the cross entropy of the unpadded document's labels."""
     load = peer("openrlhf", NEWEST, bare=BARE)
@@ -199,9 +190,7 @@ def test_padded_rows_reach_the_newest_actor_and_its_sft_loss_as_stored(
             assert loss.item() == pytest.approx(wanted.item(), rel=1e-4)
 
 
-def test_left_padded_steps_reach_the_last_process_reward_loss_as_stored(
-    peer: Use, build: Build, sources: dict[str, Path]
-) -> None:
+def test_left_padded_steps_reach_the_last_process_reward_loss_as_stored(peer, build, sources):
     """OpenRLHF 0.9.5: ids, mask and labels of a left-padded build, through its Actor to its loss,
     which is that of the same documents without padding."""
     load = peer("openrlhf", LAST_PRM, bare=BARE)
@@ -235,9 +224,7 @@ def test_left_padded_steps_reach_the_last_process_reward_loss_as_stored(
 
 @FROM_OLDEST
 @pytest.mark.parametrize("is_dpo", [False, True], ids=["rm", "dpo"])
-def test_pairs_are_the_tensors_of_reward_dataset(
-    peer: Use, build: Build, sources: dict[str, Path], is_dpo: bool, version: str
-) -> None:
+def test_pairs_are_the_tensors_of_reward_dataset(peer, build, sources, is_dpo, version):
     """Both sides, masks, padding side and extras of a batch, for rm and dpo."""
     load = peer("openrlhf", version, bare=BARE)
     theirs = load("openrlhf.datasets.reward_dataset").RewardDataset
@@ -258,9 +245,7 @@ def test_pairs_are_the_tensors_of_reward_dataset(
 
 
 @FROM_OLDEST_PRM
-def test_steps_are_the_tensors_of_process_reward_dataset(
-    peer: Use, build: Build, sources: dict[str, Path], version: str
-) -> None:
+def test_steps_are_the_tensors_of_process_reward_dataset(peer, build, sources, version):
     """First and last version that we feed: ids, masks and labels of every row, and its loss."""
     load = peer("openrlhf", version, bare=BARE)
     theirs = load("openrlhf.datasets.process_reward_dataset").ProcessRewardDataset
@@ -284,9 +269,7 @@ def test_steps_are_the_tensors_of_process_reward_dataset(
     assert loss.item() == pytest.approx(0.6931, abs=1e-3)  # two classes, nothing known
 
 
-def test_its_own_preparation_finds_no_step_on_qwen(
-    peer: Use, build: Build, sources: dict[str, Path]
-) -> None:
+def test_its_own_preparation_finds_no_step_on_qwen(peer, build, sources):
     """The failure that a build ends, by its own code: the bare tag's token never occurs."""
     load = peer("openrlhf", LAST_PRM, bare=BARE)
     theirs = load("openrlhf.datasets.process_reward_dataset").ProcessRewardDataset
@@ -311,7 +294,7 @@ def test_its_own_preparation_finds_no_step_on_qwen(
     assert loss_of(ids.squeeze(1), small, labels.squeeze(1)).isnan()
 
 
-def test_soft_labels_reach_its_loss(peer: Use, build: Build, tmp_path: Path) -> None:
+def test_soft_labels_reach_its_loss(peer, build, tmp_path):
     """Floats, which its own dataset cannot store any more, give the soft cross entropy."""
     load = peer("openrlhf", LAST_PRM, bare=BARE)
     source = tmp_path / "soft.jsonl"
@@ -335,7 +318,7 @@ def test_soft_labels_reach_its_loss(peer: Use, build: Build, tmp_path: Path) -> 
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-def test_what_does_not_fit_is_refused(build: Build, sources: dict[str, Path]) -> None:
+def test_what_does_not_fit_is_refused(build, sources):
     """Another task's shards, a short max_len and a wrong placeholder stop before training."""
     folder = build("prm", sources["prm"], "--for", "openrlhf", "--layout", "ragged")
     tokenizer, rows = tokenizer_of(folder), rows_of(folder)
@@ -354,8 +337,8 @@ def test_what_does_not_fit_is_refused(build: Build, sources: dict[str, Path]) ->
 
 @pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
 def test_the_example_has_the_loss_and_the_gradients_of_its_process_reward_loss(
-    peer: Use, build: Build, sources: dict[str, Path], tmp_path: Path, soft: bool
-) -> None:
+    peer, build, sources, tmp_path, soft
+):
     """Of six rows, padded there and one behind the other here."""
     load = peer("openrlhf", LAST_PRM, bare=BARE)
     data = sources["prm"]

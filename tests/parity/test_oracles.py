@@ -27,7 +27,6 @@ from transformers import AutoTokenizer
 from stages.columns import IGNORED
 from stages.tokenizers import probes, profiles, resolve
 
-Use = Callable[..., Callable[[str], Any]]
 Trained = tuple[list[int], list[bool]]
 TABLE = table("oracles.toml")
 FAMILIES = {one["name"]: one for one in TABLE["families"]}
@@ -288,7 +287,7 @@ def compare(
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_what_is_trained_is_what_an_oracle_trains(name: str, peer: Use, tmp_path: Path) -> None:
+def test_what_is_trained_is_what_an_oracle_trains(name, peer, tmp_path):
     """Ids are the template's, prompts are a server's, and oracles differ as it is recorded."""
     told, more = FAMILIES[name], ""
     oracles: dict[str, Any] = {"trl": trl} if told.get("trl") else {}

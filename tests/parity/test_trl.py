@@ -12,7 +12,6 @@ from support import read_manifest
 from transformers import AutoTokenizer
 
 Build = Callable[..., Path]
-Use = Callable[..., Callable[[str], Any]]
 NEWEST, LAST_PRM = "1.16.0", "1.13.0"
 SAMPLE = 60
 
@@ -61,9 +60,7 @@ def trainer_of(
     )
 
 
-def test_packs_reach_the_model_with_positions_that_restart(
-    peer: Use, build: Build, sources: dict[str, Path], tmp_path: Path
-) -> None:
+def test_packs_reach_the_model_with_positions_that_restart(peer, build, sources, tmp_path):
     """SFTTrainer, padding_free: ids and labels as stored, positions from 0 in every document."""
     trl = peer("trl", NEWEST)("trl")
     folder = build("sft", sources["sft"], "--for", "trl")
@@ -78,9 +75,7 @@ def test_packs_reach_the_model_with_positions_that_restart(
         assert "attention_mask" not in batch
 
 
-def test_single_rows_reach_the_model_whole(
-    peer: Use, build: Build, sources: dict[str, Path], tmp_path: Path
-) -> None:
+def test_single_rows_reach_the_model_whole(peer, build, sources, tmp_path):
     """SFTTrainer, padded: nothing is cut, nothing else is trained."""
     trl = peer("trl", NEWEST)("trl")
     folder = build("sft", sources["sft"], "--for", "trl", "--layout", "ragged")
@@ -97,9 +92,7 @@ def test_single_rows_reach_the_model_whole(
     assert next(stored, None) is None
 
 
-def test_pairs_reach_the_reward_model(
-    peer: Use, build: Build, sources: dict[str, Path], tmp_path: Path
-) -> None:
+def test_pairs_reach_the_reward_model(peer, build, sources, tmp_path):
     """RewardTrainer: no row is dropped, both sides are whole, margins come along."""
     trl = peer("trl", NEWEST)("trl")
     source = Path(__file__).parents[2] / "sample_data" / "rm" / "pairs_margin.jsonl"
@@ -123,9 +116,7 @@ def test_pairs_reach_the_reward_model(
         assert seen == len(rows)
 
 
-def test_steps_reach_the_process_reward_model(
-    peer: Use, build: Build, sources: dict[str, Path], tmp_path: Path
-) -> None:
+def test_steps_reach_the_process_reward_model(peer, build, sources, tmp_path):
     """PRMTrainer of the last version that has one: a class at each step token."""
     load = peer("trl", LAST_PRM)
     prm = load("trl.experimental.prm")
@@ -152,8 +143,8 @@ def test_steps_reach_the_process_reward_model(
 
 @pytest.mark.parametrize("layout", ["packed", "padded"])
 def test_the_example_has_the_loss_and_the_gradients_of_its_process_reward_trainer(
-    peer: Use, build: Build, sources: dict[str, Path], tmp_path: Path, layout: str
-) -> None:
+    peer, build, sources, tmp_path, layout
+):
     """All rows in one batch, the classes' weights as rows of the output embedding."""
     prm = peer("trl", LAST_PRM)("trl.experimental.prm")
     folder = build("prm", sources["prm"], "--for", "trl")

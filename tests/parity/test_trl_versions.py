@@ -11,7 +11,7 @@ import pytest
 import torch
 from datasets import load_from_disk
 from parity.releases import overlaid, peer_folder
-from support import SAMPLES, Run, started
+from support import SAMPLES, started
 
 Build = Callable[..., Path]
 PAIRS = SAMPLES / "rm" / "pairs_margin.jsonl"
@@ -40,7 +40,7 @@ runpy.run_path(script, run_name="__main__")
 
 
 @pytest.fixture
-def batches(pipeline: Run, tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
+def batches(pipeline, tmp_path) -> Callable[..., list[dict[str, Any]]]:
     """Of the program that a build's launch script starts, under one release of TRL."""
 
     def found(version: str, folder: Path, *options: str) -> list[dict[str, Any]]:
@@ -71,9 +71,7 @@ def documents(made: list[dict[str, Any]], labels: str = "labels") -> list[Any]:
 
 
 @pytest.mark.parametrize("version", ["0.15.2", "0.16.1", "0.17.0"])
-def test_sft_rows_are_trained_by_their_labels(
-    build: Build, batches: Callable[..., list[dict[str, Any]]], version: str
-) -> None:
+def test_sft_rows_are_trained_by_their_labels(build, batches, version):
     """With a collator of their own these train every token of rows that have ids."""
     source = SAMPLES / "sft" / "chat.jsonl"
     folder = build("sft", source, "--for", "trl", "--layout", "ragged")
@@ -84,9 +82,7 @@ def test_sft_rows_are_trained_by_their_labels(
 
 
 @pytest.mark.parametrize("version", ["0.15.2", "0.17.0"])
-def test_pairs_are_read_under_their_old_names(
-    build: Build, batches: Callable[..., list[dict[str, Any]]], version: str
-) -> None:
+def test_pairs_are_read_under_their_old_names(build, batches, version):
     """No pair is dropped or cut; margins come along; the batch is the script's beginning."""
     folder = build("rm", PAIRS, "--for", "trl")
     made = batches(version, folder)
@@ -105,9 +101,7 @@ def test_pairs_are_read_under_their_old_names(
 
 
 @pytest.mark.parametrize("version", ["0.15.2", "0.17.0"])
-def test_steps_are_classes_at_their_step_tokens(
-    build: Build, batches: Callable[..., list[dict[str, Any]]], version: str
-) -> None:
+def test_steps_are_classes_at_their_step_tokens(build, batches, version):
     """Its PRMTrainer, which stood beside the others then."""
     folder = build("prm", SAMPLES / "prm" / "math_shepherd.jsonl", "--for", "trl")
     made = batches(version, folder)

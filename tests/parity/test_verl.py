@@ -18,8 +18,6 @@ from pipeline.torch_data import Rows
 from pipeline.torch_data.verl import ShardSFT
 
 Build = Callable[..., Path]
-Use = Callable[..., Callable[[str], Any]]
-Words = Callable[[Path, str, str], list[str]]
 VERSION = "0.9.1"
 MISSING = ("ray", "peft", "PIL", "codetiming", "verl.utils.dataset.multiturn_sft_dataset")
 ENGINES = "verl.workers.engine_workers"
@@ -27,7 +25,7 @@ SAMPLE = 40
 
 
 @pytest.fixture
-def verl(peer: Use) -> Iterator[Callable[[str], Any]]:
+def verl(peer) -> Iterator[Callable[[str], Any]]:
     """An importer of its modules."""
     with absent(*MISSING, ENGINES):
         yield peer("verl", VERSION)
@@ -63,9 +61,7 @@ def batch_of(verl: Callable[[str], Any], config: Any, split: str = "train") -> A
 
 
 @pytest.mark.parametrize("layout", ["packed", "ragged"])
-def test_what_the_launch_script_says_gives_our_documents(
-    verl: Callable[[str], Any], build: Build, sources: dict[str, Path], words: Words, layout: str
-) -> None:
+def test_what_the_launch_script_says_gives_our_documents(verl, build, sources, words, layout):
     """Nested tensors of ids, positions and mask, document for document; the test split too; and
     its division into micro batches keeps each document whole."""
     options = ("--for", "verl", "--layout", layout, "--test-size", 0.4)
@@ -102,9 +98,7 @@ def its_loss(verl: Callable[[str], Any], batch: Any, chance: torch.Tensor) -> fl
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_its_loss_trains_our_labels_with_their_weights(
-    verl: Callable[[str], Any], build: Build, sources: dict[str, Path], words: Words, weighted: bool
-) -> None:
+def test_its_loss_trains_our_labels_with_their_weights(verl, build, sources, words, weighted):
     """The cross entropy of our labels, shifted by one, times the weights, over their sum."""
     source = SAMPLES / "sft" / "turn_weights.jsonl" if weighted else sources["sft"]
     folder = build("sft", source, "--for", "verl")

@@ -2,7 +2,6 @@
 
 import itertools
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ from datasets import load_from_disk
 from failures import tiny
 from peers import shipped_template
 from small_tokenizers import template_folder
-from support import Make, rows_to
-from transformers import AutoTokenizer, Glm4MoeConfig, GptOssConfig, PreTrainedConfig
+from support import rows_to
+from transformers import AutoTokenizer, Glm4MoeConfig, GptOssConfig
 
 from pipeline.torch_data import Pad
 from pipeline.torch_data.generate import Checkpoint
@@ -79,13 +78,7 @@ def _trained_runs(row: dict[str, Any]) -> list[tuple[int, int]]:
     ],
     ids=["gpt-oss", "glm"],
 )
-def test_a_trained_model_stops_where_each_turn_ends(
-    model: Callable[[Path], Path],
-    config: PreTrainedConfig,
-    ends: list[str],
-    make: Make,
-    tmp_path: Path,
-) -> None:
+def test_a_trained_model_stops_where_each_turn_ends(model, config, ends, make, tmp_path):
     """Greedily, from the prompt of every trained turn, with the build's own stop ids."""
     data = rows_to(tmp_path / "data.jsonl", _dialogue())
     build = make("sft", data, model=f"{model(tmp_path / 'base')}/", layout="ragged")

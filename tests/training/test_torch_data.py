@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from support import SAMPLES, Make, Run, started
+from support import SAMPLES, started
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -41,7 +41,7 @@ LAYOUTS = [
 
 
 @pytest.fixture(scope="module")
-def builds(built: Make) -> dict[Any, Path]:
+def builds(built) -> dict[Any, Path]:
     """Every task in every layout."""
     return {
         (task, layout): built(task, SOURCES[task], "--layout", layout, "--max-length", 512)
@@ -80,9 +80,7 @@ def losses(model: Any, batch: dict[str, Any]) -> torch.Tensor:
     return each[labels[:, 1:] != -100]
 
 
-def test_packed_loss_and_gradients_are_those_of_single_rows(
-    builds: dict[Any, Path], model: Any
-) -> None:
+def test_packed_loss_and_gradients_are_those_of_single_rows(builds, model):
     """Flattened packs and block-diagonal packs see what single rows see: isolation, on SDPA."""
     packs = list(Rows(builds["sft", "packed"]))
     singles = [doc for row in packs for doc in documents(row)]
@@ -107,7 +105,7 @@ def test_packed_loss_and_gradients_are_those_of_single_rows(
         torch.testing.assert_close(slope, gradient, rtol=1e-3, atol=1e-7)
 
 
-def test_the_isolation_check_can_fail(builds: dict[Any, Path], model: Any) -> None:
+def test_the_isolation_check_can_fail(builds, model):
     """A mask of ones over a pack, as stock collators make it, gives other losses."""
     row = max(Rows(builds["sft", "packed"]), key=lambda r: len(r["seq_lengths"]))
     batch = Flatten()([row])
@@ -116,7 +114,7 @@ def test_the_isolation_check_can_fail(builds: dict[Any, Path], model: Any) -> No
     assert not torch.allclose(losses(model, naive), losses(model, batch), rtol=1e-4)
 
 
-def test_padded_builds_give_the_batch_of_ragged_ones(builds: dict[Any, Path]) -> None:
+def test_padded_builds_give_the_batch_of_ragged_ones(builds):
     """Stacked rows and rows padded here agree wherever a token is real, positions included."""
     for task in ("sft", "prm"):
         stacked = Stack()(list(Rows(builds[task, "padded"])))
@@ -129,7 +127,7 @@ def test_padded_builds_give_the_batch_of_ragged_ones(builds: dict[Any, Path]) ->
         assert stacked["position_ids"][:, 0].eq(0).all()
 
 
-def test_pairs_stand_chosen_first(builds: dict[Any, Path]) -> None:
+def test_pairs_stand_chosen_first(builds):
     """Both collators give the same real tokens, and a margin per pair."""
     ragged, padded = (list(Rows(builds["rm", layout])) for layout in ("ragged", "padded"))
     one, two = PadPairs(PAD)(ragged), StackPairs()(padded)
@@ -143,7 +141,7 @@ def test_pairs_stand_chosen_first(builds: dict[Any, Path]) -> None:
                 assert batch["input_ids"][at][real].tolist() == row[f"{side}_ids"].tolist()
 
 
-def test_a_pair_without_a_margin_has_the_loss_without_one(builds: dict[Any, Path]) -> None:
+def test_a_pair_without_a_margin_has_the_loss_without_one(builds):
     """Null becomes 0, which changes nothing where it is subtracted."""
     for layout, collate in (("ragged", PadPairs(PAD)), ("padded", StackPairs())):
         rows = list(Rows(builds["rm", layout]))[:2]
@@ -151,7 +149,7 @@ def test_a_pair_without_a_margin_has_the_loss_without_one(builds: dict[Any, Path
         assert collate(rows)["margin"].tolist() == pytest.approx([0.0, rows[1]["margin"]])
 
 
-def test_positions_of_absolute_models_start_where_they_say(builds: dict[Any, Path]) -> None:
+def test_positions_of_absolute_models_start_where_they_say(builds):
     """RoBERTa counts from 2, and padding stands at 1, on either side."""
     rows = list(Rows(builds["sft", "ragged"]))[:4]
     for side in ("left", "right"):
@@ -163,7 +161,7 @@ def test_positions_of_absolute_models_start_where_they_say(builds: dict[Any, Pat
             assert (batch["position_ids"][place][~real] == 1).all()
 
 
-def test_exploded_packs_are_the_ragged_rows(builds: dict[Any, Path]) -> None:
+def test_exploded_packs_are_the_ragged_rows(builds):
     """One item per document, with positions of its own; a pack's hash differs from its pieces'."""
     packed, exploded = Rows(builds["prm", "packed"]), Rows(builds["prm", "packed"], explode=True)
     ragged = {row["row_id"]: row for row in Rows(builds["prm", "ragged"])}
@@ -179,7 +177,7 @@ def test_exploded_packs_are_the_ragged_rows(builds: dict[Any, Path]) -> None:
         exploded[len(exploded)]
 
 
-def test_loaders_and_distributed_samplers_see_every_row(builds: dict[Any, Path]) -> None:
+def test_loaders_and_distributed_samplers_see_every_row(builds):
     """Workers open the files themselves; ranks share the rows without overlap."""
     rows = Rows(builds["sft", "ragged"])
     assert len(pickle.dumps(rows)) < 10_000
@@ -194,7 +192,7 @@ def test_loaders_and_distributed_samplers_see_every_row(builds: dict[Any, Path])
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
-def test_a_stopped_run_goes_on_where_it_was(builds: dict[Any, Path], world: int) -> None:
+def test_a_stopped_run_goes_on_where_it_was(builds, world):
     """What was taken before and after the stop is the epoch, once each."""
     rows = Rows(builds["sft", "ragged"])
     whole = {rank: list(Order(rows, seed=3, rank=rank, world=world)) for rank in range(world)}
@@ -216,7 +214,7 @@ def _epoch(rows: Rows, rank: int, world: int, epoch: int) -> Order:
     return order
 
 
-def test_another_build_does_not_resume(builds: dict[Any, Path]) -> None:
+def test_another_build_does_not_resume(builds):
     """Rows in another order, or another seed, are refused instead of trained twice or never."""
     one, two = Rows(builds["sft", "ragged"]), Rows(builds["sft", "padded"])
     state = Order(one).state_dict()
@@ -226,7 +224,7 @@ def test_another_build_does_not_resume(builds: dict[Any, Path]) -> None:
         Order(one, seed=1).load_state_dict(state)
 
 
-def test_the_dataset_of_verl_gives_documents(builds: dict[Any, Path]) -> None:
+def test_the_dataset_of_verl_gives_documents(builds):
     """Items of a packed and a ragged build are the same, and padding modes are refused."""
     config = {"pad_mode": "no_padding", "max_length": 512}
     found = []
@@ -244,7 +242,7 @@ def test_the_dataset_of_verl_gives_documents(builds: dict[Any, Path]) -> None:
 
 
 @pytest.fixture(scope="module")
-def weighted(built: Make) -> dict[str, Path]:
+def weighted(built) -> dict[str, Path]:
     """A build whose turns have weights, in every layout."""
     source = SAMPLES / "sft" / "turn_weights.jsonl"
     return {
@@ -253,7 +251,7 @@ def weighted(built: Make) -> dict[str, Path]:
     }
 
 
-def test_every_collator_carries_the_weights(weighted: dict[str, Path]) -> None:
+def test_every_collator_carries_the_weights(weighted):
     """Each token has its stored weight in every batch, beside its label; what is padded has 0."""
     rows = {layout: list(Rows(folder)) for layout, folder in weighted.items()}
     stored = sorted(
@@ -283,7 +281,7 @@ def test_every_collator_carries_the_weights(weighted: dict[str, Path]) -> None:
     assert "loss_weights" not in Pad(PAD)([{"input_ids": [1, 2], "labels": [-100, 2]}])
 
 
-def test_the_mask_of_verl_is_the_weights(weighted: dict[str, Path]) -> None:
+def test_the_mask_of_verl_is_the_weights(weighted):
     """Its loss multiplies by the mask and divides by the mask's sum."""
     config = {"pad_mode": "no_padding", "max_length": 512}
     data = ShardSFT(str(weighted["packed"] / "train"), None, config, max_samples=-1)
@@ -294,15 +292,13 @@ def test_the_mask_of_verl_is_the_weights(weighted: dict[str, Path]) -> None:
     assert all(item["loss_mask"].dtype == torch.float32 for item in items)
 
 
-def test_a_split_that_is_not_there(builds: dict[Any, Path]) -> None:
+def test_a_split_that_is_not_there(builds):
     """The folder is named."""
     with pytest.raises(UsageError, match="is not a split of a build"):
         Rows(builds["sft", "ragged"], "test")
 
 
-def test_overlay_and_launch_train_with_transformers(
-    pipeline: Run, builds: dict[Any, Path], tmp_path: Path, model: Any
-) -> None:
+def test_overlay_and_launch_train_with_transformers(pipeline, builds, tmp_path, model):
     """The program of --for transformers trains an overlaid model, and the loss falls."""
     import json
     import sys

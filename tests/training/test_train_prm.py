@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import load_from_disk
-from support import ROOT, Make, Run, example, started, write_rows
+from support import ROOT, example, started, write_rows
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 PROGRAM = ROOT / "examples" / "train_prm.py"
@@ -32,7 +32,7 @@ def solutions(count: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_folder(tmp_path_factory) -> Path:
     """A tiny random model, saved."""
     torch.manual_seed(0)
     config = Qwen2Config(
@@ -50,7 +50,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def build(built: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def build(built, tmp_path_factory) -> Path:
     """Of rows with soft ratings, with a test split."""
     data = write_rows(tmp_path_factory.mktemp("rated") / "soft.jsonl", solutions(40))
     options = ("--layout", "ragged", "--test-size", 0.3, "--for", "transformers")
@@ -64,9 +64,7 @@ SETTINGS = (
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_every_rated_step_is_evaluated(
-    processes: int, build: Path, pipeline: Run, model_folder: Path, tmp_path: Path
-) -> None:
+def test_every_rated_step_is_evaluated(processes, build, pipeline, model_folder, tmp_path):
     """Rows have different numbers of steps, and no batch size divides them: none is lost or told
     twice, and every process ends with the same figures. One process is the launch script's."""
     pipeline("overlay", model_folder, "-o", "over", "--build", build).ended()
@@ -98,9 +96,7 @@ def test_every_rated_step_is_evaluated(
 
 
 @pytest.fixture
-def weights(
-    build: Path, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., dict[str, torch.Tensor]]:
+def weights(build, model_folder, tmp_path, monkeypatch) -> Callable[..., dict[str, torch.Tensor]]:
     """Train in this process, into a folder; the weights."""
 
     def run(out: str, options: str) -> dict[str, torch.Tensor]:
@@ -113,9 +109,7 @@ def weights(
     return run
 
 
-def test_a_resumed_run_gives_the_weights_of_one_without_interruption(
-    weights: Callable[..., dict[str, torch.Tensor]], tmp_path: Path
-) -> None:
+def test_a_resumed_run_gives_the_weights_of_one_without_interruption(weights, tmp_path):
     """Bit for bit: rows, their order, the optimizer and the rate go on where they stopped."""
     options = "--max_steps 6 --save_steps 3 --save_strategy steps"
     whole = weights("whole", options)
@@ -127,9 +121,7 @@ def test_a_resumed_run_gives_the_weights_of_one_without_interruption(
     assert not all(whole[name].equal(again[name]) for name in whole)
 
 
-def test_every_step_counts_as_much_in_batches_that_accumulate(
-    weights: Callable[..., dict[str, torch.Tensor]],
-) -> None:
+def test_every_step_counts_as_much_in_batches_that_accumulate(weights):
     """Four batches of two rows change the weights as one of eight rows does."""
     options = "--max_steps 2 --optim sgd --learning_rate 1 --max_grad_norm 0"
     together = weights("together", f"{options} --per_device_train_batch_size 8")

@@ -11,7 +11,7 @@ from support import ROOT, started
 PAGE = ROOT / "docs" / "tutorial.md"
 
 
-def test_every_block_runs_and_the_loss_falls(tmp_path: Path, cache_home: Path) -> None:
+def test_every_block_runs_and_the_loss_falls(tmp_path, cache_home):
     """In a folder with what a checkout has; the trained model then rates the first row rightly."""
     for name in ("sample_data", "examples"):
         os.symlink(ROOT / name, tmp_path / name)
