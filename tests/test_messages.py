@@ -16,6 +16,7 @@ from support import SAMPLES, Make, Ran, Run, read_manifest
 from pipeline.builds import failed
 from pipeline.messages import lines, result, session
 from pipeline.messages.session import Session
+from pipeline.options import ways
 from pipeline.report.headline import counted as on_a_page
 from stages import errors
 from stages.errors import counted, were
@@ -155,6 +156,27 @@ def test_what_was_given_is_not_offered() -> None:
     error = errors.DataError("No.", "Leave rows out with --where a=2.")
     told = result.of_error(error, arguments=["run", "sft", "d.jsonl", "--where", "a=1"])
     assert told.remedy == "Leave rows out with --where a=2."
+
+
+def test_a_missing_permission_is_one_sentence() -> None:
+    """Whoever meets it: what the command prints, and what reading a file raises."""
+    failed.begin()
+    error = PermissionError(errno.EACCES, "no", "a/b")
+    with pytest.raises(errors.SurroundingsError) as read:
+        errors.require_reading(error)
+    told = result.of_error(error)
+    assert read.value.args == errors.no_permission("a/b").args
+    assert (told.message, told.remedy) == (read.value.what, read.value.remedy)
+
+
+def test_words_behind_an_option_are_no_command() -> None:
+    """A number or a text is offered as a value where it is one."""
+    prose = (
+        "A server that --stop stops, --max-length or not, and --system cannot be --near-dedup or"
+    )
+    assert ways.ways(prose) == []
+    remedy = "Add --max-length 8192, or --stop '</s>', or --ignore quality."
+    assert [name for ((name, _),) in ways.ways(remedy)] == ["--max-length", "--stop", "--ignore"]
 
 
 # One of something that is called as if it were many.

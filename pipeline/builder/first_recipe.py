@@ -25,6 +25,7 @@ from pipeline.options.command_line import config_from, not_read, stem, unread
 from pipeline.options.config import Config
 from pipeline.options.paths import Data, ModelName, local_cache
 from pipeline.options.recipe import builds_of
+from pipeline.options.ways import ways
 from pipeline.report.card import spelled
 from pipeline.secrets import GAP, redacted
 from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError, counted
@@ -283,9 +284,9 @@ def fitting(data: tuple[str, ...], given: Mapping[str, Any], looks: Looks) -> st
     fits = {task: why for task, why in fits.items() if not foreign[task]} or fits
     errors = {task: why for task, why in errors.items() if not foreign[task]} or errors
     if len(fits) > 1:
-        ways = " or as ".join(f"{task} ({why})" for task, why in fits.items())
+        readings = " or as ".join(f"{task} ({why})" for task, why in fits.items())
         flags = " or ".join(f"--task {task}" for task in fits)
-        raise UsageError(f"{looks[0][1].origin} reads as {ways}.", f"Say which with {flags}.")
+        raise UsageError(f"{looks[0][1].origin} reads as {readings}.", f"Say which with {flags}.")
     if not fits:
         raise _nothing_fits(errors)
     (task,) = fits
@@ -293,11 +294,13 @@ def fitting(data: tuple[str, ...], given: Mapping[str, Any], looks: Looks) -> st
 
 
 def _nothing_fits(errors: dict[str, PipelineError]) -> PipelineError:
-    """The error that helps most: one about the rows, rather than that no format fits them; of rows
-    that rate or compare something, what is open about that, rather than about training all."""
-    knowing = {t: e for t, e in errors.items() if not isinstance(e, UnknownFormatError)} or errors
-    judging = {t: e for t, e in knowing.items() if not tasks.kind_of(t).trains_answers}
-    knowing = (knowing is not errors and judging) or knowing
+    """The error that helps most: one about the rows, rather than that no format fits them; one that
+    offers an option, rather than none; of rows that rate or compare something, what is open about
+    that, rather than about training all."""
+    knowing = {t: e for t, e in errors.items() if not isinstance(e, UnknownFormatError)}
+    offering = {t: e for t, e in knowing.items() if ways(e.remedy)} or knowing
+    judging = {t: e for t, e in offering.items() if not tasks.kind_of(t).trains_answers}
+    knowing = judging or offering or errors
     if len(knowing) == 1:
         (error,) = knowing.values()
         return error

@@ -71,9 +71,12 @@ def _rated(pieces: list[Piece], ratings: list[float | None]) -> list[Piece]:
     """The same pieces, with its rating after the text of each marker."""
     left = iter(ratings)
     words = {None: "unlabelled", 0.0: "bad", 1.0: "good"}
+
+    def told(rate: float | None) -> str:
+        return words.get(rate) or f"{rate:g}"
+
     return [
-        (kind, f"{text} {words.get(rate := next(left), str(rate))}" if kind == "marker" else text)
-        for kind, text in pieces
+        (kind, f"{text} {told(next(left))}" if kind == "marker" else text) for kind, text in pieces
     ]
 
 

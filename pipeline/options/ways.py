@@ -15,7 +15,7 @@ from pipeline import tasks
 from pipeline.options import build_options
 from pipeline.options.command_line import not_read
 from pipeline.options.many_values import Pairs
-from pipeline.options.values import OneOf, Switch
+from pipeline.options.values import Number, OneOf, Switch
 from pipeline.secrets import GAP, named, redacted
 
 if TYPE_CHECKING:
@@ -173,8 +173,10 @@ def _is_value(flag: str, value: str) -> bool:
         return re.fullmatch(r"[^=\s]+=\S.*", value) is not None and value != "NAME=COLUMN"
     if isinstance(kind, OneOf):
         return value in kind.listed()
-    if kind.metavar == "TEXT" and value.isalpha() and value.islower():
-        return False  # a word of the sentence
+    if isinstance(kind, Number):
+        return isinstance(kind.loosened(value), int | float)
+    if kind.metavar in (None, "TEXT") and value.isalpha() and value.islower():
+        return False
     return bool(value) and not value.isupper()
 
 

@@ -282,5 +282,5 @@ def pair(row: Row, chosen: Any, rejected: Any, options: FormatOptions, own: Own 
     if asked:
         require_answers(sides)
     elif isinstance(chosen, str) and stop_text.dialect_of(chosen) in (None, DIALOGUE):
-        raise RowError("no_prompt", "two texts without a prompt")
+        raise RowError("no_prompt", "two texts without a prompt; see --map prompt=COLUMN")
     return Pair(asked, sides[0], sides[1], margin=extent, tools=tools)
