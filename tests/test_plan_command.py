@@ -19,7 +19,8 @@ from transformers import AutoTokenizer
 from pipeline.builder import population
 from pipeline.builder.forecast import Forecast, forecast
 from pipeline.builder.plan_page import as_json, as_text
-from pipeline.options.config import Config, PlanOptions
+from pipeline.options.build_options import PlanOptions
+from pipeline.options.config import Config
 from pipeline.shards import doubles
 from pipeline.shards import plan as planning
 from pipeline.shards.choose import choose

@@ -34,8 +34,8 @@ from pipeline.options import (
     recipe_model,
 )
 from pipeline.options import recipe_model as declared
-from pipeline.options.build_options import OPTIONS
-from pipeline.options.config import PHASE_OF, PHASES, Config, from_record
+from pipeline.options.build_options import OPTIONS, PHASE_OF, PHASES
+from pipeline.options.config import Config, from_record
 from pipeline.options.many_values import UNLESS_DEFAULT, Option
 from pipeline.options.paths import Data, ModelName, Place, TextFile, TextFiles
 from pipeline.options.recipe import builds_of

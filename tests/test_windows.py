@@ -27,7 +27,8 @@ from pipeline.builder.build import finish
 from pipeline.builder.dataset import make_shards
 from pipeline.builder.planning import make_parts, plan
 from pipeline.builder.preparation import prepare
-from pipeline.options.config import Config, PlanOptions
+from pipeline.options.build_options import PlanOptions
+from pipeline.options.config import Config
 from pipeline.run_build import build
 from pipeline.shards import collect, doubles, facts, gather, part, window_plan
 from pipeline.shards import plan as planning

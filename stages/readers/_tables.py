@@ -63,9 +63,9 @@ def _record(number: int, values: dict[str, Any], coded: dict[str, pa.DataType]) 
 
 
 def _unreadable(number: int, error: Exception) -> Record:
-    code = "bad_encoding" if isinstance(error, UnicodeDecodeError) else "bad_value"
-    reason = (code, " ".join(str(error).split()))
-    return Record(number, offset=None, raw=b"", data=None, error=reason)
+    said, undecodable = " ".join(str(error).split()), isinstance(error, UnicodeDecodeError)
+    refused = Record(number, offset=None, raw=b"", data=None)
+    return replace(refused, error=("bad_encoding" if undecodable else "bad_value", said))
 
 
 def _slice(part: pa.RecordBatch, number: int, coded: dict[str, pa.DataType]) -> list[Record]:
