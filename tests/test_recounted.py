@@ -140,7 +140,7 @@ def _is_found(evidence: Evidence, told: dict[str, Any]) -> bool:
         build = replace(evidence.build, manifest=parsed(orjson.dumps(told)))
         other = replace(evidence, build=build)
         vars(other).update(examples=evidence.examples, ids=evidence.ids)  # read once
-        vars(other).update(sizes=evidence.sizes)
+        vars(other).update(rows=evidence.rows)
         side_files.require(other)
     except (OwnLawError, UsageError, KeyError):  # of a shard that is not there
         return True

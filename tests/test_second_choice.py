@@ -15,7 +15,7 @@ from test_recounted import judged as judged
 
 from pipeline import run_build
 from pipeline.builder import judge, second_choice, side_files
-from pipeline.builder.evidence import Evidence, Example
+from pipeline.builder.evidence import Evidence
 from pipeline.options.build_options import Budget, require_mixture
 from pipeline.options.recipe import builds_of
 from pipeline.shards import budgets
@@ -23,7 +23,7 @@ from stages.errors import DataError, UsageError
 from stages.tokenizers.profiles import all_profiles
 from stages.tokens import packed
 
-Examples = dict[str, list[Example]]
+Rows = dict[str, list[list[str]]]
 ROOM = 40
 
 
@@ -59,39 +59,32 @@ def test_shares_and_weights_come_to_the_same(
     assert all(abs(found[n] - wanted[n]) <= 1 for n in wanted)
 
 
-def _problems(evidence: Evidence, examples: Examples) -> list[str]:
+def _problems(evidence: Evidence, rows: Rows) -> list[str]:
     other = replace(evidence)
-    vars(other).update(examples=examples, sizes=evidence.sizes)
+    vars(other).update(rows=rows)
     return [*second_choice.problems(other)]
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda one: [*one[:-2], one[-1], one[-2]],
-        lambda one: one[:-1],
-        lambda one: [*one, one[0]],
-        lambda one: [one[-1]._replace(name="b.jsonl:999"), *one[1:]],
+        lambda rows: [*rows[:-2], rows[-1], rows[-2]],
+        lambda rows: rows[:-1],
+        lambda rows: [*rows, rows[0]],
+        lambda rows: [["b.jsonl:999"], *rows[1:]],
+        lambda rows: [[*rows[0], *rows[1][:1]], rows[1][1:], *rows[2:]],
     ],
 )
 def test_another_choice_is_named(
-    change: Callable[[list[Example]], list[Example]], judged: dict[str, Evidence]
+    change: Callable[[list[list[str]]], list[list[str]]], judged: dict[str, Evidence]
 ) -> None:
-    """Another order, one that is missing, one that is there twice, and another in its place."""
+    """Another order, one that is missing, one that is there twice, another in its place, and a pack
+    that ends behind another one."""
     for evidence in judged.values():
-        assert _problems(evidence, evidence.examples) == []
-        for name, own in evidence.examples.items():
-            if change(own) != own:
-                assert _problems(evidence, {**evidence.examples, name: change(own)})
-
-
-def test_packs_that_end_elsewhere_are_named(judged: dict[str, Evidence]) -> None:
-    evidence = judged["packed"]
-    first, second, *others = evidence.sizes["train"]
-    other = replace(evidence)
-    sizes = {**evidence.sizes, "train": [first + 1, second - 1, *others]}
-    vars(other).update(examples=evidence.examples, sizes=sizes)
-    assert any("end elsewhere" in one for one in second_choice.problems(other))
+        assert _problems(evidence, evidence.rows) == []
+        for name, own in evidence.rows.items():
+            if len(own) > 1 and change(own) != own:
+                assert _problems(evidence, {**evidence.rows, name: change(own)})
 
 
 RECIPE = """
@@ -118,7 +111,7 @@ _OPTIONS = (
     ["", "dedup = true", 'dedup = true\ndedup-keep = "highest:n"'],
     ["", "test-size = 0.4", 'test-size = 0.4\ngroup-by = "topic+question"'],
     ["", "shuffle = true", "shuffle = true\nseed = -3"],
-    ["", 'layout = "ragged"', 'pack-within = "part"'],
+    ["", 'layout = "ragged"', 'pack-within = "part"', "index-only = true"],
     ["", 'filter = "n != 3"'],
 )
 
@@ -157,6 +150,6 @@ def test_what_options_choose_is_chosen_again(
             return
     (evidence,) = heard
     evidence = replace(evidence, build=replace(evidence.build, folder=here / "out"))
-    assert evidence.examples
+    assert evidence.rows
     assert evidence.parts
     assert [*second_choice.problems(evidence)] == []

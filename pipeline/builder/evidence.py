@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -118,31 +119,40 @@ class Evidence:
         data = (self.build.here / TOKENIZER / "tokenizer.json").read_bytes()
         return list(parsed(data).encode(text, add_special_tokens=False).ids)
 
+    @property
+    def _is_small(self) -> bool:
+        manifest = self.manifest
+        large = manifest.tokens.total + manifest.tokens.padding > AGAIN
+        return not large and manifest.layout in layouts.MEMBERS and manifest.export is None
+
     @cached_property
     def examples(self) -> dict[str, list[Example]]:
         """Those of each split, in the order in which they are stored; none of large builds, of
         exports, of packs that are an index, and of a layout of another package."""
-        manifest = self.manifest
-        large = manifest.tokens.total + manifest.tokens.padding > AGAIN
-        foreign = manifest.layout not in layouts.MEMBERS
-        if large or foreign or manifest.export is not None or manifest.packs:
+        if self.manifest.packs or not self._is_small:
             return {}
         return {
             name: [x for shard in side.shards for x in _examples(self._table(shard.path))]
-            for name, side in manifest.splits.items()
+            for name, side in self.manifest.splits.items()
         }
 
     @cached_property
-    def sizes(self) -> dict[str, list[int]]:
-        """How many examples each row of a split has, in order."""
-        return {
-            name: [
-                count
-                for shard in side.shards
-                for count in np.diff(undo_layout.names(self._table(shard.path))[0]).tolist()
-            ]
-            for name, side in self.manifest.splits.items()
-        }
+    def rows(self) -> dict[str, list[list[str]]]:
+        """The names of the examples of each row that is trained on, by split, in order: of packs
+        where these are an index. None where ``examples`` are, but for these."""
+        found: dict[str, list[list[str]]] = {}
+        for name, side in self.manifest.splits.items() if self._is_small else ():
+            tables = [self._table(shard.path) for shard in side.shards]
+            both = [undo_layout.names(table) for table in tables]
+            names = [one for _, own in both for one in own.to_pylist()]
+            sizes = np.concatenate([np.diff(bounds) for bounds, _ in both])
+            if name in self.manifest.packs:
+                index = self._table(self.manifest.packs[name].path).column("examples").to_pylist()
+                found[name] = [[names[at] for at in pack] for pack in index]
+            else:
+                bounds = offsets_of(sizes).tolist()
+                found[name] = [names[a:b] for a, b in pairwise(bounds)]
+        return found
 
     @cached_property
     def answers(self) -> Ints:

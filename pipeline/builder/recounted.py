@@ -132,10 +132,13 @@ def _of_files(evidence: Evidence) -> Iterator[Figure]:
 def _of_inputs(evidence: Evidence) -> Iterator[Figure]:
     """What inputs are as files, and what of their rows nothing has read."""
     manifest = evidence.manifest
-    conditions = any(one.get("where") for one in evidence.asked)
+    asked = {name for one in evidence.asked for name in ("where", "filter") if one.get(name)}
+    # Of what conditions leave out it is known how much of all inputs, and not by which of two.
+    known = "where" not in asked or (asked == {"where"} and len(manifest.inputs) == 1)
+    left = manifest.rows.filtered if "where" in asked else 0
     for one in manifest.inputs:
-        for column in () if conditions else one.unread:
-            share = round(column.rows / max(one.rows, 1), 6)
+        for column in one.unread if known else ():
+            share = round(column.rows / max(one.rows - left, 1), 6)
             yield f"{column.column} of {one.path}", column.share, share
         source = evidence.inputs.get(one.path)
         if source is None or not Path(source.path).is_file():

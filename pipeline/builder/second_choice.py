@@ -65,7 +65,9 @@ def problems(evidence: Evidence) -> Iterator[str]:
     options: Any = evidence.manifest.options
     apart = options["test_size"] or any(one.get("test") for one in evidence.asked)
     likeness = options.get("near_dedup") and apart
-    if not evidence.parts or not evidence.examples or likeness:
+    # Of an index, what is stored says not which of equal examples was to stay.
+    ranked = evidence.manifest.packs and options.get("dedup_keep")
+    if not evidence.parts or not evidence.rows or likeness or ranked:
         return
     try:
         made = list(_made(evidence))
@@ -163,7 +165,7 @@ class _Choice:
 
     def problems(self) -> Iterator[str]:
         """What is stored otherwise than it is chosen here."""
-        manifest, there = self.evidence.manifest, self.evidence.examples
+        manifest, there = self.evidence.manifest, self.evidence.rows
         test, used = self._left()
         times, wanted = {one.number: 1 for one in used}, list[float]()
         if self.options.get("total") is not None or any(map(_budget, self.evidence.asked)):
@@ -181,20 +183,20 @@ class _Choice:
             if self.options["shuffle"]:
                 seed, total = int(self.options["seed"]), len(self.made)
                 turns.sort(key=lambda turn: mixed(turn[1].number + turn[0] * total, seed))
-            rows = self._rows([one for _, one in turns])
-            names = [one.name for row in rows for one in row]
-            stored = [one.name for one in there.get(name, [])]
+            rows, stored = self._rows([one for _, one in turns]), there.get(name, [])
+            chosen = [one for row in rows for one in row]
+            found = [one for row in stored for one in row]
             if manifest.windows:
-                names, stored, rows = sorted(names), sorted(stored), []
-            differs = [a != b for a, b in zip(names, stored, strict=False)]
-            if len(names) != len(stored):
-                more = counted(len(names), "example")
-                yield f"choice: {name} has {len(stored)} examples, and {more} are chosen for it"
+                chosen, found, rows = sorted(chosen), sorted(found), stored
+            differs = [a != b for a, b in zip(chosen, found, strict=False)]
+            if len(chosen) != len(found):
+                more = counted(len(chosen), "example")
+                yield f"choice: {name} has {len(found)} examples, and {more} are chosen for it"
             elif any(differs):
                 at = differs.index(True)
-                where = f"choice: {stored[at]} stands in {name}[{at}]"
-                yield f"{where}, where {names[at]} is chosen"
-            elif rows and [len(row) for row in rows] != self.evidence.sizes[name]:
+                where = f"choice: {found[at]} stands in {name}[{at}]"
+                yield f"{where}, where {chosen[at]} is chosen"
+            elif rows != stored:
                 yield f"choice: the rows of {name} end elsewhere than the packs that fit best"
 
     def _figures(
@@ -237,7 +239,8 @@ class _Choice:
         if self.options["dedup"]:
             stays: dict[bytes, int] = {}
             first = self.options.get("dedup_keep", "first") == "first"
-            there = set() if first else {x.name for own in evidence.examples.values() for x in own}
+            rows = () if first else evidence.rows.values()
+            there = {name for own in rows for row in own for name in row}
             # Which of them has the best value is the witness's to say.
             for one in sorted(used, key=lambda one: one.name not in there):
                 stays.setdefault(one.digest, one.number)
@@ -258,7 +261,8 @@ class _Choice:
         pools, limits = [], []
         for one in asked:
             own = [x for x in used if x.source == one.get("name", "") and x.number not in test]
-            own.sort(key=lambda x: (keys[x.group], *_halves(x.digest)))
+            # Digests are two numbers, each with its least byte first.
+            own.sort(key=lambda x: (keys[x.group], x.digest[7::-1], x.digest[:7:-1]))
             epochs = one.get("epochs")
             limit = _take(own, "rows", round((1.0 if epochs is None else epochs) * len(own), 6))
             amounts = [(unit, one[unit]) for unit in _UNITS if one.get(unit) is not None]
@@ -282,10 +286,10 @@ class _Choice:
                     times[mine.number] = int(keys[mine.group] <= last)
         return times, [wanted[n] for n in sorted(wanted)]
 
-    def _rows(self, order: Sequence[Made]) -> list[list[Made]]:
-        """What each training row holds."""
-        if self.evidence.manifest.layout != layouts.PACKED:
-            return [[one] for one in order]
+    def _rows(self, order: Sequence[Made]) -> list[list[str]]:
+        """The names of what each training row holds."""
+        if self.evidence.manifest.layout not in (layouts.PACKED, layouts.INDEXED):
+            return [[one.name] for one in order]
         within = self.options["pack_within"] == "part"
         parts: dict[int, list[int]] = {}
         for place, one in enumerate(order):
@@ -295,16 +299,11 @@ class _Choice:
             lengths = [order[place].length for place in own]
             together = packs(lengths, self.evidence.manifest.max_length)
             found += [sorted(own[at] for at in pack) for pack in together]
-        return [[order[place] for place in pack] for pack in sorted(found)]
+        return [[order[place].name for place in pack] for pack in sorted(found)]
 
 
 def _budget(source: Mapping[str, Any]) -> bool:
     return any(source.get(name) is not None for name in _BUDGET)
-
-
-def _halves(digest: bytes) -> tuple[int, int]:
-    first, second = digest[:8], digest[8:]
-    return int.from_bytes(first, "little"), int.from_bytes(second, "little")
 
 
 def _take(pool: Sequence[Made], unit: str, amount: float) -> _Taken:
