@@ -15,7 +15,7 @@ from pipeline.options.ways import ways
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Pair, Row, StepChain
-from stages.errors import AskError, DataError
+from stages.errors import AskError, DataError, RowError
 from stages.formats import _ratings
 from stages.normalize import evidence
 from stages.normalize.survey import survey
@@ -329,3 +329,97 @@ def test_two_scores_that_order_answers_otherwise_are_asked_about(other):
         with pytest.raises(AskError) as asked:
             formatted.read(row, FormatOptions())
         assert asked.value.code == "two_orders"
+
+
+_SAID = st.sampled_from(
+    ["A-is-clearly-better", "A is better", "B-is-slightly-better", "response_b", "Tie", "both bad"]
+)
+
+
+@given(st.lists(_SAID, min_size=1, max_size=4), st.lists(_SAID, min_size=1, max_size=4))
+def test_judges_of_two_lists_vote_together(one: list[str], other: list[str]) -> None:
+    """However strongly each says it, the side that most name is better; none is where two are as
+    many, or most say so."""
+    row = {name: [{"verdict": said} for said in some] for name, some in (("x", one), ("y", other))}
+    found = lookup(row, "x[].verdict,y[].verdict[most]")
+    sides = [judgements.side_of(said) for said in (*one, *other)]
+    often = sorted((sides.count(side), str(side)) for side in (0, 1, None))
+    tied = often[-1][0] == often[-2][0] or often[-1][1] == "None"
+    assert judgements.is_tie(found) == tied
+    assert tied or str(judgements.side_of(found)) == often[-1][1]
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.permutations("ABCD"))
+def test_letters_in_order_rank_the_columns_that_they_name(order: list[str]) -> None:
+    """The first of them is the best, in pairs of neighbours."""
+    said = {name: f"It is {name}, whatever it was for {{}}." for name in order}
+    rows = [
+        {"prompt": _asked(i), **{f"reply_{n.lower()}": said[n].format(i) for n in "ABCD"}}
+        | {"gold_ranking": order}
+        for i in ROWS
+    ]
+    for i, made in enumerate(_read(rows, "rm")):
+        told = [(one.chosen[0].content, one.rejected[0].content) for one in made]
+        texts = [said[name].format(i) for name in order]
+        assert told == [*itertools.pairwise(texts)]
+
+
+@pytest.mark.parametrize("said", [(1.04, 1.25, 1.9), (1.5, 1.0, 2.0)])
+def test_a_number_between_two_sides_is_of_the_nearer_one(said: tuple[float, ...]) -> None:
+    """1.07 prefers the first of two, 1.93 the second, and 1.5 neither."""
+    rows = [
+        {"instruction": _asked(i), "output_1": GOOD.format(i), "output_2": BAD.format(i)}
+        | {"preference": said[i % 3]}
+        for i in ROWS
+        if said[i % 3] != 1.5
+    ]
+    for row, (pair,) in zip(rows, _read(rows, "rm"), strict=True):
+        assert pair.chosen[0].content == row[f"output_{1 + (row['preference'] > 1.5)}"]
+    assert lookup({"preference": 1.5}, "preference[nearest]") == judgements.TIE
+
+
+@pytest.mark.parametrize("share", few([3, 6, 9], 1))
+@pytest.mark.parametrize("names", [("question", "chain", "marks"), ("Ask", "steps_shown", "ok")])
+def test_few_lists_of_another_length_hide_no_steps(share: int, names: tuple[str, ...]) -> None:
+    """They are refused for their length; of other rows each step is as good as it was called. Where
+    single words stand beside numbers, nothing says that they are steps."""
+
+    def rows(step: str) -> list[Row]:
+        each = [(i, [step.format(n) for n in range(3)], [1, i % 2, 0]) for i in range(100)]
+        odd = {i for i in range(100) if i % (100 // share) == 5}
+        return [
+            dict(zip(names, (_asked(i), steps, [*marks, *[1] * (i in odd)]), strict=True))
+            for i, steps, marks in each
+        ]
+
+    given = rows("Add {} to what was found.")
+    found = evidence.detect(given, kind_of("prm"), "x.jsonl").format
+    for row in given:
+        own = renamed(row, found.renamed)
+        if len(row[names[2]]) == 3:
+            (chain,) = found.read(own, found.told(FormatOptions()))
+            assert chain.labels == row[names[2]]
+        else:
+            with pytest.raises(RowError, match="3 steps and 4 labels"):
+                found.read(own, found.told(FormatOptions()))
+    with pytest.raises(DataError):
+        evidence.detect(rows("w{}"), kind_of("prm"), "x.jsonl")
+
+
+def test_of_alternatives_the_chosen_path_alone_is_one_chain() -> None:
+    """It ends with the one completion of a step where nothing was chosen."""
+    texts = [[("a", 1), ("b", -1)], [("c", 0)], [("d", -1)], [("e", 1)]]
+    steps = [
+        {"completions": [{"text": t, "rating": r} for t, r in some], "chosen_completion": chosen}
+        for some, chosen in zip(texts, [0, 0, None, 0], strict=True)
+    ]
+    row = {"question": {"problem": "P"}, "label": {"steps": steps}}
+    made = formats.load("prm800k/path").read(row, FormatOptions())
+    chains = [one for one in made if isinstance(one, StepChain)]
+    assert [(one.steps, one.labels) for one in chains] == [(["a", "c", "d"], [1.0, None, 0.0])]
+    every = formats.load("prm800k/all").read(row, FormatOptions())
+    assert every == formats.load("prm800k").read(row, FormatOptions())
+    assert [one.steps for one in every if isinstance(one, StepChain)] == [
+        ["b"], ["a", "c", "d"], ["a", "c"],
+    ]  # fmt: skip

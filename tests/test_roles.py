@@ -516,3 +516,70 @@ def test_no_two_names_are_offered_as_question_and_answer_beside_what_is_said():
     with pytest.raises(DataError) as caught:
         evidence.detect(rows, kind_of("sft"), "rows.jsonl")
     assert "completion" not in caught.value.remedy.partition("--format")[0]
+
+
+@pytest.mark.parametrize("ours", ["gpt", "model_a", "deepseek"])
+@pytest.mark.parametrize("theirs", ["llama", "model_b", "2"])
+def test_reasoning_is_that_of_its_own_answer(ours: str, theirs: str) -> None:
+    """Of two models with reasoning and an answer each there are two readings, not four."""
+    rows = [
+        {"question": SAYS["question"](i)}
+        | {f"{name}_rationale": f"{name}: {SAYS['reasoning'](i)}" for name in (ours, theirs)}
+        | {f"{name}_answer": f"{name}: {SAYS['answer'](i)}" for name in (ours, theirs)}
+        for i in ROWS
+    ]
+    found = roles.find(rows, kind_of("sft"), {}, "message_thinking")
+    assert {(one.renamed["message_thinking"], one.renamed["message_content"]) for one in found} == {
+        (f"{name}_rationale", f"{name}_answer") for name in (ours, theirs)
+    }
+
+
+# Rows of one thing, by what each row is, with the names of what they share.
+PIECES: Mapping[str, tuple[str, Callable[[int], Row]]] = {
+    "turn": ("sft", lambda i: {"role": ["user", "assistant"][i % 2], "text": SAYS["answer"](i)}),
+    "step": ("prm", lambda i: {"question": SAYS["question"](i // 4), "step": f"Add {i} to it."}),
+    "answer": ("rm", lambda i: {"prompt": SAYS["question"](i // 4), "reply": SAYS["answer"](i)}),
+}
+
+
+@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize("shared", ["conversation_id", "sampleId", "thread-id", "uuid"])
+@pytest.mark.parametrize("place", few(["turn_index", "step_idx", "no"], 1))
+def test_rows_that_are_pieces_of_one_example_are_told_so(
+    piece: str, shared: str, place: str
+) -> None:
+    """No command is offered that would read each of them as a whole."""
+    task, made = PIECES[piece]
+    rows = [{shared: f"c{i // 4}", place: i % 4, "score": i % 5, **made(i)} for i in range(24)]
+    with pytest.raises(DataError) as asked:
+        evidence.detect(rows, kind_of(task), "x.jsonl")
+    assert f"each row is one {piece}" in asked.value.what
+    assert not ways(asked.value.remedy)
+
+
+@pytest.mark.parametrize("names", [("question", "answer"), ("Ask", "Reply"), ("prompt", "output")])
+def test_lists_in_texts_are_asked_about_before_they_are_read(names: tuple[str, str]) -> None:
+    """Both ways build: with what is inside, and with the brackets."""
+    said = [(SAYS["question"](i), SAYS["answer"](i)) for i in ROWS]
+    rows = [dict(zip(names, (json.dumps([one]) for one in both), strict=True)) for both in said]
+    with pytest.raises(DataError) as asked:
+        evidence.detect(rows, kind_of("sft"), "x.jsonl")
+    for way, inside_ in zip(ways(asked.value.remedy), (True, False), strict=True):
+        columns = dict(value.split("=", 1) for _, value in way)
+        given = [renamed(row, columns) for row in rows]
+        found = evidence.detect(given, kind_of("sft"), "x.jsonl", columns=columns).format
+        read = [found.read(row, found.told(FormatOptions(columns=columns))) for row in given]
+        texts = [[turn.content for turn in turns_of(examples)] for examples in read]
+        assert texts == [[*both] if inside_ else [json.dumps([x]) for x in both] for both in said]
+
+
+def test_a_column_of_reasoning_is_that_of_the_last_turn() -> None:
+    """It stands before its answer; an answer with reasoning of its own is refused."""
+    turns = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    own = [turns[0], {**turns[1], "reasoning_content": "why"}]
+    format_ = formats.load("openai")
+    (made,) = format_.read({"messages": turns, "message_thinking": "since"}, FormatOptions())
+    assert [turn.fields for turn in turns_of([made])] == [None, {"reasoning_content": "since"}]
+    for messages in (own, turns[:1], [turns[0], {**turns[1], "content": ""}]):
+        with pytest.raises(RowError):
+            format_.read({"messages": messages, "message_thinking": "since"}, FormatOptions())

@@ -49,6 +49,8 @@ def _talk(*names: str) -> Callable[[View], list[Said]]:
             role = role_of({"role": mask}, view.words)
             both = zip(own, weights, strict=True)
             weights = [0.0 if turn["role"] == role else w for turn, w in both]
+        if (reasoning := view.text("message_thinking")) is not None:
+            own = [*own[:-1], thinking(own[-1], reasoning, view.words)]
         every = opened(view, own)
         return [Talk(tuple(every), (*[None] * (len(every) - len(own)), *weights), tools(view))]
 

@@ -90,7 +90,9 @@ def verdict(held: Columns) -> list[str]:
     of_sides = {path for pair in role_names.by_side(scalars) for path in pair}
     few = [p for p in named if p not in of_sides and _is_few(held, p)]
     between = held.where(lambda v: type(v) is float and 1 <= v <= 2, _SOME)
-    few += [f"{p}[nearest]" for p in between if role_names.mentions(p, "verdict") and p not in few]
+    between = [p for p in between if not all(v in (None, 1, 2) for v in held.values[p])]
+    few = [p for p in few if p not in between]
+    few += [f"{p}[nearest]" for p in between if role_names.mentions(p, "verdict")]
     said = _one_hot(held) or _named_winners(held, scalars) or [*few, *_votes(held)]
     return said or [p for p in scalars if held.guess and _name_sides(held.told(p))]
 
