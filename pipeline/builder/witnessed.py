@@ -69,7 +69,8 @@ def case_of(
         "origin": {} if profile.pair else origin.told(recipe),
         "every": how == EVERY,
         **dict(zip(("merged_cuts", "noted", "truncated"), counts, strict=True)),
-        "asked": bool(config.plan.test),
+        "asked": config.plan.test_size > 0
+        and all(one.options.group_by is None for one in config.sources),
         "fitted": by_rows and _fits(config),
         "whole": by_rows and not config.plan.dedup,
         "keep": config.plan.dedup_keep if by_rows and config.plan.dedup else "",
