@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from support import SAMPLES, Make, few, files_of, writable
 
-from expectations.witness import said
+from expectations.witness import turns
 from pipeline import exports, tasks
 from pipeline.builder.exporting import export_build
 from pipeline.builds.publish import MANIFEST
@@ -172,7 +172,7 @@ def test_the_witness_is_heard_again(
     """On a finished build, too, and what it finds is a fault of ours."""
     found = check(copy, cache_dir)
     assert (found.faults, found.witnessed) == ([], 6)
-    monkeypatch.setattr(said, "user", lambda text: {"role": "user", "content": f"{text}!"})
+    monkeypatch.setattr(turns, "user", lambda text: {"role": "user", "content": f"{text}!"})
     found = check(copy, cache_dir)
     assert {fault.code for fault in found.faults} == {"witness"}
     assert {fault.where.partition(":")[0] for fault in found.faults} == {SOURCE.name}

@@ -39,14 +39,16 @@ def refusal(said: Said, words: dict[str, Any]) -> str:
     if "user" not in roles or roles[0] == "assistant":
         return "roles: the user does not begin"
     if isinstance(said, Talk):
+        if "assistant" not in roles or not any(said.weights):
+            return "answers: there is none, or nothing is trained"
         both = zip(said.turns, said.weights, strict=True)
         answers = [turn for turn, weight in both if weight and turn["role"] == "assistant"]
     else:
         answers = [said.chosen[-1], said.rejected[-1]]
-        if said.chosen == said.rejected or roles[-1] == "assistant":
+        if said.chosen == said.rejected or turns[-1]["role"] == "assistant":
             return "sides: they are alike, or the prompt ends in an answer"
-    if not answers or any(map(_is_empty, answers)):
-        return "answers: one is empty, or none is trained"
+    if any(map(_is_empty, answers)):
+        return "answers: one is empty"
     texts = [str(turn.get("content") or "").rstrip() for turn in answers]
     stops = any(text.endswith(STOPS) and "<s>" not in text for text in texts)  # as of HTML
     if stops and words["stop_text"] == "reject":
@@ -59,13 +61,14 @@ def refusal(said: Said, words: dict[str, Any]) -> str:
 
 def _misplaced(turns: Sequence[Turn]) -> bool:
     """Whether results that name calls of one turn stand in another order than the calls."""
-    ids: list[str] = []
+    ids: list[Any] = []
     last = -1
     for turn in turns:
         if turn.get("tool_calls"):
-            ids, last = [str(one.get("id")) for one in turn["tool_calls"]], -1
+            ids, last = [str(one.get("id") or "") for one in turn["tool_calls"]], -1
+            ids = ids if "" not in ids and len({*ids}) == len(ids) else []
         of = str(turn.get("tool_call_id"))
-        if turn["role"] == "tool" and of in ids and len({*ids}) == len(ids) and "None" not in ids:
+        if turn["role"] == "tool" and of in ids:
             if ids.index(of) < last:
                 return True
             last = ids.index(of)

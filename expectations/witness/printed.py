@@ -78,6 +78,19 @@ class Printer:
         self._unread_day = "strftime_now(" in _ASKED_DAY.sub("", told)
         self._reasoning = next((name for name in _REASONING if name in told), "")
         self.printed = {*re.findall(r"[A-Za-z_]\w*", told)}
+        self.printed |= {"tool_call_id"} if self._prints_ids() else set()
+
+    def _prints_ids(self) -> bool:
+        """Whether a tool's result is printed with its call's id; also where none is printed."""
+        function = {"name": "f", "arguments": {"x": "y"}}
+        call = {"id": "abcdefghi", "type": "function", "function": function}
+        result: Turn = {"role": "tool", "name": "f", "content": "z", "tool_call_id": "ihgfedcba"}
+        turns: list[Turn] = [{"role": "user", "content": "x"}]
+        turns += [{"role": "assistant", "content": "", "tool_calls": [call]}, result]
+        try:
+            return "ihgfedcba" in self.rendered(turns, None)
+        except (BrokenError, UnreadError):
+            return True
 
     def unlike(self) -> list[str]:
         """The parts of ``tokenizer.json`` in which the tokenizer's class has others."""

@@ -6,7 +6,6 @@ wrong one.
 """
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -19,8 +18,11 @@ from expectations.witness.turns import Turn
 SYSTEM = ("system", "system_prompt", "system_instruction", "systemInstruction")
 TOOLS = ("tools", "functions")
 QUESTIONS = ("question", "query", "problem", "prompt", "input", "input_text", "text_input")
-_ENDING = re.compile(r"<[^<>\s]+>\s*$")
-STOPS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "</s>")
+STOPS = tuple(
+    """<|im_end|> <|endoftext|> <|eot_id|> <|eom_id|> <|eot|> <|eom|> <|end_of_text|> <end_of_turn>
+    <eos> <|end|> <|return|> <|call|> <|END_OF_TURN_TOKEN|> <｜end▁of▁sentence｜> </s>
+    <extra_id_1>""".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +229,11 @@ def plain(said: Iterable[Turn], words: dict[str, Any]) -> list[Turn]:
 
 
 def unstopped(content: str, words: dict[str, Any]) -> str:
-    """A text without the stops at its end; raises ``UnreadError`` where one may be another text."""
-    while words["stop_text"] == "strip" and (end := _ENDING.search(content)):
-        if end.group().rstrip() not in STOPS or "<s>" in content:
-            raise UnreadError("a stop as text that is removed")
-        content = content[: end.start()]
+    """A text without the stops at its end; in HTML, ``</s>`` closes what ``<s>`` has opened."""
+    while words["stop_text"] == "strip":
+        text = content.rstrip()
+        end = next((stop for stop in STOPS if text.endswith(stop)), None)
+        if end is None or (end == "</s>" and text.count("<s>") >= text.count(end)):
+            break
+        content = text.removesuffix(end)
     return content

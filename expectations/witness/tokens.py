@@ -12,7 +12,7 @@ character that the row does not have, until the text is cut at the template's ow
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from typing import Any
 
@@ -267,9 +267,9 @@ class Published(Printer):
         return made | {"prompt_length": min(starts)}
 
     def _of_steps(self, said: Steps, words: dict[str, Any]) -> dict[str, Any]:
-        steps, limit = list(said.steps), self.words["limit"]
-        if steps and unstopped(steps[-1], words) != steps[-1]:
-            raise UnreadError("a stop as text that is removed")
+        steps, limit = [*said.steps[:-1], unstopped(said.steps[-1], words)], self.words["limit"]
+        pieces = [*said.pieces[:-2], *(unstopped(x, words) for x in said.pieces[-2:])]
+        said = replace(said, steps=tuple(steps), pieces=tuple(pieces))
         ids = whole = self._marked(said, len(steps), words)
         while len(ids) > limit and self.words["too_long"] == "trim-steps" and len(steps) > 1:
             steps.pop()

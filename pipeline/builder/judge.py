@@ -81,10 +81,9 @@ class Judge:
         here = partial(gate.judge, evidence, context, self._users, pages)
         return _asked(self._worker, _WORK, (evidence, context), here)
 
-    def hear(self, case: Mapping[str, Any] | None) -> Callable[[], Statement]:
+    def hear(self, case: Mapping[str, Any]) -> Callable[[], Statement]:
         """Let the witness be heard; returns what waits for it, to be called once."""
-        here = partial(witnessed.hear, case)
-        return here if case is None else _asked(self._listener, _HEARD, case, here)
+        return _asked(self._listener, _HEARD, case, partial(witnessed.hear, case))
 
     def __enter__(self) -> "Judge":
         return self

@@ -69,7 +69,8 @@ def case_of(
         "origin": {} if profile.pair else origin.told(recipe),
         "every": how == EVERY,
         **dict(zip(("merged_cuts", "noted", "truncated"), counts, strict=True)),
-        "asked": bool(config.plan.test),
+        "asked": config.plan.test_size > 0
+        and all(one.options.group_by is None for one in config.sources),
         "fitted": by_rows and _fits(config),
         "whole": by_rows and not config.plan.dedup,
         "keep": config.plan.dedup_keep if by_rows and config.plan.dedup else "",
@@ -108,9 +109,9 @@ def _fits(config: Config) -> bool:
     return ours and config.plan.pad_to == "longest" and not filtered
 
 
-def hear(case: Mapping[str, Any] | None) -> Statement:
+def hear(case: Mapping[str, Any]) -> Statement:
     """Ask the witness."""
-    return Statement() if case is None else attest(dict(case))
+    return attest(dict(case))
 
 
 def unchanged(statement: Statement, inputs: Sequence[Input]) -> Statement:
@@ -128,18 +129,18 @@ def unchanged(statement: Statement, inputs: Sequence[Input]) -> Statement:
     return statement
 
 
-def _is_the_models(statement: Statement, case: Mapping[str, Any] | None) -> bool:
+def _is_the_models(statement: Statement, case: Mapping[str, Any]) -> bool:
     """Whether a model's own files contradict each other: those parts of the tokenizer that its
     class loads otherwise are in the build as the model has them."""
-    folder = (case or {}).get("origin", {}).get("folder")
-    if case is None or folder is None or not statement.unlike:
+    folder = case["origin"].get("folder")
+    if folder is None or not statement.unlike:
         return False
     files = (Path(folder), Path(case["folder"]) / "tokenizer")
     theirs, ours = (json.loads((one / "tokenizer.json").read_bytes()) for one in files)
     return all(theirs.get(part) == ours.get(part) for part in statement.unlike)
 
 
-def require(statement: Statement, case: Mapping[str, Any] | None) -> None:
+def require(statement: Statement, case: Mapping[str, Any]) -> None:
     """Require that the witness has found nothing.
 
     Raises:
@@ -147,7 +148,7 @@ def require(statement: Statement, case: Mapping[str, Any] | None) -> None:
     """
     if not statement.found:
         return
-    if case is not None and _is_the_models(statement, case):
+    if _is_the_models(statement, case):
         parts = " and ".join(statement.unlike)
         raise ModelError(
             f"{case['origin']['folder']}: transformers loads another {parts} for its "
