@@ -68,13 +68,26 @@ def _mean(values: list[Any]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _most(values: list[Any]) -> Any:
-    if any(isinstance(one, str) and len(re.findall(r"[^\W_]+", one)) > 1 for one in values):
+def _vote(value: Any) -> str | None:
+    """The letter of the side that a vote is for, or ``tie``; None where it is no such vote."""
+    words = re.findall(r"[^\W_]+", value.lower()) if isinstance(value, str) else []
+    if words[:1] and words[0] in ("tie", "ties", "tied", "neither", "equal", "draw"):
+        return "tie"
+    sides = {"a", "b"}.intersection(words)
+    sure = len(sides) == 1 and (len(words) == 1 or "better" in words)
+    if len(words) > 1 and not sure:
         raise UnreadError("votes in other words")
-    most = max(map(values.count, values), default=0)
-    said = [one for i, one in enumerate(values) if one not in values[:i]]
-    often = [one for one in said if values.count(one) == most]
-    return often[0] if len(often) == 1 else "tie" if often else None
+    return sides.pop() if sure else None
+
+
+def _most(values: list[Any]) -> Any:
+    votes = [*map(_vote, values)]
+    said = values if None in votes else votes
+    most = max(map(said.count, said), default=0)
+    often = [i for i, one in enumerate(said) if said.count(one) == most and one not in said[:i]]
+    if len(often) != 1 or said[often[0]] == "tie":
+        return "tie" if often else None
+    return values[often[0]]
 
 
 def _best(values: list[Any]) -> Any:
