@@ -26,7 +26,7 @@ MEMBERS = {
     "pairs": "expectations.sequence_laws:PAIRS",
     "sequences": "expectations.sequence_laws",
     "shards": "expectations.shard_laws",
-    "steps": "expectations.step_laws",
+    "steps": "expectations.sequence_laws:STEPS",
     "turns": "expectations.sequence_laws:TURNS",
     "weights": "expectations.sequence_laws:WEIGHTS",
 }

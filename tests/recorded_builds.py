@@ -35,7 +35,7 @@ def record(target: Path) -> None:
             shutil.copy(SAMPLES / task / data, folder)
             given = ["--model", "./model", "--layout", layout, "--max-reject", "0.5", "-o", task]
             subprocess.run(
-                [sys.executable, "-m", "posttrain_pipeline", "run", task, data, *given],
+                [sys.executable, "-m", "pipeline", "run", task, data, *given],
                 cwd=folder,
                 env={**os.environ, "XDG_CACHE_HOME": str(Path(made, "cache"))},
                 check=True,

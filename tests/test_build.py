@@ -93,8 +93,7 @@ def test_a_test_split_takes_whole_rows(built: Make, tmp_path: Path) -> None:
             row["question"]["problem"] += f" ({copy})"  # equal examples are on one side
             data.append(row | {"n": copy})
     source = write_rows(tmp_path / "rows.jsonl", data)
-    asked = ("--format", "prm800k/all", "--layout", "ragged", "--group-by", "n")
-    folder = built("prm", source, *asked, "--test-size", 0.5)
+    folder = built("prm", source, "--layout", "ragged", "--test-size", 0.5, "--group-by", "n")
     sides = load_from_disk(str(folder))
     rows = {side: {i.partition("#")[0] for i in sides[side]["row_id"]} for side in sides}
     assert not rows["train"] & rows["test"]

@@ -42,7 +42,6 @@ COUNTED = {name: tuple(counts) for name, counts in table("counted_cases.jsonl")}
 def test_prm_counts(cases: Path, build: Rows, data: str) -> None:
     """Examples, markers and labels as counted in the files by hand, read back from the shards."""
     asked = ("--ignore", "label.finish_reason", "--ignore", "is_initial_screening_question")
-    asked += ("--format", "prm800k/all")
     _, manifest, rows = build("prm", cases / "prm" / data, *asked * ("raw6" in data))
     model = manifest["model"]
     ids = [i for row in rows for i in row["input_ids"]]
@@ -164,5 +163,5 @@ def test_the_table_of_all_cases(cases: Path, pipeline: Run) -> None:
     assert refused == {*UNPAIRED, toys, "rm/trl_zen/standard_implicit_prompt_preference.jsonl"}
     assert all(row[3] == "0" for row in rows if row[1] not in refused)
     flags = {row[2] for row in rows if row[2]}
-    flags.remove("`--format prm800k/path --where is_initial_screening_question=false`")
+    flags.remove("`--where is_initial_screening_question=false`")
     assert flags == {"`--already-templated`", "`--reasoning-in think`", "`--ignore Label`"}

@@ -418,7 +418,7 @@ def test_of_alternatives_the_chosen_path_alone_is_one_chain() -> None:
     made = formats.load("prm800k/path").read(row, FormatOptions())
     chains = [one for one in made if isinstance(one, StepChain)]
     assert [(one.steps, one.labels) for one in chains] == [(["a", "c", "d"], [1.0, None, 0.0])]
-    every = formats.load("prm800k/all").read(row, FormatOptions())
+    every = formats.load("prm800k").read(row, FormatOptions())
     assert every == formats.load("prm800k").read(row, FormatOptions())
     assert [one.steps for one in every if isinstance(one, StepChain)] == [
         ["b"], ["a", "c", "d"], ["a", "c"],

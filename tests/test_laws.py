@@ -86,7 +86,7 @@ def test_any_number_of_workers_gives_the_same_bytes(
     ("task", "data", "chain", "layout"),
     few(
         [
-            ("prm", "prm/stepwise_soft.jsonl", PRM_CHAIN, ("pack", "packed")),
+            ("prm", "prm/alternatives.jsonl", PRM_CHAIN, ("pack", "packed")),
             ("sft", "sft/chat.jsonl", CHAIN, ("pad", "padded")),
             ("rm", "rm/pairs.jsonl", CHAIN, ("ragged", "ragged")),
             ("sft", "sft/turn_weights.jsonl", CHAIN, ("pack", "packed")),

@@ -38,7 +38,7 @@ CHAT = SAMPLES / "sft" / "chat.jsonl"
 BUILDS = {
     "sft": CHAT,
     "rm": SAMPLES / "rm" / "pairs_margin.jsonl",
-    "prm": SAMPLES / "prm" / "stepwise_soft.jsonl",
+    "prm": SAMPLES / "prm" / "alternatives.jsonl",
 }
 SPLIT = ("--max-length", 512, "--test-size", 0.3)  # of a build that test_show has, too
 CSS = (Path(report.__file__).parent / "page.css").read_text("utf-8")

@@ -58,8 +58,7 @@ def attest(case: dict[str, Any]) -> Statement:
     Args:
         case: ``folder``, ``task``, ``shards``, ``inputs`` (``name``, ``path``, ``format``,
             ``words``, ``parts``), ``model`` (words), ``merged_cuts`` and ``truncated`` tokens
-            that were counted, ``every``,
-            ``noted``: how many rows have each note that is known,
+            that were counted, ``every``, ``noted``: how many rows have each note that is known,
             ``asked``: no question is on both sides of the split,
             ``whole``: every row is stored, refused, or does not meet a condition,
             ``fitted``: rows are padded to the longest of them,
@@ -89,12 +88,12 @@ def attest(case: dict[str, Any]) -> Statement:
             name, row = f"{one['name']}:{line}", rows.get(line)
             for made in _hear(statement, reading, name, row, own[line]):
                 equal.add(made, row or {}, (number, line), name, True)
-            asked = published.asked if case["asked"] else ""
+            asked = published.asked * case["asked"]
             sides.add(row or {}, words["group_by"], asked, name, own[line])
         left_out = {*lines[one["name"]]} - {*own} if case["whole"] or case["keep"] else ()
         for line in sorted(left_out):
-            if line in rows and (one["name"], line) not in refused:
-                name, row = f"{one['name']}:{line}", rows[line]
+            name, row = f"{one['name']}:{line}", rows.get(line)
+            if row is not None and (one["name"], line) not in refused:
                 for made in _miss(statement, reading, name, row, case["keep"]):
                     equal.add(made, row, (number, line), name, False)
     statement.found += [*equal.found(), *sides.found]

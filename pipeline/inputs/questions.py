@@ -20,8 +20,15 @@ from stages import formats
 from stages.contract import Row
 from stages.errors import DataError, PipelineError, UnknownFormatError, counted
 from stages.normalize import evidence
-from stages.normalize.readable import maps, options, wholes
-from stages.normalize.role_names import BETTER, answer_beside, by_better, parts
+from stages.normalize.role_names import (
+    BETTER,
+    answer_beside,
+    by_better,
+    maps,
+    options,
+    parts,
+    wholes,
+)
 from stages.normalize.survey import Column, Survey, survey
 from stages.rows import column_names, judgements, shapes, signals
 from stages.rows.column_names import EMPTY

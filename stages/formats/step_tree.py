@@ -4,11 +4,11 @@ A node holds its own step (``text``, ``step``), or all steps up to it (``prefix`
 both, where they say the same. ``step_tree/signed`` reads values of -1 (bad), 0 (neutral) and 1.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from stages.contract import Example, FormatOptions, Refused, Row, StepChain
-from stages.errors import RowError, UndecidedError, counted
+from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _fields, _rated_steps, _ratings, _turns
 from stages.formats._fields import Field, columns_of, is_any
@@ -179,27 +179,14 @@ def _chosen(
     return text, 1.0 if _rating(written) is None else label
 
 
-def _steps(row: Row) -> list[Any]:
-    steps = peek(row, "label").get("steps")
-    return [one for one in steps if isinstance(one, dict)] if isinstance(steps, list) else []
-
-
-def _has_others(step: Row) -> bool:
-    """Whether a step has a rated completion beside the chosen one."""
-    listed = step.get("completions")
-    every = enumerate(listed if isinstance(listed, list) else ())
-    rated = [at for at, one in every if isinstance(one, dict) and _rating(one) is not None]
-    return len(rated) > 1 or (step.get("human_completion") is not None and bool(rated))
-
-
 class _PRM800K(Format):
     """PRM800K: several completions per step, each rated -1, 0 or 1; one of them was chosen.
 
-    ``prm800k/path`` reads one chain: the chosen completions, up to a step where nothing was chosen
-    of one completion alone, which is then the last. ``prm800k/all`` adds, as TRL published it, an
-    example for each other completion (the chosen steps before it, then it). A human-written step
-    stands in for a missing chosen one, and is good unless it was rated otherwise. A corrected
-    rating goes before the first one.
+    As TRL published it: one example for each completion that is not the chosen one (the chosen
+    steps before it, then it), and one for the whole chosen chain. ``prm800k/path`` reads that chain
+    alone, up to a step where nothing was chosen of one completion, which is then the last. A
+    human-written step stands in for a missing chosen one, and is good unless it was rated
+    otherwise. A corrected rating goes before the first one.
 
     A completion that is in no example is refused by name: one that nobody rated, and one that comes
     behind a step where nothing was chosen.
@@ -209,14 +196,7 @@ class _PRM800K(Format):
     kinds = (STEPS,)
     fans_out = True
     columns = columns_of("prm800k")
-    ways = ("path", "all")
-
-    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
-        several = sum(any(map(_has_others, _steps(row))) for row in rows)
-        if not several:
-            return "", ""
-        what = f"steps have several rated completions in {several:,} of {counted(len(rows), 'row')}"
-        raise UndecidedError(f"{what}: the chosen ones alone may be meant, or all", self.ways)
+    ways = ("path",)
 
     def matches(self, row: Row) -> str | None:
         label, question = row.get("label"), row.get("question")
