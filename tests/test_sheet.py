@@ -189,7 +189,7 @@ def test_words_of_a_remedy_go_with_its_option(remedy: str, dead: str, left: str)
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [*itertools.permutations(("--map a=b", "--ignore c", "--where d=1", "--system s"), 2)],
+    [*itertools.permutations(("--map a=b", "--ignore c", "--where d=1", "--system Be"), 2)],
 )
 def test_an_answer_is_added_to_what_was_said(one: str, other: str) -> None:
     """Options that take several values keep those that were given."""

@@ -175,6 +175,8 @@ def _is_value(flag: str, value: str) -> bool:
         return value in kind.listed()
     if isinstance(kind, Number):
         return isinstance(kind.loosened(value), int | float)
+    if kind.metavar in (None, "TEXT") and value.isalpha() and value.islower():
+        return False
     return bool(value) and not value.isupper()
 
 
