@@ -390,3 +390,13 @@ def test_whatever_a_launch_script_sets_follows_from_the_manifest() -> None:
     assert {name for name, *_ in seen} == {
         one.replace("_", "-") for one in catalog.own(exports.__name__)
     }
+
+
+def test_a_default_that_is_not_what_it_was_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a change was meant, write the default into pipeline/builder/declared.toml."""
+    known = origin.defaults()
+    for name in known:
+        monkeypatch.setattr(origin, "defaults", lambda name=name: {**known, name: '"other"'})
+        ((file, what),) = origin.changed()
+        assert file == "manifest.json"
+        assert what.startswith(f'{name} is "other" by default')

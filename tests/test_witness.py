@@ -855,3 +855,23 @@ def test_a_line_that_strict_json_refuses_is_no_row(bad: str, tmp_path: Path) -> 
     path = tmp_path / "data.jsonl"
     path.write_bytes(b'{"a": 1}\n' + bad.encode("latin-1") + b"\n")
     assert raw.rows(str(path), {1, 2}, {"container": "jsonl"}) == {1: {"a": 1}}
+
+
+def test_a_row_that_is_refused_without_a_reason_is_named(
+    asked: tuple[str, Case, Statement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the reason is, where the row shows that it is none; a row that is too long is too
+    long for the limit of the build."""
+    task, case, before = asked
+    every = [(name, line) for name, own in stored.drawn(case).items() for line in own]
+    published = attest.Published("", {})  # that of the fixture
+    for code in sorted(attest._SEEN):
+        monkeypatch.setattr(attest, "_refused", lambda _, code=code: {one: {code} for one in every})
+        named = {}
+        for size, limit in {"short": 1, "long": 1 << 20}.items():
+            words = {**published.words, "limit": limit, "too_long": "reject"}
+            monkeypatch.setattr(published, "words", words)
+            told = attest.attest({**case, "shards": [], "fitted": False})
+            named[size] = {row for row, what in told.found if what.startswith(f"refused: {code}")}
+        assert len(named["long"]) >= before.read // 2, (task, code)
+        assert named["short"] == (set() if code == attest.LONG else named["long"])

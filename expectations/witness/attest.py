@@ -27,6 +27,14 @@ _FORMATS = {"sft": TALKS, "rm": {**PAIRS, "ranked": ranked}, "prm": {**STEPS, **
 _STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
 
+LONG = "too_long"
+# Why rows are refused, where the row itself shows whether that is so.
+_SEEN = {
+    *("no_user_turn", "begins_with_assistant", "no_answer", "nothing_trained", "no_problem"),
+    *("no_steps", "empty_step", "nothing_labelled", LONG),
+}
+
+
 @dataclass
 class Statement:
     """What the witness has found.
@@ -90,12 +98,12 @@ def attest(case: dict[str, Any]) -> Statement:
                 equal.add(made, row or {}, (number, line), name, True)
             asked = published.asked * case["asked"]
             sides.add(row or {}, words["group_by"], asked, name, own[line])
-        left_out = {*lines[one["name"]]} - {*own} if case["whole"] or case["keep"] else ()
-        for line in sorted(left_out):
-            name, row = f"{one['name']}:{line}", rows.get(line)
-            if row is not None and (one["name"], line) not in refused:
-                for made in _miss(statement, reading, name, row, case["keep"]):
-                    equal.add(made, row, (number, line), name, False)
+        for line in sorted({*lines[one["name"]]} - {*own}):
+            if (row := rows.get(line)) is None:
+                continue
+            name, why = f"{one['name']}:{line}", refused.get((one["name"], line))
+            for made in _rest(statement, reading, name, row, why, case):
+                equal.add(made, row, (number, line), name, False)
     statement.found += [*equal.found(), *sides.found]
     statement.found += _of_build(statement, published, case, min(pads, default=0))
     if statement.found:
@@ -121,9 +129,13 @@ def _of_build(
         yield "tokenizer/tokenizer_config.json", text
 
 
-def _refused(case: dict[str, Any]) -> set[tuple[str, int]]:
+def _refused(case: dict[str, Any]) -> dict[tuple[str, int], set[str]]:
+    """Why each refused row is refused, by input and line."""
+    found: dict[tuple[str, int], set[str]] = {}
     with (Path(case["folder"]) / "rejects.jsonl").open(encoding="utf-8") as file:
-        return {(one["source"], one["line"]) for one in map(json.loads, file)}
+        for one in map(json.loads, file):
+            found.setdefault((one["source"], one["line"]), set()).add(one["code"])
+    return found
 
 
 @dataclass(frozen=True)
@@ -222,6 +234,22 @@ def _forget(expected: Iterable[Any]) -> None:
         _ = one.pop(FIGURES) if isinstance(one, dict) else None
 
 
+def _rest(
+    statement: Statement,
+    reading: _Reading,
+    name: str,
+    row: Row,
+    why: set[str] | None,
+    case: dict[str, Any],
+) -> list[dict[str, Any]]:
+    """A row that is not stored; returns its only example, where another one must be."""
+    if why:
+        _doubt(statement, reading, name, row, why)
+    elif case["whole"] or case["keep"]:
+        return _miss(statement, reading, name, row, case["keep"])
+    return []
+
+
 def _miss(
     statement: Statement, reading: _Reading, name: str, row: Row, keep: str
 ) -> list[dict[str, Any]]:
@@ -249,6 +277,24 @@ def _miss(
     alone = expected is not None and len(expected) == 1
     _forget(expected or [])
     return [one for one in expected or () if isinstance(one, dict)] if alone else []
+
+
+def _doubt(statement: Statement, reading: _Reading, name: str, row: Row, codes: set[str]) -> None:
+    """A row that is refused, for what can be seen here: it must be so."""
+    published = reading.published
+    if not codes <= _SEEN or (LONG in codes and published.words["too_long"] != "reject"):
+        return
+    statement.rows += 1
+    before = published.merged, published.truncated
+    expected = _expected(statement, reading, row)
+    published.merged, published.truncated = before
+    statement.read += expected is not None
+    _forget(expected or [])
+    every = [one for one in expected or () if isinstance(one, dict)]
+    sizes = [len(ids) for one in every for law, ids in one.items() if law.endswith("_ids")]
+    fits = max(sizes, default=0) <= published.words["limit"]
+    if every and len(every) == len(expected or ()) and (fits or LONG not in codes):
+        statement.found.append((name, f"refused: {' and '.join(sorted(codes))}, which it is not"))
 
 
 def _differences(expected: dict[str, Any], columns: dict[str, Any]) -> Iterator[str]:

@@ -174,7 +174,9 @@ class Printer:
         for turn in turns:
             if "reasoning" in turn:
                 if not self._reasoning:
-                    raise UnreadError("reasoning in a field")
+                    if any("think" in name or "reason" in name for name in self.printed):
+                        raise UnreadError("reasoning in a field")
+                    raise BrokenError("reasoning: the template prints none")
                 turn = {**turn, self._reasoning: turn["reasoning"]}
                 turn.pop("reasoning") if self._reasoning != "reasoning" else None
             shown.append(turn)

@@ -149,6 +149,8 @@ class Published(Printer):
             return error
 
     def _of_ids(self, said: Given, words: dict[str, Any]) -> dict[str, Any]:
+        if max(said.ids, default=0) >= self.words["vocabulary"]:
+            raise BrokenError("ids: one is not in the vocabulary")
         labels = [IGNORED, *said.labels[1:]]
         weights = [float(label != IGNORED) for label in labels]
         return {"input_ids": list(said.ids), "labels": labels, "loss_weights": weights}

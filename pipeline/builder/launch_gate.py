@@ -15,6 +15,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -186,7 +187,9 @@ def problems(build: Build, trainer: str = "", whole: bool = True) -> Iterator[tu
     """
     made_for = build.manifest.export
     name = made_for.trainer if made_for else trainer
-    facts, folder = build.facts, build.here / "launch"
+    train = build.manifest.splits.get("train")
+    rows = sum(shard.rows for shard in train.shards) if train else 0
+    facts, folder = replace(build.facts, rows=rows), build.here / "launch"
     if exports.key(name) not in catalog.own(exports.__name__):
         return
     files = {f"{name}.sh", *(exports.load(name).files(facts))}

@@ -5,12 +5,14 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 from pipeline.builder.evidence import Evidence
 from pipeline.inputs.recipe import Recipe
 from pipeline.manifest.records import TOKENIZER
+from pipeline.options.build_options import PHASES
 from stages.tokenizers import profiles
 
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
@@ -53,10 +55,23 @@ def changed() -> Iterator[Problem]:
     """The files of declarations that are not what they were when they were compared with the
     models' own files: ``declared.toml`` says it of each."""
     known = tomllib.loads(Path(__file__).with_name("declared.toml").read_text("utf-8"))
-    for name, sha256 in known.items():
+    for name, sha256 in known["profiles"].items():
         text = profiles.FOLDER.joinpath(name).read_text("utf-8")
         if hashlib.sha256(text.encode()).hexdigest() != sha256:
             yield f"profiles/{name}", "it is not the declaration that declared.toml says"
+    for option, value in defaults().items():
+        if known["defaults"].get(option) != value:
+            yield (
+                "manifest.json",
+                f"{option} is {value} by default, which declared.toml does not say",
+            )
+
+
+def defaults() -> dict[str, str]:
+    """What decides where nobody says anything, by the option's name."""
+    kinds = (kind for phase, kind in PHASES.items() if phase != "run")
+    every = (one for kind in kinds for one in fields(kind))
+    return {one.name: json.dumps(one.default) for one in every if one.default is not MISSING}
 
 
 def _differs(file: str, said: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[Problem]:

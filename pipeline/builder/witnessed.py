@@ -55,6 +55,7 @@ def case_of(
         **{name: getattr(profile.step_tokens, name) for name in _MARKS},
         "limit": config.plan.longest_example,
         "positions": profile.context_length,
+        "vocabulary": recipe.model.vocab_size,
         "too_long": config.parts.too_long,
         "raw": config.parts.prm_template == "raw",
     }
