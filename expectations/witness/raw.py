@@ -69,7 +69,9 @@ def rows(path: str, lines: Collection[int], words: dict[str, Any]) -> dict[int, 
     with _opened(path) as file:
         if kind in _TABLES:
             return _of_texts(file, lines, words, kind)
-        array = _array(file) if kind == "json" else None
+        begins = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    with _opened(path) as file:  # a list is one, whatever the file is called
+        array = _array(file) if kind == "json" or begins == b"[" else None
     if array is not None:
         return {
             n: array[n - 1] for n in lines if n <= len(array) and isinstance(array[n - 1], dict)

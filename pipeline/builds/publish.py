@@ -22,7 +22,7 @@ from pipeline.builds import lease
 from pipeline.manifest import dataset_files, json_records
 from pipeline.manifest.manifest import MANIFEST, Listed, Manifest
 from pipeline.manifest.records import RUN, VALIDATION
-from stages.errors import GateError, SurroundingsError, UsageError
+from stages.errors import GateError, SurroundingsError, UsageError, no_permission
 from stages.files import file_hash
 
 if TYPE_CHECKING:  # to look for an equal build imports nothing that judges
@@ -170,6 +170,8 @@ def staging(target: Path, shown: str = "") -> Iterator[Path]:
         try:
             _recover(target)
             shutil.rmtree(folder, ignore_errors=True)
+            if folder.exists():  # an earlier build that may not be removed
+                raise no_permission(folder)
             folder.mkdir()
             yield folder
         except BaseException:

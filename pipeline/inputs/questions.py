@@ -67,6 +67,8 @@ def _what_it_does(option: str, path: str, column: Column) -> str:
     if kept == len(column.values):
         return "say how good they must be (all of these are)"
     said = condition(text)
+    if said.sign == "!=" and signals.is_tie(said.value):
+        return "leave out the ties"
     if isinstance(said.value, str) and said.sign == "=" and not shapes.says_good(path, said.value):
         return f"train only those that say {said.value} ({kept:,} of them)"
     few = said.sign == "=" or "[]" in said.column
@@ -118,6 +120,8 @@ def _rated(
     if about := _of_another(path, rows[0], raw, reading, config):
         what = f"{said} rates {about!r}, which is not trained."
         ways = [f"leave it out with {ignore(path)}"]
+    elif any(map(signals.is_tie, column.values)):
+        what += " It says which of two answers is better, and not whether this one is good."
     elif chosen := condition_for(path, column):
         # Of numbers without a middle nobody but the user knows which are good.
         known = column.of or shapes.have_a_middle(column.values)
@@ -179,7 +183,8 @@ def _whole(path: str, column: Column, reading: str) -> str:
 
 
 def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where: str) -> DataError:
-    why = "holds most of the rows' text" if column.asked is None else column.asked.detail
+    much = "much" if formats.load(reading).name == "text" else "most"
+    why = f"holds {much} of the rows' text" if column.asked is None else column.asked.detail
     why = why.removeprefix(path).lstrip().removesuffix(", and nothing reads it")
     ways = [f"have it read with {way}" for way in options(path, column, reading, rows)]
     if column_names.is_a(path, "media") and (without := _without(path, rows)):

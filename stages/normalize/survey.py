@@ -129,18 +129,19 @@ def _ask_of_talk(path: str, values: Sequence[Any], kind: kinds.Kind) -> AskError
     return AskError("unread_column", f"{path} is a conversation, and nothing reads it", how)
 
 
-def _ask_of_long(found: Survey, unread: Mapping[str, int], total: int) -> None:
+def _ask_of_long(found: Survey, unread: Mapping[str, int], total: int, less: int) -> None:
     """Ask about columns of long texts, where they hold more than all that is read.
 
     Args:
         unread: characters in each column that no example repeats; total: of all columns.
+        less: how many times less is enough: a text alone may be the question of what is beside it.
     """
     long = {
         path: size
         for path, size in unread.items()
-        if size >= max(LEAST_TEXT * found.columns[path].rows, LEAST_SHARE * total)
+        if size >= max(LEAST_TEXT / less * found.columns[path].rows, LEAST_SHARE * total)
     }
-    if sum(long.values()) <= MOST_OF_THE_TEXT * total:
+    if less * sum(long.values()) <= MOST_OF_THE_TEXT * total:
         return
     if len(long) == 1:
         found.most = next(iter(long))
@@ -201,5 +202,5 @@ def survey(
     for column in result.columns.values():
         column.of_rows = result.rows
     _ask_of_all(result, kind, settled)
-    _ask_of_long(result, unread, total)
+    _ask_of_long(result, unread, total, 2 if format_.name == "text" else 1)
     return result
