@@ -423,3 +423,18 @@ def test_of_alternatives_the_chosen_path_alone_is_one_chain() -> None:
     assert [one.steps for one in every if isinstance(one, StepChain)] == [
         ["b"], ["a", "c", "d"], ["a", "c"],
     ]  # fmt: skip
+
+
+@given(st.permutations("abcd"), st.lists(st.booleans(), min_size=4, max_size=4))
+def test_letters_in_order_are_places_in_either_case(order: list[str], upper: list[bool]) -> None:
+    """Which is first, second, ...: of each answer its place."""
+    said = [one.upper() if big else one for one, big in zip(order, upper, strict=True)]
+    assert judgements.together(said, "order") == [order.index(one) + 1 for one in "abcd"]
+
+
+@given(st.text("xyz ", min_size=1))
+def test_the_steps_before_the_next_one_are_a_list(earlier: str) -> None:
+    """A text of them would be a step a character."""
+    row = {"problem": "p", "prior_steps": earlier, "next_step": "s", "label": 1}
+    with pytest.raises(RowError, match="not a list of texts"):
+        formats.load("next_step").read(row, FormatOptions())

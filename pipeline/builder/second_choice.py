@@ -28,6 +28,7 @@ from stages.errors import counted
 from stages.tokens import layouts, packed
 
 _WORD = 1 << 64
+_LESS = ("total", "share", "weight", "rows", "tokens", "trained_tokens")
 _SALT = 0x6275646765740000
 _LINES = 1 << 40  # more than an input has
 _COLUMNS = ("line", "sequence", "length", "trained", "digest", "group", "asked")
@@ -65,8 +66,9 @@ def problems(evidence: Evidence) -> Iterator[str]:
     options: Any = evidence.manifest.options
     apart = options["test_size"] or any(one.get("test") for one in evidence.asked)
     likeness = options.get("near_dedup") and apart
-    # Of an index, what is stored says not which of equal examples was to stay.
-    ranked = evidence.manifest.packs and options.get("dedup_keep")
+    # Of an index, or with a budget, what is stored says not which of equal examples was to stay.
+    less = any(one.get(name) is not None for one in (options, *evidence.asked) for name in _LESS)
+    ranked = options.get("dedup_keep") and (evidence.manifest.packs or less)
     if not evidence.parts or not evidence.rows or likeness or ranked:
         return
     try:
@@ -241,7 +243,6 @@ class _Choice:
             first = self.options.get("dedup_keep", "first") == "first"
             rows = () if first else evidence.rows.values()
             there = {name for own in rows for row in own for name in row}
-            # Which of them has the best value is the witness's to say.
             for one in sorted(used, key=lambda one: one.name not in there):
                 stays.setdefault(one.digest, one.number)
             used = [one for one in used if stays[one.digest] == one.number]

@@ -177,7 +177,7 @@ def _is_value(flag: str, value: str) -> bool:
         return isinstance(kind.loosened(value), int | float)
     if kind.metavar in (None, "TEXT") and value.isalpha() and value.islower():
         return False
-    return bool(value) and not value.isupper()
+    return bool(value) and not value.partition("+")[0].isupper()
 
 
 def written(way: Way) -> str:

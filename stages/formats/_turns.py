@@ -221,7 +221,7 @@ def add_reasoning(row: Row, turns: list[Message]) -> None:
     said, last = text(row, _REASONING), turns[-1]
     if last.role == "assistant" and not (last.content or "").strip() and not last.fields:
         raise RowError("empty_answer", "the answer says nothing, and only its reasoning does")
-    if last.role != "assistant" or (last.fields and _FIELD in last.fields):
+    if last.role != "assistant" or (last.fields and last.fields.get(_FIELD)):
         what = "has reasoning of its own" if last.role == "assistant" else "is no answer"
         raise RowError("bad_column", f"the last turn {what}, beside that of a column")
     last.fields = {**(last.fields or {}), _FIELD: said}

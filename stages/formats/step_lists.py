@@ -112,7 +112,7 @@ class _NextStep(_ratings.Signed):
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         step, rating = (field.needed(row, options.columns) for field in self._needs)
         earlier = _turns.first_of(row, _NEXT["earlier steps"])
-        steps = [*(row[earlier] or ())] if earlier else []
+        steps = (row[earlier] or []) if earlier else []
         label = self._label(options)(row[rating], rating)
         if label is None:
             way = differs_from(options.columns.get(rating, rating), row[rating])

@@ -54,7 +54,8 @@ def together(value: Any, how: str) -> Any:
         texts = listed_in(value)
         return texts[0] if len(texts) == 1 else texts or None
     if how == "order":
-        return [value.index(one) + 1 for one in sorted(value)] if are_letters(value) else None
+        letters = [str(one).casefold() for one in value] if are_letters(value) else []
+        return [letters.index(one) + 1 for one in sorted(letters)] or None
     if how == "nearest":
         number = spelled(value)
         return value if number is None else TIE if number % 1 == 0.5 else round(number)
