@@ -135,14 +135,9 @@ def earlier(figures: Figures) -> str:
     """This version beside an earlier one."""
     lines = []
     for name in figures.measured("earlier"):
-        ran = {
-            which: [figures.runs("earlier", name, which, what=what) for what in ("cpu", "wall")]
-            for which in (EARLIER, NOW)
-        }
-        (before, waited), (after, waits) = ran[EARLIER], ran[NOW]
-        lines.append((name, before, after, shown(over(after, before), ".2f"), waited, waits))
-    head = ("build, nothing cached", "earlier, CPU s", "now, CPU s", "ratio", "earlier, wall s")
-    return table((*head, "now, wall s"), lines)
+        before, after = (figures.runs("earlier", name, one, what="cpu") for one in (EARLIER, NOW))
+        lines.append((name, before, after, shown(over(after, before), ".2f")))
+    return table(("build, nothing cached", "earlier, CPU s", "now, CPU s", "ratio"), lines)
 
 
 def appended(figures: Figures) -> str:
