@@ -85,7 +85,7 @@ def printed(message: str) -> list[str]:
         assert word in _flags(), f"{word} is not an option of a build: {message}"
         if not _flags()[word]:
             value = re.compile(r" ('[^']*'|[^\s(,;]+)").match(message, stop)
-            if value is None or value.group(1).rstrip(".") in _WORDS:
+            if value is None or value.group(1).rstrip(".") in _WORDS or "=COLUMN" in value.group(1):
                 continue
             text = value.group(1)
             text = text if text.startswith("'") else text.rstrip(".,;?)")

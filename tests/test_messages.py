@@ -173,7 +173,7 @@ def test_words_behind_an_option_are_no_command() -> None:
     """A number or a text is offered as a value where it is one."""
     prose = (
         "A server that --stop stops, --max-length or not, and --system cannot be --near-dedup or"
-        " --group-by COLUMN+question or"
+        " --group-by COLUMN+question or --map prompt=COLUMN or"
     )
     assert ways.ways(prose) == []
     remedy = "Add --max-length 8192, or --stop '</s>', or --ignore quality."
