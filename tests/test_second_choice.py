@@ -46,7 +46,7 @@ def test_shares_and_weights_come_to_the_same(
     of: list[tuple[dict[str, float], int]], total: int | None
 ) -> None:
     asked, rooms = [one for one, _ in of], [room for _, room in of]
-    own = [Budget(**one) for one in asked]  # type: ignore[arg-type]
+    own = [Budget(**one) for one in asked]
     try:
         require_mixture({str(n): one for n, one in enumerate(own)}, total)
     except UsageError:
