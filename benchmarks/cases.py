@@ -23,7 +23,8 @@ MODEL = "qwen2.5-1.5b"  # its template prints tools
 SUFFIXES = (".json", ".jsonl", ".parquet", ".arrow")
 BESIDE = ("dataset_info.json", "state.json", "dataset_dict.json")
 _FLAG = re.compile(
-    r"(--already-templated|--(?:format|reasoning-in|map|ignore|where|prompt-separator) [^\s.;,)]+)"
+    r"(--already-templated"
+    r"|--(?:format|reasoning-in|map|ignore|where|prompt-separator) (?!\S*COLUMN)[^\s.;,)]+)"
 )
 Command = Callable[..., tuple[int, str, str]]
 HEAD = ("input", "flag", "exit", "detected", "rows", "used", "refused", "examples", "reasons")
