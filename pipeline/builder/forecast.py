@@ -330,11 +330,13 @@ def why_stop(estimate: Forecast) -> str:
     made, config = estimate.sampled, estimate.recipe.config
     if not made.left:
         return "nothing would be left"
+    told: list[str] = []
     for limit in limits(config):
         lost = together(made.losses, limit.sources)
         read = sum(made.read[number] for number in limit.sources)
         rows = max(estimate.rows_of(limit.sources), read) * lost.rows / max(read, 1)
         over = exceeding(lost.scaled(rows), limit.share)
         if over is not None:
-            return limit.sentence(exceeding(lost, limit.share) or over, "sampled ")
-    return "; ".join(map(audits.sentence, made.failing))
+            told.append(limit.sentence(exceeding(lost, limit.share) or over, "sampled "))
+            break
+    return "; ".join([*told, *map(audits.sentence, made.failing)])

@@ -174,7 +174,10 @@ def _rejects(forecast: Forecast) -> dict[str, Any]:
         "lost": {f"{one.noun}s": {"total": one.total, "refused": one.refused} for one in lost},
         "build_would_stop": bool(why),
         "why": why,
-        "explained": [one.name for one in sample.failing] or [*ledger.rows_by_code][:1],
+        "explained": [
+            *(code for code, _ in ledger.rows_by_code.most_common(1)),
+            *(one.name for one in sample.failing),
+        ],
         "by_code": {
             code: {
                 "rows": count,

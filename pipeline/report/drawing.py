@@ -301,7 +301,13 @@ class Shards:
         for refused in (one for one in self._rejects() if f"{one.id}#".startswith(first)):
             what = f"{refused.id} was refused: {refused.code}: {refused.detail}."
             raise UsageError(what, f"What it means, and the fix: pipeline explain {refused.code}")
-        raise UsageError(f"No example has the row_id {row_id!r}.", "Ids are FILE:LINE.")
+        counts, fix = self.build.manifest.examples, "Ids are FILE:LINE."
+        fates = ("duplicates", "near_duplicates", "contaminated", "filtered", "left_out")
+        gone = {fate.replace("_", " "): getattr(counts, fate) for fate in fates}
+        if any(gone.values()):
+            listed = ", ".join(f"{name} {count:,}" for name, count in gone.items() if count)
+            fix += f" Examples that were left out are not stored: {listed}."
+        raise UsageError(f"No example has the row_id {row_id!r}.", fix)
 
     def examples_of(self, row_id: str) -> list[str]:
         """The ids of a row that gave several examples: by number, of those that are stored."""
