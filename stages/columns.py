@@ -122,8 +122,7 @@ def list_parts(column: pa.ListArray) -> tuple[Ints, pa.Array]:
     """Offsets (from 0) and the flat values of a list column without nulls."""
     # A slice of a column shares the buffers of the whole column, and its offsets do not start at 0.
     offsets = column.offsets.to_numpy().astype(np.int64)
-    values = column.values.slice(offsets[0], offsets[-1] - offsets[0])
-    return offsets - offsets[0], values
+    return offsets - offsets[0], column.values.slice(offsets[0], offsets[-1] - offsets[0])
 
 
 def numbers(column: pa.ListArray) -> tuple[Ints, Ids]:

@@ -101,8 +101,7 @@ def _of_alike(evidence: Evidence) -> Iterator[str]:
     stored = {one.name for side in evidence.examples.values() for one in side}
     for file in (CONTAMINATED, NEAR_DUPLICATES):
         if (here / file).is_file() and manifest.export is None:
-            gone = {one["id"] for one in evidence.lines(file)}
-            for name in sorted(gone & stored):
+            for name in sorted({one["id"] for one in evidence.lines(file)} & stored):
                 yield f"{name} is stored, and stands in {file}"
     told = manifest.near_duplicates
     if told is None or not (here / NEAR_DUPLICATES).is_file():

@@ -57,8 +57,7 @@ def splits_of(outcome: Outcome) -> dict[str, records.SplitRecord]:
         own = [s for s in outcome.shards if s.split == side]
         each = [records.ShardRecord(s.path, s.rows, s.tokens, s.bytes, s.sha256) for s in own]
         rows, tokens = sum(s.rows for s in own), sum(s.tokens for s in own)
-        examples = sum(s.examples for s in own)
-        splits[side] = records.SplitRecord(rows, examples, tokens, tuple(each))
+        splits[side] = records.SplitRecord(rows, sum(s.examples for s in own), tokens, tuple(each))
     return splits
 
 

@@ -72,8 +72,7 @@ def _relaid(source: Build, split: str, facts: ExportFacts) -> Iterator[tuple[pa.
     # order lists all examples row by row; at says where each row begins in it.
     at, bounds = offsets_of(sizes), _even(len(sizes), count)
     for start, stop in itertools.pairwise(bounds):
-        mine = order[at[start] : at[stop]]
-        block = table.take(pa.array(mine)).combine_chunks()
+        block = table.take(pa.array(order[at[start] : at[stop]])).combine_chunks()
         yield layout.rows(block, sizes[start:stop], shape), sizes[start:stop]
 
 

@@ -59,8 +59,7 @@ def exceeding(losses: Losses, limit: float) -> Share | None:
     """The first of rows, examples and trained turns of which more is refused than a limit allows;
     None where all are within it."""
     few = losses.rows_hit <= FEW_ROWS
-    found = (one for one in shares(losses) if one.exceeds(limit, few=few))
-    return next(found, None)
+    return next((one for one in shares(losses) if one.exceeds(limit, few=few)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +115,11 @@ def refuse_too_many(ledger: Ledger, lost: Mapping[int, Losses], left: int, confi
     """
     for limit in limits(config):
         if not left:
-            every = together(lost, [*lost])
-            raise error_of(ledger, every, None, config=config, limit=limit)
+            raise error_of(ledger, together(lost, [*lost]), None, config=config, limit=limit)
         some = together(lost, limit.sources)
         over = exceeding(some, limit.share)
         if over is not None:
-            own = ledger.of(limit.sources)
-            raise error_of(own, some, over, config=config, limit=limit)
+            raise error_of(ledger.of(limit.sources), some, over, config=config, limit=limit)
 
 
 def fitting(lengths: Sequence[int]) -> dict[int, int]:

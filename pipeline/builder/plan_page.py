@@ -190,8 +190,7 @@ def _rejects(forecast: Forecast) -> dict[str, Any]:
 def _stages(recipe: Recipe) -> dict[str, list[str]]:
     """The columns that each stage writes."""
     written = {"normalize": list(recipe.normalize(recipe.formats[0]).writes)}
-    stages = recipe.stages(recipe.formats[0])
-    return written | {stage.name: list(stage.writes) for stage in stages}
+    return written | {stage.name: list(stage.writes) for stage in recipe.stages(recipe.formats[0])}
 
 
 def as_json(forecast: Forecast) -> dict[str, Any]:

@@ -95,8 +95,7 @@ def plan(
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
     require_text_kept(prepared.config, reports)
-    planned = of_parts(prepared, works, reports, report, staged)
-    return replace(planned, compared=made.compared)
+    return replace(of_parts(prepared, works, reports, report, staged), compared=made.compared)
 
 
 def require_text_kept(config: Config, reports: Sequence[PartReport]) -> None:

@@ -100,8 +100,7 @@ class Prepared:
         Raises:
             UsageError: another version of the program prepared it.
         """
-        current = equal_build.id_of(self.recipe.fingerprint, self.inputs)
-        if current != self.build_id:
+        if equal_build.id_of(self.recipe.fingerprint, self.inputs) != self.build_id:
             raise UsageError(
                 "The build was prepared by another version of this program.",
                 "Prepare it again, and make its parts by the same version.",
@@ -324,8 +323,7 @@ def _require_hopeful(recipe: Recipe, inputs: Sequence[tuple[Input, str]], limit:
     ledger, bound, sampled, small = Ledger(), Losses(), Losses(), 0
     for source, reading in inputs[:INPUTS]:
         machine = recipe.of_source(source.source)
-        reader = readers.load(source.reader)
-        glimpse = reader.glimpse(source.version or source.path, PLACES * ROWS)
+        glimpse = readers.load(source.reader).glimpse(source.version or source.path, PLACES * ROWS)
         if glimpse.rows <= len(glimpse.records):
             small += glimpse.rows
             continue  # so small that the build itself is as fast

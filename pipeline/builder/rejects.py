@@ -228,8 +228,7 @@ def kept(error: DataError, config: Config, staged: Path | None = None) -> DataEr
     result = of_error(error, {"output": config.run.shown})
     text = page.render_refused(result, staged)
     files = {failed.REASONS: dataset_files.json_text(result.without_manifest()), failed.PAGE: text}
-    folder = failed.keep(output, staged, files)
-    if folder is None:
+    if failed.keep(output, staged, files) is None:
         return error
     paths = failed.paths_of(output)
     some = "rejects" in paths and Path(paths["rejects"]).stat().st_size

@@ -73,8 +73,7 @@ def describe(path: Path, cache_dir: Path) -> StageFile:
             f"{path} is not a stage file.",
             "Make one with: pipeline stage normalize DATA --task ...",
         ) from error
-    options = from_record(content["config"])
-    config = Config.of(output=path, cache_dir=cache_dir, **options)
+    config = Config.of(output=path, cache_dir=cache_dir, **from_record(content["config"]))
     return StageFile(content["stage"], config, tuple(content["formats"]))
 
 
@@ -154,8 +153,7 @@ def _run(
 
 
 def _stages(recipe: Recipe) -> tuple[Stage, ...]:
-    kinds = {formats.load(name).token_ids for name in recipe.formats}
-    if len(kinds) > 1:
+    if len({formats.load(name).token_ids for name in recipe.formats}) > 1:
         raise UsageError("Some inputs are token ids, others texts.", "Run each kind separately.")
     return recipe.stages(recipe.formats[0])
 
@@ -257,8 +255,7 @@ def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options
         raise UsageError(f"{recipe.task.name} has no stage {name!r}.", f"Use {' or '.join(known)}.")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UsageError(f"{output} is not an empty directory.", "Give another with -o.")
-    config = recipe.config.but(layout=known[name].name, **options)
-    recipe = replace(recipe, config=config)
+    recipe = replace(recipe, config=recipe.config.but(layout=known[name].name, **options))
     files = _write_train(recipe, _examples(recipe, name, source), output)
     schema = read_file(output / files[0]).schema
     names = [Path(path).name for path in files]

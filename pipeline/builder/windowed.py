@@ -83,11 +83,9 @@ def plan(
         found = workers.each(equal.find, search, range(search.buckets))
         search.forget("digests")
         require_none_apart(sum(one.apart for one in found))
-        layout = layouts.load(options.layout)
-        width = layout.width(options.pad_to, longest, options.max_length)
+        width = layouts.load(options.layout).width(options.pad_to, longest, options.max_length)
         names = tuple(source.name for source in prepared.inputs)
-        laying = window_plan.Laying(search, str(folder), width, names)
-        laid, counted = _laid(workers, laying, items)
+        laid, counted = _laid(workers, window_plan.Laying(search, str(folder), width, names), items)
         counts = facts.joined([*counted, *found])
         if chosen is not None:  # its bound is that of one packing of everything
             bound = facts.lower_bound(chosen.examples, chosen.choice, options.max_length)

@@ -202,8 +202,7 @@ def place_of(run: "RunOptions") -> Place:
     """
     if run.address:
         output, single = Path(run.address), bool(run.single_writer)
-        at = versions_of(output, single, run.place)
-        return Place(output, run.place, run.keep or KEPT, at)
+        return Place(output, run.place, run.keep or KEPT, versions_of(output, single, run.place))
     if run.single_writer:
         raise UsageError(
             "--single-writer is for an output in a store.", "Leave it out: a folder has a lock."

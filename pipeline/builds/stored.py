@@ -162,8 +162,7 @@ def read(folder: Path, path: str, projection: Projection | None) -> pa.Table:
     table = read_file(folder / path)
     if projection is None:
         return table
-    rest = read_file(folder / lineage_of(path))
-    return pa.concat_tables(list(_joined(table, rest, projection)))
+    return pa.concat_tables(list(_joined(table, read_file(folder / lineage_of(path)), projection)))
 
 
 # Compares the files of a build with the hashes in its manifest.

@@ -76,8 +76,7 @@ class Pairs(Value):
     def spellings(self) -> Schema:
         inner = self.each.schema()
         if self.names:
-            named = v.any_of(*v.or_variable(inner | {"minimum": 0}))
-            every = dict.fromkeys(self.names, named)
+            every = dict.fromkeys(self.names, v.any_of(*v.or_variable(inner | {"minimum": 0})))
             return {"type": "object", "properties": every, "additionalProperties": False}
         nested = {"type": "object", "additionalProperties": inner}
         return nested | {"additionalProperties": v.any_of(*v.or_variable(inner), nested)}

@@ -120,8 +120,7 @@ def _made(build: Build, work: Path, publisher: Publisher, with_rejects: bool) ->
         said.append(_NO_TEXTS)
         for name in quoting:
             _unquoted(build.folder / name, work / name, _QUOTES[name])
-        quiet = _WithoutTexts(build.folder, build.manifest)
-        (work / REPORT).write_bytes(page.make(quiet).encode())
+        (work / REPORT).write_bytes(page.make(_WithoutTexts(build.folder, build.manifest)).encode())
     told = replace(publisher, view=f"{FOLDER}/*.parquet", left_out=tuple(said))
     (work / card.CARD).write_bytes(card.make(build, told).encode())
 

@@ -90,8 +90,7 @@ def bring(place: Target, publication: Publication, report: Report) -> Sent:
     stale = sorted(there - wanted - {*place.stay})
     pieces = [piece for piece in publication.pieces if piece in missing]
     pieces += [publication.last] if missing or stale else []
-    change = Change(publication, pieces, stale, sorted(own | wanted))
-    revision = place.bring(change, report)
+    revision = place.bring(Change(publication, pieces, stale, sorted(own | wanted)), report)
     names = tuple(piece.name for piece in pieces)
     return Sent(names, sum(piece.size for piece in pieces), tuple(stale), revision)
 

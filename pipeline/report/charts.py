@@ -101,8 +101,7 @@ def packing(shards: Shards) -> PackingPlot | None:
             counts += np.bincount(bins, minlength=FILL_BINS)
             if len(drawn) < PACKS:
                 drawn += _boxes(batch, room, min(len(fill), PACKS - len(drawn)))
-    shown = histogram(counts.tolist(), 100 / FILL_BINS, "% full")
-    return PackingPlot(tuple(drawn), shown)
+    return PackingPlot(tuple(drawn), histogram(counts.tolist(), 100 / FILL_BINS, "% full"))
 
 
 def _boxes(batch: Any, room: int, packs: int) -> list[tuple["Column", ...]]:

@@ -254,8 +254,7 @@ def examine_model(
     folder = Path(model).expanduser()
     own = resolved.source == "directory" and folder.is_dir()
     said = claims.read(folder) if own else claims.Claims()
-    stock = resolved.tokenizer_json
-    subject = probes.ProbeSubject(target, stock, train_on, system, wide, said)
+    subject = probes.ProbeSubject(target, resolved.tokenizer_json, train_on, system, wide, said)
     return ExaminedModel(target, resolved.source, probes.examine(subject))
 
 

@@ -94,8 +94,7 @@ def _rows(source: Build) -> dict[int, tuple[int, ...]]:
         return averaged
     tokenizer = parsed(data)
     for name, (_, target) in markers.items():
-        texts = _MEANING[name]
-        ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+        ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in _MEANING[name]]
         used = tuple(index for each in ids for index in each)
         if target not in used:  # a family without spare rows uses trained ones as they are
             averaged[target] = used
@@ -156,8 +155,7 @@ def overlay(original: Path, build: Path, output: Path) -> list[str]:
     """
     source = Build.open(build).require_intact()
     file_hash.require_all(original)
-    config = _read(original / "config.json")
-    changed = _configuration(config, source)
+    changed = _configuration(_read(original / "config.json"), source)
     if output.exists() and any(output.iterdir()):
         raise UsageError(f"{output} has files in it.", "Give a new directory with -o.")
     staged = output.parent / f".{output.name}.overlay"
@@ -194,14 +192,12 @@ def _fill(
     if not rows:
         bare = not any(path.suffix in _WEIGHTS for path in original.iterdir())
         return [f"{original} has no weights, so none were linked."] if bare else []
-    changed = _give_rows(original, staged, rows)
-    return _notes(changed, rows, source)
+    return _notes(_give_rows(original, staged, rows), rows, source)
 
 
 def _notes(changed: list[str], rows: dict[int, tuple[int, ...]], source: Build) -> list[str]:
     model = source.manifest.model
-    markers = _markers(model)
-    given = [f"{text} from {_MEANING[name][0]!r}" for name, (text, _) in markers.items()]
+    given = [f"{text} from {_MEANING[name][0]!r}" for name, (text, _) in _markers(model).items()]
     added = model.added_tokens
     given += [f"{text} from the tokens that its text had before" for text in added]
     names = ", ".join(given)

@@ -103,8 +103,7 @@ def row_ids(sources: Sequence[PartSource], which: Ints, lines: Ints, sequences: 
 def row_ids_of(source: PartSource, batch: pa.RecordBatch) -> pa.Array:
     """Names of the rows of a batch, all of one source."""
     lines, sequences = (batch.column(name).to_numpy() for name in ("line", "sequence"))
-    which = np.zeros(batch.num_rows, np.int64)
-    return row_ids([source], which, lines=lines, sequences=sequences)
+    return row_ids([source], np.zeros(batch.num_rows, np.int64), lines=lines, sequences=sequences)
 
 
 class _Lists:

@@ -222,8 +222,7 @@ def clusters(parts: Sequence[Signatures], limit: float) -> Ints:
     rows = _Rows(parts)
     firsts = np.arange(len(rows))
     said = np.flatnonzero(rows.each(lambda part: (~empty(part)).astype(np.uint64)))
-    whole = rows.each(_hashed)
-    firsts = _of_equal(rows, said, whole[said], firsts, limit)
+    firsts = _of_equal(rows, said, rows.each(_hashed)[said], firsts, limit)
     said = said[firsts[said] == said]  # equal rows are in its cluster already
     count, size = bands(limit)
     for band in range(count):

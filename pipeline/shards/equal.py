@@ -152,8 +152,7 @@ def find(search: Search, bucket: int) -> facts.Counts:
         again, stays = again[order], stays[order]
         places = entries["at"][again].astype(_PLACE)
         storage.write_grouped(search.file("equal", bucket), places, window[again], search.windows)
-        at = entries["at"].astype(np.int64)
-        _compare(search, window, at, again=again, stays=stays)
+        _compare(search, window, entries["at"].astype(np.int64), again=again, stays=stays)
         fate[again] = Fate.DUPLICATE
         source = entries["of"] >> _SOURCE
         pairs = zip(source[again].tolist(), source[stays].tolist(), strict=True)

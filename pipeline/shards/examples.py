@@ -37,8 +37,7 @@ def most_shared(column: pa.ChunkedArray) -> Shares:
     found = np.zeros(len(offsets) - 1)
     has = np.diff(offsets) > 0
     if has.any():
-        place = overlaps.type.get_field_index("share")
-        shares = overlaps.flatten()[place].to_numpy()
+        shares = overlaps.flatten()[overlaps.type.get_field_index("share")].to_numpy()
         found[has] = np.maximum.reduceat(shares, offsets[:-1][has])
     return found
 

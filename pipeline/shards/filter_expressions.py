@@ -129,8 +129,7 @@ class _Evaluation:
     def _compare(self, node: Node, sign: str, parts: list[_Typed]) -> _Typed:
         types = [one.type for one in parts if one.type != NOTHING]
         if len(types) == 2 and types[0] != types[1]:
-            what = f"{WORDS[types[0]]} is compared with {WORDS[types[1]]}"
-            self._refuse(node.at, what)
+            self._refuse(node.at, f"{WORDS[types[0]]} is compared with {WORDS[types[1]]}")
         type_ = types[0] if types else TEXT
         if type_ == TRUTH and sign not in ("=", "!="):
             self._refuse(node.at, "true and false are equal or not, never more or less")

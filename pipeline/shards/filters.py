@@ -204,8 +204,7 @@ def over_parts(
         for at in mine:
             _require_own(own, parts[at], unread[at])
         for at in mine:
-            rows = parts[at].source.read(machine.columns(own))
-            found, null[at] = machine.apply(rows)
+            found, null[at] = machine.apply(parts[at].source.read(machine.columns(own)))
             by[at] = np.where(found, found + len(filters), 0).astype(np.uint16)
         filters += [(number, text) for text in source.options.filter]
     every = range(len(parts))

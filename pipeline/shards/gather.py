@@ -248,8 +248,7 @@ def make_shard(shared: Gather, shard: ShardWork) -> ShardReport:
     Raises:
         SurroundingsError: the disk is full.
     """
-    recipe = shared.recipe
-    counting = _counting(recipe)
+    counting = _counting(shared.recipe)
     tokens = _written(shared, shard, collect=_collector(shared), counting=counting)
     return read_back(shared, shard, tokens, counting.answers)
 

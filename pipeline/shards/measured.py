@@ -220,8 +220,7 @@ class _Kept:
         for table, metrics in group.items():
             if table not in self._checks:
                 self._checks[table] = tallies.checks_of(self._wanted.context, table)
-            kept = tallies.tally(metrics, self._checks[table])
-            self._tallies.setdefault(table, []).append(kept)
+            self._tallies.setdefault(table, []).append(tallies.tally(metrics, self._checks[table]))
             if self._wanted.tables:
                 self._tables.setdefault(table, []).append(pa.table(dict(metrics)))
         own = np.stack([group[EXAMPLE][name] for name in stored_rows.IDENTITY])

@@ -69,8 +69,7 @@ class ShardRef:
     def numbers(self) -> tuple[columns.Ints, columns.Ints]:
         """Its examples, by their number in the window, and how many each row holds."""
         with np.load(self.plan) as plan:
-            names = _names(self.side, self.number)
-            order, sizes = (plan[name].astype(np.int64) for name in names)
+            order, sizes = (plan[name].astype(np.int64) for name in _names(self.side, self.number))
         return order, sizes
 
 

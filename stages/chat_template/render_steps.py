@@ -135,8 +135,7 @@ class RenderSteps:
         if chat is None or not fits.any():
             batch = columns.put(batch, "outline", pa.nulls(count, columns.OUTLINE))
             return columns.put(batch, "texts", make_list(np.zeros(count + 1, np.int64), steps[:0]))
-        sizes = np.diff(offsets)
-        numbers, which = np.unique(np.where(fits, sizes, 0), return_inverse=True)
+        numbers, which = np.unique(np.where(fits, np.diff(offsets), 0), return_inverse=True)
         spelled = pa.array([chat.outline(number) for number in numbers.tolist()], pa.string())
         outlines = pa.DictionaryArray.from_arrays(pa.array(which, pa.int32(), mask=~fits), spelled)
         batch = columns.put(batch, "outline", outlines)

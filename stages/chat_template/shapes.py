@@ -85,8 +85,7 @@ class Conversations:
         """Rows that are roles and texts alone."""
         roles, fields = self._turns.field(0), self._turns.field(2)
         rows: Bools = (np.diff(self.offsets) > 0) & ~self._tools
-        bare = pc.equal(roles, BARE).to_numpy(zero_copy_only=False)
-        rows &= ~self._per_row(bare)
+        rows &= ~self._per_row(pc.equal(roles, BARE).to_numpy(zero_copy_only=False))
         if fields.null_count < len(fields):
             rows &= ~self._per_row(fields.is_valid().to_numpy(zero_copy_only=False))
         if self._marker is not None and len(self.texts):

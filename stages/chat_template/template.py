@@ -181,8 +181,7 @@ class Template:
             told, cause = f"refuses it: {error}", error
         except (RuntimeError, MemoryError, AttributeError) as error:  # also recursion
             told, cause = f"fails on it: {type(error).__name__}: {error}", error
-        detail = f"the chat template {told}"[:_LONGEST_DETAIL]
-        raise RowError("template_error", detail) from cause
+        raise RowError("template_error", f"the chat template {told}"[:_LONGEST_DETAIL]) from cause
 
 
 # Excerpts: a few turns of a long conversation, on which one of its turns is proved.

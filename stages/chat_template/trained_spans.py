@@ -217,8 +217,7 @@ class Spans:
             added = own[at : at + 2] == [0, 0]
             if not own or added or turns[own[at]].trained:
                 inner = starts[bisect_left(starts, start) : bisect_left(starts, stop)]
-                edges = [start, *inner, stop]
-                spans += [(a, b) for a, b in itertools.pairwise(edges) if a < b]
+                spans += [(a, b) for a, b in itertools.pairwise([start, *inner, stop]) if a < b]
         return spans
 
     def _answer(self, chat: Chat, text: str, index: int, places: dict[int, int]) -> Span:

@@ -141,8 +141,7 @@ def _opener(template: Template, controls: re.Pattern[str]) -> str:
 
 def _of_answers(template: Template, controls: re.Pattern[str]) -> _Tails:
     turns = [asks("a question"), answers("an answer")]
-    inner = controls.findall(_opener(template, controls))
-    return _tails(template, turns, asks("another"), inner)
+    return _tails(template, turns, asks("another"), controls.findall(_opener(template, controls)))
 
 
 def _of_calls(template: Template, controls: re.Pattern[str]) -> _Tails:

@@ -186,8 +186,7 @@ def unsplit(split: Split, read: Callable[[IO[bytes], str], Iterator[Lines]]) -> 
     version = version_of(split)
     with opened(version, split.salvage) as file:
         try:
-            batches = read(file, name_in_messages(split))
-            yield from files.counted(batches, split.path, version.size)
+            yield from files.counted(read(file, name_in_messages(split)), split.path, version.size)
         except ContainerError as error:
             if not split.salvage:
                 raise

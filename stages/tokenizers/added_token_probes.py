@@ -88,8 +88,7 @@ def added_tokens_agree_with_stock(subject: ProbeSubject) -> str:
         return "no token was added"
     if not subject.wide:  # parsing both files takes longer than all other probes of a build
         return _no_added_token_in_text(subject)
-    count = _same_elsewhere(subject)
-    return f"{counted(count, 'token')} added, the rest of the file is untouched"
+    return f"{counted(_same_elsewhere(subject), 'token')} added, the rest of the file is untouched"
 
 
 _BEFORE = ("3.", "x", " ", "\n", "+", "ки", "好", ".\n\n")

@@ -228,8 +228,7 @@ def resolve(model: str, cache: Path, overrides: Overrides, *, fetch: bool = Fals
 
 
 def _is_path(model: str) -> bool:
-    started = model.startswith((".", os.sep, "~"))
-    return started or model.endswith(os.sep) or model.count("/") > 1
+    return model.startswith((".", os.sep, "~")) or model.endswith(os.sep) or model.count("/") > 1
 
 
 def require_known(model: str) -> bool:

@@ -217,8 +217,7 @@ class EncodePair:
     writes: tuple[str, ...] = ("chosen_ids", "rejected_ids", "prompt_length", *COUNTS, "encoded")
 
     def __call__(self, batch: Batch) -> Batch:
-        prefixes = [f"{side}_" for side in _SIDES]
-        return _both_ways(batch, self.encoder, prefixes, self._finish)
+        return _both_ways(batch, self.encoder, [f"{side}_" for side in _SIDES], self._finish)
 
     def _finish(self, batch: Batch, sides: list[_Sequences]) -> Batch:
         ids = [(side.offsets, side.ids) for side in sides]
@@ -231,8 +230,7 @@ class EncodePair:
             _put_counts(batch, sides, np.sum(trained, axis=0)), digest=digests(*ids)
         )
         for name, side in zip(_SIDES, sides, strict=True):
-            limit = self.encoder.max_length
-            batch = too_long(batch, side.lengths, limit, f" on the {name} side")
+            batch = too_long(batch, side.lengths, self.encoder.max_length, f" on the {name} side")
         return batch
 
 
@@ -304,5 +302,4 @@ class EncodeSteps:
             values = values.filter(pa.array(pieces.kept[markers]))
             offsets = offsets_of(count_per_row(bounds, pieces.kept & markers))
             batch = columns.put(batch, "step_labels", make_list(offsets, values))
-        floats = values.to_numpy(zero_copy_only=False).astype(np.float32)
-        return batch, floats, offsets
+        return batch, values.to_numpy(zero_copy_only=False).astype(np.float32), offsets

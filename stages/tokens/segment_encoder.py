@@ -91,8 +91,7 @@ class SegmentEncoder:
         offsets, flat = columns.list_parts(segments)
         kinds = flat.field(1).to_numpy()
         swallowed = self._edges(flat.field(0), kinds, offsets)
-        pieces = self._pieces(swallowed.texts, kinds)
-        starts, ids = columns.numbers(pieces)
+        starts, ids = columns.numbers(self._pieces(swallowed.texts, kinds))
         lengths = np.diff(starts)
         merged = self._merged_cuts.per_row(
             swallowed=swallowed, kinds=kinds, pieces=(ids, starts), offsets=offsets
@@ -169,7 +168,6 @@ def weighted_digests(
     if not more.any():
         return plain
     # Weights are hashed by their bits, since ``digests`` takes 32-bit numbers.
-    bits = np.ascontiguousarray(weights).view(np.int32)
-    both = digests((offsets, folded), (offsets, bits))
+    both = digests((offsets, folded), (offsets, np.ascontiguousarray(weights).view(np.int32)))
     chosen = zip(more.tolist(), both.to_pylist(), plain.to_pylist(), strict=True)
     return pa.array([a if own else b for own, a, b in chosen], pa.binary(16))
