@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pipeline.filesystem import is_refused, with_patience
 from stages.errors import UsageError
@@ -25,8 +25,7 @@ _T = TypeVar("_T")
 TRIES = 8  # to exchange an object that others exchange meanwhile
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(NamedTuple):
     """What a store says of an object without reading it.
 
     Attributes:

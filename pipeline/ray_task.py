@@ -8,9 +8,8 @@ import importlib
 import os
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline import executors
 from pipeline.inputs import declared
@@ -21,8 +20,7 @@ def _ray() -> Any:
     return importlib.import_module("ray")
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(NamedTuple):
     """What a worker must know before it unpickles anything; of plain types.
 
     Attributes:

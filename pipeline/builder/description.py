@@ -6,8 +6,8 @@ path: equal builds have equal manifests.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +30,7 @@ from stages.errors import PipelineError
 from stages.tokens import layouts
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """All that a finished build knows about itself.
 
     Attributes:

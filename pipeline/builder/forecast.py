@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -44,8 +44,7 @@ _NO_LIMIT = 1 << 30
 _IDS = {"folded", "input_ids", "chosen_ids", "rejected_ids"}
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """One input that was looked at."""
 
     name: str
@@ -134,8 +133,7 @@ class Sampled:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(NamedTuple):
     """What ``pipeline plan`` prints."""
 
     recipe: Recipe

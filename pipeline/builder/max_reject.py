@@ -8,8 +8,8 @@ than a fifth of each. With 0 nothing passes. A source with a limit of its own is
 import bisect
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from pipeline import tasks
 from pipeline.builder.rejects import TOO_LONG, Codes, Ledger, Long
@@ -23,8 +23,7 @@ _STEP = 1024  # lengths that a message offers are multiples of it
 _SHARES = (0.5, 0.9, 0.99, 1.0)  # of the examples that are too long
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(NamedTuple):
     """How many of some rows, examples or trained turns are refused; ``noun`` says of which."""
 
     noun: str
@@ -62,8 +61,7 @@ def exceeding(losses: Losses, limit: float) -> Share | None:
     return next((one for one in shares(losses) if one.exceeds(limit, few=few)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(NamedTuple):
     """A share that fails a build where more is refused, and of what.
 
     Attributes:

@@ -4,8 +4,8 @@ Every input's sample is repeated up to the number of its examples, so that a lar
 more than a small one, of which as many rows were sampled.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +27,7 @@ MAX_LENGTHS = (2048, 4096, 8192, 16384, 32768)  # of the packing table
 _SALT = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Population:
+class Population(NamedTuple):
     """Examples that stand for those of the build.
 
     Attributes:

@@ -4,9 +4,9 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pipeline.builder.preparation import Prepared, in_parallel
 from pipeline.messages.progress import PLAN, Report
@@ -21,8 +21,7 @@ _Found = TypeVar("_Found")
 _Shared = TypeVar("_Shared")
 
 
-@dataclass(frozen=True, slots=True)
-class _Workers:
+class _Workers(NamedTuple):
     """Calls of functions over windows and buckets, by the build's engine."""
 
     prepared: Prepared

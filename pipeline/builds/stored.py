@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -174,8 +173,7 @@ _UNLISTED = {RUN, MANIFEST}  # no manifest names these
 _OF_THE_HUB = (".gitattributes", ".cache/huggingface/")
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """A file that differs from the manifest; ``code`` is ``missing``, ``hash`` or ``unknown``.
 
     Attributes:

@@ -4,7 +4,7 @@ cells of a table of texts are read."""
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, replace
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline.options import values as v
 from pipeline.options.values import Schema, Value, Words, limited, plain
@@ -192,8 +192,7 @@ class Chosen(Pairs):
 FIRST = "first"
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
+class Keep(NamedTuple):
     """The first, or the one with the highest or the lowest number in a column.
 
     Attributes:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pipeline.options import build_options as phases
 from pipeline.options import paths, recipe_file, recipe_model
@@ -135,8 +135,7 @@ def _places(values: Values, place: Place) -> dict[str, Place]:
     return {name: (*place, phases.EVERY[name].key) for name in values}
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
+class _Table(NamedTuple):
     """Options by name, and the place at which each stands."""
 
     values: Values

@@ -6,7 +6,7 @@ import os
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -134,8 +134,7 @@ def open_with_datasets(build: Build, result: Checked) -> None:
 # The result of ``pipeline check``: faults, each with its place, and what could not be checked.
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
     """One difference from what was built: the place, a stable code, and a sentence."""
 
     where: str

@@ -3,9 +3,9 @@ came of it."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +30,7 @@ from stages.files import file_hash
 Report = Callable[[str, int, int], None]  # what is done, how many of it, of how many
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     """What was done at a place.
 
     Attributes:
@@ -60,8 +59,7 @@ _QUOTES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """One file to send.
 
     Attributes:
@@ -76,8 +74,7 @@ class Piece:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
+class Publication(NamedTuple):
     """What is sent.
 
     Attributes:

@@ -11,9 +11,9 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pipeline import ranges
@@ -32,8 +32,7 @@ from stages.errors import DataError, UsageError
 KNOWN = "published"  # in the cache
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(NamedTuple):
     """What was published, and where.
 
     Attributes:

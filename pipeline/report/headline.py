@@ -10,9 +10,8 @@ import hashlib
 import html
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 import orjson
@@ -32,16 +31,14 @@ GOOD, WARN, BAD = "pass", "warn", "fail"
 _WORST = (GOOD, WARN, BAD)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """One sentence, and how good the news is."""
 
     status: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Headline:
+class Headline(NamedTuple):
     """The verdict in words; ``status`` is that of the worst answer."""
 
     text: str
@@ -120,8 +117,7 @@ SHOWN = 60  # numbers, those that changed most first
 DRAWN = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
+class Before(NamedTuple):
     """Numbers of another build and of this one; ``of`` says in a sentence which other."""
 
     of: str

@@ -8,7 +8,7 @@ how long they are.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -190,8 +190,7 @@ class Pairs:
         return len(self.one)
 
 
-@dataclass(frozen=True)
-class Matched:
+class Matched(NamedTuple):
     """Every example of the first build is in one of same, moved, changed and removed; every one of
     the second in one of same, moved, changed and added."""
 

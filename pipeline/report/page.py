@@ -8,10 +8,10 @@ import functools
 import html
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 
@@ -261,8 +261,7 @@ CHARACTERS = 400_000  # of all examples as the page spells them; then no more ar
 _MARKUP = 40  # characters around a token, about
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """A sequence of a stored row: an example, or one side of a pair.
 
     Attributes:

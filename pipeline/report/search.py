@@ -284,8 +284,7 @@ def _lowest(name: str) -> Callable[[Held], pa.Array]:
     return of
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """Something that an example has.
 
     Attributes:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from tokenizers import Tokenizer
@@ -30,8 +30,7 @@ ASKED: list[dict[str, Any]] = [{"role": "user", "content": "How many are 2 and 3
 ANSWERED = [*ASKED, {"role": "assistant", "content": "They are 5."}]
 
 
-@dataclass(frozen=True)
-class Declared:
+class Declared(NamedTuple):
     """A build, with its model and everything that it declares about stopping."""
 
     source: Build

@@ -1,9 +1,8 @@
 """Runs prompts through a checkpoint or a server, and explains answers that do not end."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline import tasks
 from pipeline.serving import checkpoint, declared, endpoint, serving
@@ -16,8 +15,7 @@ from stages.tokenizers.resolve import Overrides, resolve
 Ask = Callable[[Sequence[StopPrompt], float], list[StopAnswer]]
 
 
-@dataclass(frozen=True, slots=True)
-class StopRun:
+class StopRun(NamedTuple):
     """The options of a run; names as on the command line.
 
     Attributes:
@@ -217,8 +215,7 @@ def _explain_server(
 # Every probe over one model, and how a server has to stop it.
 
 
-@dataclass(frozen=True, slots=True)
-class ExaminedModel:
+class ExaminedModel(NamedTuple):
     """A model, the verdict of each probe, and where its tokenizer came from."""
 
     model: profile.TargetModel

@@ -5,8 +5,9 @@ of the build, which take it for what they would decide by themselves.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -181,8 +182,7 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
     return Choice(fate, test, examples.group, given.times, given.asked, alike)
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(NamedTuple):
     """Every example, and what becomes of it, in one memory.
 
     Attributes:

@@ -5,9 +5,8 @@ shows which examples can have an equal at all, and only those few are compared i
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -97,8 +96,7 @@ CERTAINTY = 0.999  # that two rows which are just alike enough share a band
 _BLOCK = 1 << 14  # pairs that are compared at once
 
 
-@dataclass(frozen=True, slots=True)
-class NearDoubles:
+class NearDoubles(NamedTuple):
     """Examples that are left out because another that stays is like them.
 
     Attributes:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -254,8 +254,7 @@ _NAMES = "filtered contaminated duplicates near_duplicates left_out".split()
 LEFT_OUT = dict(zip([*Fate][1:], _NAMES, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """What the budget of a source came to, on the train side.
 
     Attributes:

@@ -10,9 +10,8 @@ once more while it is made.
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +30,7 @@ _KEY, _TEST = "key", "test"  # where it stands among all, before it is hashed; i
 _PLANNED = ("line", "sequence", "length", "digest")
 
 
-@dataclass(frozen=True, slots=True)
-class Dealt:
+class Dealt(NamedTuple):
     """What became of a window.
 
     Attributes:

@@ -6,8 +6,7 @@ are, and computed with as doubles; what has no result (a division by zero) is nu
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import polars as pl
 
@@ -52,8 +51,7 @@ _OPERATIONS: dict[str, tuple[str, str, Callable[..., Any]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Typed:
+class _Typed(NamedTuple):
     type: str
     value: Any  # an expression of polars
 

@@ -6,8 +6,7 @@ absent, say, the example is left out too, and counted as such.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +29,7 @@ Numbers = npt.NDArray[np.uint16]
 _FROM = {"n_tokens": "length", "n_trained": "trained", "n_steps": "step_labels"}
 
 
-@dataclass(frozen=True, slots=True)
-class Filtered:
+class Filtered(NamedTuple):
     """What the filters of a build leave out.
 
     Attributes:
@@ -45,8 +43,7 @@ class Filtered:
     null: Bools
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFilters:
+class SourceFilters(NamedTuple):
     """The filters of one source.
 
     Attributes:

@@ -6,8 +6,8 @@ has the packs of one shard of packed rows, so the index also says which shards t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +27,7 @@ FOLDER = "packs"
 SCHEMA = pa.schema([("examples", pa.list_(pa.int64())), ("tokens", pa.int32())])
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredIndex:
+class MeasuredIndex(NamedTuple):
     """The index of one side, as it was read back.
 
     Attributes:

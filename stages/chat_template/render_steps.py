@@ -6,6 +6,7 @@ of the template does not fit are rendered one by one.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +24,7 @@ from stages.errors import RowError
 _PROBLEM, _ANSWER = range(2)  # turns
 
 
-@dataclass(frozen=True, slots=True)
-class _Chat:
+class _Chat(NamedTuple):
     """The program of a question and an answer, for an answer that is cut into steps.
 
     Attributes:

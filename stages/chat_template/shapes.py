@@ -8,7 +8,7 @@ give the same segments.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,8 +48,7 @@ def asked(guard: Guard, texts: pa.Array) -> Bools:
     return yes
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """Rows of a batch that differ in their texts only.
 
     Attributes:

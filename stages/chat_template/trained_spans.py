@@ -16,8 +16,8 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from stages.chat_template.segments import SLOT, Guard, Placeholder, Span
 from stages.chat_template.template import Excerpts, Template
@@ -33,8 +33,7 @@ Seen: TypeAlias = list[dict[str, Any]]
 Found = TypeVar("Found")
 
 
-@dataclass(frozen=True, slots=True)
-class _Lead:
+class _Lead(NamedTuple):
     """The text before a trained turn, as an excerpt shows it.
 
     Attributes:

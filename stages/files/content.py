@@ -7,9 +7,9 @@ import os
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias
 
 import zstandard
 
@@ -208,8 +208,7 @@ def whole(version: FileVersion, reader: str) -> Split:
     return Split(version.path, start=0, stop=size, sha256="", reader=reader, version=version)
 
 
-@dataclass(frozen=True, slots=True)
-class Uncut:
+class Uncut(NamedTuple):
     """A reader that cuts no compressed file: of a damaged one, the rows before the damage are those
     of one piece."""
 

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tokenizers import Tokenizer
 
@@ -129,8 +129,7 @@ class Probe:
     kind: str = TEMPLATE
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeVerdict:
+class ProbeVerdict(NamedTuple):
     """The result of a probe.
 
     Attributes:

@@ -19,7 +19,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stages import catalog, encoders
 from stages.errors import ModelError, UsageError, did_you_mean
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 _WRITE = "For another model write a profile: --model ./profile.toml (see docs/profiles.md)"
 
 
-@dataclass(frozen=True, slots=True)
-class Overrides:
+class Overrides(NamedTuple):
     """Values of options that replace those of the profile."""
 
     chat_template: str | None = None

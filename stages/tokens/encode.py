@@ -7,6 +7,7 @@ to the same ids.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +37,7 @@ COUNTS = ("length", "trained", *_SUMS, "digest")
 COLUMNS, SEGMENTS = "columns", "segments"  # the ways in which rows are encoded
 
 
-@dataclass(frozen=True, slots=True)
-class _Sequences:
+class _Sequences(NamedTuple):
     """What a column of outlines or segments was encoded to, one sequence a row.
 
     Attributes:

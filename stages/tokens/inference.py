@@ -5,7 +5,7 @@ A hybrid reasoning model has two, chosen by an argument of its chat template: wi
 one of them, and a server must use the same one.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -25,8 +25,7 @@ NAMES = {True: "thinking", False: "non_thinking"}
 _ASKED = [turn_ends.asks("x")]
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(NamedTuple):
     """One generation prompt.
 
     Attributes:

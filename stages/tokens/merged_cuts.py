@@ -7,7 +7,7 @@ are counted, so that who compares a row knows whether the ids of its whole text 
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -157,8 +157,7 @@ WHITESPACE = (
 Bools = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Swallowed:
+class Swallowed(NamedTuple):
     """The texts as they are encoded.
 
     Attributes:
