@@ -29,8 +29,13 @@ from stages.columns import (
 from stages.contract import Batch
 from stages.errors import counted
 from stages.tokens import folded_labels, outline_tokens
-from stages.tokens.max_length import too_long
-from stages.tokens.segment_encoder import Encoded, SegmentEncoder, digests, weighted_digests
+from stages.tokens.segment_encoder import (
+    Encoded,
+    SegmentEncoder,
+    digests,
+    too_long,
+    weighted_digests,
+)
 
 _SUMS = ("controls", "truncated", "longer", "merged_cuts")  # over both sides of a pair
 COUNTS = ("length", "trained", *_SUMS, "digest")

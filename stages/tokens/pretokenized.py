@@ -14,8 +14,7 @@ from stages.chat_template import loss_weights
 from stages.columns import IGNORED, count_per_row, make_list, numbers
 from stages.tokens.encode import COUNTS
 from stages.tokens.folded_labels import folded_ids
-from stages.tokens.max_length import too_long
-from stages.tokens.segment_encoder import digests
+from stages.tokens.segment_encoder import digests, too_long
 
 
 @dataclass
