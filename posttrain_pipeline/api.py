@@ -1,5 +1,6 @@
 """``run``, ``plan`` and ``open``: what the commands of the same names do, with typed results."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -13,6 +14,7 @@ from pipeline.builder import plan_page
 from pipeline.builder.forecast import Forecast, forecast, why_stop
 from pipeline.builds import build
 from pipeline.messages import screen
+from pipeline.messages.progress import Follower
 from pipeline.messages.result import with_status
 from pipeline.options import config, recipe, recipe_file
 from pipeline.report import painter
@@ -27,10 +29,6 @@ class Build(build.Build):
 
     def _repr_html_(self) -> str:
         return painter.of_build(self)
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    return
 
 
 def run(
@@ -67,7 +65,8 @@ def run(
     """
     given = {name: value for name, value in options.items() if value is not None}
     config = config_of(task, data, table={"model": model, **given}, where="run")
-    report = progress or (screen.Cell() if screen.in_notebook() else _silent)
+    in_notebook = "ipykernel" in sys.modules  # a kernel that Jupyter, VS Code or Colab shows
+    report = progress or (screen.Cell() if in_notebook else Follower())
     return Build.open(run_build.build(config, report).build.folder)
 
 

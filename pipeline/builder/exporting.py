@@ -82,12 +82,6 @@ def _as_stored(source: Build, split: str) -> Iterator[tuple[pa.Table, Ints]]:
         yield table, layout.sizes(table)
 
 
-def _materialised(packs: Packs) -> Iterator[tuple[pa.Table, Ints]]:
-    """The shards that packed rows would have been written to, one at a time."""
-    for first, last in packs.shards():
-        yield packs.table(first, last), packs.members(first, last)[1]
-
-
 def _copied(table: pa.Table) -> pa.Table:
     """The same with buffers of its own: the bytes of a slice depend on what it was cut from, and
     those of a build's shards do not."""
@@ -101,7 +95,8 @@ def _shards_of(
     """How many shards an export of a split has, and each with the examples in its rows."""
     if source.manifest.packs and facts.layout == layouts.PACKED:
         packs = Packs(source, split)
-        return len(packs.shards()), _materialised(packs)
+        some = packs.shards()  # as the packed rows would have been written
+        return len(some), ((packs.table(*one), packs.members(*one)[1]) for one in some)
     same = facts.layout == source.manifest.layout
     made = list(_as_stored(source, split) if same else _relaid(source, split, facts))
     return len(made), made

@@ -92,12 +92,13 @@ def plan(
         split = bool(counts.kept and (options.test_size or options.test))
         if split and chosen is None and not _stored(laid, train_test.TRAIN):
             raise nothing_to_train_on(options)
+        groups = workers.each(equal.count_groups, search, range(search.buckets)) if split else []
         outline = facts.Outline(
             counts=counts,
             sides=_apart(laid),
             split=split,
             width=width,
-            rule=_rule(workers, search) if split else None,
+            rule=train_test.rule_of(groups, options.test_size) if split else None,
             asked=chosen.choice.asked if chosen else (),
             windows=len(windows),
         )
@@ -136,8 +137,3 @@ def _apart(laid: Sequence[window_plan.Laid]) -> dict[str, int]:
         for side in (train_test.TRAIN, train_test.TEST)
         if _stored(laid, side)
     }
-
-
-def _rule(workers: _Workers, search: equal.Search) -> train_test.SplitRule:
-    counted = workers.each(equal.count_groups, search, range(search.buckets))
-    return train_test.rule_of(counted, search.config.plan.test_size)

@@ -201,11 +201,6 @@ class Painter:
                 self._console.show_cursor(True)
 
 
-def in_notebook() -> bool:
-    """Whether this process is a kernel that Jupyter, VS Code or Colab shows outputs of."""
-    return "ipykernel" in sys.modules
-
-
 class Cell(Follower):
     """Draws in the output of the cell that is run; IPython, which runs it, shows it."""
 

@@ -242,10 +242,6 @@ def policy() -> str:
     )
 
 
-def _inline(name: str) -> Markup:
-    return Markup(_read(name))  # our own file, never a value of the data
-
-
 @functools.cache
 def environment() -> jinja2.Environment:
     """The engine, made once per process."""
@@ -259,7 +255,7 @@ def environment() -> jinja2.Environment:
     )
     made.filters.update(number=number, grouped=grouped, spaced=spaced, share=share)
     made.filters.update(cut=cut, spelled=_spelled, counted=counted, changed=changed)
-    made.globals.update(percent=percent, policy=policy, inline=_inline)
+    made.globals.update(percent=percent, policy=policy, inline=lambda name: Markup(_read(name)))
     return made
 
 

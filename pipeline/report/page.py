@@ -56,15 +56,12 @@ def _length(figure: Figure) -> float:
     return round(min(100.0, 100 * figure.value), 3) if figure.unit == "share" else 0.0
 
 
-def _split_told(split: counts.TurnSplit) -> str:
-    return loss_weights.sentence(as_json(split))
-
-
 @functools.cache
 def page() -> jinja2.Template:
     """The template of the page, compiled once per process."""
     environment = headline.environment()
-    environment.filters.update(figure=_figure, length_of=_length, split_told=_split_told)
+    environment.filters.update(figure=_figure, length_of=_length)
+    environment.filters["split_told"] = lambda split: loss_weights.sentence(as_json(split))
     environment.filters["boxes"] = painter.boxes
     environment.filters["noted"] = carried.of
     environment.globals.update(kinds=drawing.KINDS, status=_STATUS, fates=counts.FATES)

@@ -34,11 +34,6 @@ class StopRun(NamedTuple):
     key: str = ""
 
 
-def is_url(target: str) -> bool:
-    """Whether the target is a server."""
-    return target.startswith(("http://", "https://"))
-
-
 def examine(wanted: StopRun) -> Examined:
     """Compare the target with the build, run the prompts, and look for the causes of failures.
 
@@ -49,7 +44,7 @@ def examine(wanted: StopRun) -> Examined:
     build = declared.read(wanted.build)
     asked = declared.prompts(build, wanted.prompts)
     examined = Examined(wanted.target)
-    if is_url(wanted.target):
+    if wanted.target.startswith(("http://", "https://")):
         server = endpoint.Server(wanted.target, wanted.served, wanted.key)
         endpoint.compare(server, build, asked, examined)
         if not wanted.tokenizer_only:

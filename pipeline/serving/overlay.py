@@ -31,7 +31,7 @@ _REPLACED = (*_TOKENIZER, "config.json", "generation_config.json")
 # For each marker, the texts whose embedding rows it starts from: they mean something similar.
 _MEANING = {"step_token": ("\n",), "good_token": ("+",), "bad_token": ("-",)}
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
-EMBEDDINGS = ("embed_tokens", "lm_head")
+_TABLES = ("embed_tokens.weight", "lm_head.weight")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def _give_rows(original: Path, folder: Path, rows: dict[int, tuple[int, ...]]) -
     shards = checkpoint.shards_of(original)
     changed = []
     for path, names in shards.items():
-        tables = [name for name in names if _is_embedding(name)]
+        tables = [name for name in names if name.endswith(_TABLES)]
         if not tables:
             continue
         target = folder / path.name
@@ -137,10 +137,6 @@ def _give_rows(original: Path, folder: Path, rows: dict[int, tuple[int, ...]]) -
             "Save the model with safe_serialization.",
         )
     return changed
-
-
-def _is_embedding(name: str) -> bool:
-    return name.endswith(tuple(f"{part}.weight" for part in EMBEDDINGS))
 
 
 def overlay(original: Path, build: Path, output: Path) -> list[str]:

@@ -260,7 +260,7 @@ def _places(splits: Sequence[Split]) -> list[tuple[str, int, int]]:
 def _known(split: Split, version: FileVersion) -> Split:
     """A split whose bytes were read."""
     counts_lines = split.reader == "jsonl" and compression(version) is None
-    lines = version.line_count if counts_lines else None
+    lines = version.ends + (not version.whole) if counts_lines else None
     return replace(split, sha256=version.sha256, version=version, lines=lines)
 
 
