@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -131,25 +132,18 @@ class Store:
 
     def get(self, name: str, start: int | None = None, end: int | None = None) -> bytes | None:
         """The bytes, or those of a range; None where there is no such object."""
-
-        def got() -> bytes | None:
-            with suppress(FileNotFoundError):
-                content: bytes = self.filesystem.cat_file(self._at(name), start=start, end=end)
-                return content
-            return None
-
-        return with_patience(f"{self.shown}/{name}", got)
+        read = partial(self.filesystem.cat_file, self._at(name), start=start, end=end)
+        found: bytes | None = self._looked(f"{self.shown}/{name}", read, None)
+        return found
 
     def fetch(self, name: str, target: Path) -> bool:
         """Write the object to a file of this machine; False where there is none."""
 
         def fetched() -> bool:
-            with suppress(FileNotFoundError):
-                self.filesystem.get_file(self._at(name), str(target))
-                return True
-            return False
+            self.filesystem.get_file(self._at(name), str(target))
+            return True
 
-        return with_patience(f"{self.shown}/{name}", fetched)
+        return self._looked(f"{self.shown}/{name}", fetched, False)
 
     def put(self, name: str, content: bytes) -> None:
         """Write an object; whoever reads finds the old bytes or the new ones."""

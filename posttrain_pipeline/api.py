@@ -13,9 +13,8 @@ from pipeline import run_build
 from pipeline.builder import plan_page
 from pipeline.builder.forecast import Forecast, forecast, why_stop
 from pipeline.builds import build
-from pipeline.messages import screen
+from pipeline.messages import result, screen
 from pipeline.messages.progress import Follower
-from pipeline.messages.result import with_status
 from pipeline.options import config, recipe, recipe_file
 from pipeline.report import painter
 from stages.errors import DataError
@@ -99,7 +98,7 @@ class Plan:
     def described(self) -> dict[str, Any]:
         """Everything, as ``pipeline plan --json`` prints it."""
         code = DataError.exit_code if self.would_stop else 0
-        return with_status(code, plan_page.as_json(self._forecast))
+        return result.with_status(code, plan_page.as_json(self._forecast))
 
     def __str__(self) -> str:
         return click.unstyle(plan_page.as_text(self._forecast))

@@ -187,3 +187,10 @@ def refuse(batch: Batch, rows: Bools, code: str, details: Sequence[str]) -> Batc
     batch = put(batch, "reject_code", pc.if_else(mask, code, batch.column("reject_code")))
     chosen = pc.if_else(mask, pa.array(detail, pa.string()), batch.column("reject_detail"))
     return put(batch, "reject_detail", chosen)
+
+
+def begins_of(*columns: npt.NDArray[np.generic]) -> Bools:
+    """Where a new combination of values begins, in columns that are sorted together."""
+    begins = np.ones(len(columns[0]), bool)
+    begins[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return begins

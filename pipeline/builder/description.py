@@ -20,10 +20,9 @@ from pipeline.manifest import counts as tallies
 from pipeline.manifest import manifest as records
 from pipeline.manifest.records import Decontamination, Likeness
 from pipeline.serving import serving
-from pipeline.shards import budgets, chain, examples, facts, filters, gather, pack_index
+from pipeline.shards import budgets, chain, examples, facts, filters, gather, pack_index, train_test
 from pipeline.shards.choose import Chosen
 from pipeline.shards.part import PartReport
-from pipeline.shards.train_test import TEST, TRAIN
 from stages import encoders, findings, formats
 from stages.chat_template import loss_weights, spelling
 from stages.errors import PipelineError
@@ -294,7 +293,7 @@ def describe(outcome: Outcome, verdict: findings.Validation) -> records.Manifest
     ``audits``, ``columns``, ``trainers``, ``for_`` and ``files``."""
     recipe, outline = outcome.recipe, outcome.outline
     config = recipe.config
-    sides = (TRAIN, TEST) if outline.split else (TRAIN,)
+    sides = (train_test.TRAIN, train_test.TEST) if outline.split else (train_test.TRAIN,)
     probes = recipe.model.probes.items()
     inference, room = serving.of_build(recipe, outcome.shards)
     return records.Manifest(

@@ -16,8 +16,7 @@ from expectations import audits
 from pipeline import lines, tasks
 from pipeline.builder.forecast import Forecast, forecast, why_stop
 from pipeline.builder.population import MAX_LENGTHS
-from pipeline.inputs import opening, scan, sheet
-from pipeline.inputs.detection import rows_of
+from pipeline.inputs import detection, opening, scan, sheet
 from pipeline.inputs.readings import Looks, glimpses, recognise_looks
 from pipeline.messages.explanations import left_out
 from pipeline.options.build_options import OPTIONS, default_cache
@@ -151,7 +150,7 @@ def _grouped(looks: Mapping[str, Looks], config: Config) -> list[_Group]:
             before = groups[alike]
             groups[alike] = replace(before, data=[*before.data, argument], rows=before.rows + rows)
         else:
-            page = sheet.lines(rows_of(some[0][3]), found[0].reading, config, {})
+            page = sheet.lines(detection.rows_of(some[0][3]), found[0].reading, config, {})
             groups[alike] = _Group([argument], found[0], rows, [*lines.of_columns(page, "")])
     return list(groups.values())
 

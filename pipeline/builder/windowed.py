@@ -10,8 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from pipeline.builder.preparation import Prepared, in_parallel
 from pipeline.messages.progress import PLAN, Report
-from pipeline.shards import equal, exchange, facts, train_test, window_plan
-from pipeline.shards.choose import Chosen, nothing_to_train_on, require_none_apart
+from pipeline.shards import choose, equal, exchange, facts, train_test, window_plan
 from pipeline.shards.plan import WINDOW_EXAMPLES, Window, digest_of
 from stages.errors import SurroundingsError, UsageError
 from stages.tokens import layouts
@@ -63,7 +62,7 @@ def plan(
     windows: Sequence[Window],
     folder: Path,
     report: Report,
-    chosen: Chosen | None = None,
+    chosen: choose.Chosen | None = None,
 ) -> tuple[facts.Outline, list[window_plan.Laid]]:
     """Plan a build by its windows; no process needs all examples for it.
 
@@ -81,7 +80,7 @@ def plan(
         longest = max(workers.each(equal.scatter, search, items), default=0)
         found = workers.each(equal.find, search, range(search.buckets))
         search.forget("digests")
-        require_none_apart(sum(one.apart for one in found))
+        choose.require_none_apart(sum(one.apart for one in found))
         width = layouts.load(options.layout).width(options.pad_to, longest, options.max_length)
         names = tuple(source.name for source in prepared.inputs)
         laid, counted = _laid(workers, window_plan.Laying(search, str(folder), width, names), items)
@@ -91,7 +90,7 @@ def plan(
             counts = replace(counts, lower_bound=bound)
         split = bool(counts.kept and (options.test_size or options.test))
         if split and chosen is None and not _stored(laid, train_test.TRAIN):
-            raise nothing_to_train_on(options)
+            raise choose.nothing_to_train_on(options)
         groups = workers.each(equal.count_groups, search, range(search.buckets)) if split else []
         outline = facts.Outline(
             counts=counts,

@@ -9,12 +9,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline import stores
+from pipeline import secrets, stores
 from pipeline.builds import failed, folder_versions, publish
 from pipeline.builds.versions import LetGo, Versions
 from pipeline.manifest import dataset_files
 from pipeline.manifest.manifest import MANIFEST, Manifest
-from pipeline.secrets import redacted
 from stages.errors import DataError, IrregularError, PipelineError, UsageError, require_reading
 from stages.files import file_hash
 
@@ -274,7 +273,7 @@ class Whereabouts:
         """Where the build, or a file of it, lies, as messages say it."""
         if not self.address:
             return str(self.folder / name)
-        return f"{redacted(self.address)}/{name}".rstrip("/")
+        return f"{secrets.redacted(self.address)}/{name}".rstrip("/")
 
     @cached_property
     def store(self) -> stores.Store:

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from pipeline.exports import Projection
-from pipeline.manifest.manifest import MANIFEST
-from pipeline.manifest.records import RUN
+from pipeline.manifest import manifest, records
 from stages.files import file_hash
 from stages.late import pa
 
@@ -162,7 +161,7 @@ def read(folder: Path, path: str, projection: Projection | None) -> pa.Table:
 
 
 MISSING, HASH, UNKNOWN = "missing", "hash", "unknown"
-_UNLISTED = {RUN, MANIFEST}  # no manifest names these
+_UNLISTED = {records.RUN, manifest.MANIFEST}  # no manifest names these
 # What the hub has in every repository, and what its library leaves in a folder that it fills.
 _OF_THE_HUB = (".gitattributes", ".cache/huggingface/")
 

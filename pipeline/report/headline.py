@@ -17,6 +17,7 @@ import jinja2
 import orjson
 from markupsafe import Markup
 
+from pipeline import lines
 from pipeline.builds import limits
 from pipeline.builds.build import Build
 from pipeline.manifest.manifest import Manifest
@@ -245,14 +246,7 @@ def policy() -> str:
 @functools.cache
 def environment() -> jinja2.Environment:
     """The engine, made once per process."""
-    made = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        optimized=False,  # folding constants takes longer than it saves a page
-        loader=jinja2.FileSystemLoader(_FOLDER),
-    )
+    made = lines.templates(_FOLDER, pages=True)
     made.filters.update(number=number, grouped=grouped, spaced=spaced, share=share)
     made.filters.update(cut=cut, spelled=_spelled, counted=counted, changed=changed)
     made.globals.update(percent=percent, policy=policy, inline=lambda name: Markup(_read(name)))

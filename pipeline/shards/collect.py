@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.shards import examples, mapped
-from pipeline.shards.storage import here
+from pipeline.shards import examples, mapped, storage
 from stages.columns import IDS, Ints, make_list, offsets_of, whole
 from stages.errors import DataError
 
@@ -191,7 +190,7 @@ class Collector:
 
     def _table(self, source: PartSource) -> pa.Table:
         if source.path not in self._readers:
-            file = self._files[source.path] = mapped.Mapped(here(Path(source.path)))
+            file = self._files[source.path] = mapped.Mapped(storage.here(Path(source.path)))
             content = pa.BufferReader(pa.py_buffer(file.content))
             self._readers[source.path] = pa.ipc.open_file(content)
         reader = self._readers[source.path]

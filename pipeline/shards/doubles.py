@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from stages.columns import Bools, Ints, offsets_of
+from stages.columns import Bools, Ints, begins_of, offsets_of
 from stages.normalize.overlap_words import SEED, Hashes, mixed
 from stages.normalize.signatures import NUMBERS, Signatures, empty
 
@@ -51,8 +51,7 @@ def _groups(digests: Digests, score: Scores | None = None) -> tuple[Ints, Ints]:
     # The last key counts first. The sort is stable, so equal examples stay in input order.
     order = np.lexsort((b, a) if score is None else (-score[suspects], b, a))
     a, b = a[order], b[order]
-    begins = np.ones(len(order), bool)
-    begins[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
+    begins = begins_of(a, b)
     members = suspects[order]
     return members, members[begins][np.cumsum(begins) - 1]
 
@@ -196,8 +195,7 @@ def _of_equal(rows: _Rows, among: Ints, keys: Hashes, firsts: Ints, limit: float
     order = np.argsort(keys, kind="stable")
     keys, members = keys[order], among[order]
     while len(members):
-        begins = np.ones(len(members), bool)
-        begins[1:] = keys[1:] != keys[:-1]
+        begins = begins_of(keys)
         which, starts = np.cumsum(begins) - 1, np.flatnonzero(begins)
         head = members[starts][which]
         apart = np.flatnonzero(firsts[head] != firsts[members])
@@ -249,8 +247,7 @@ def alike(
     by_score = () if score is None else (-score[candidates],)
     by_side = () if before is None else (~before[candidates],)
     order = np.lexsort((*by_score, *by_side, cluster))
-    begins = np.ones(len(order), bool)
-    begins[1:] = cluster[order][1:] != cluster[order][:-1]
+    begins = begins_of(cluster[order])
     stays = np.empty(len(order), np.int64)
     stays[order] = candidates[order][begins][np.cumsum(begins) - 1]
     again = stays != candidates

@@ -23,8 +23,7 @@ import pyarrow as pa
 from expectations import stored_rows, tallies, undo_layout
 from expectations.contract import APART, EXAMPLE, ROW, Context, Values
 from expectations.tallies import Checks, Tally
-from pipeline.shards import mapped, storage
-from pipeline.shards.train_test import mixed
+from pipeline.shards import mapped, storage, train_test
 from stages.columns import Bools, Ints
 from stages.errors import GateError, PipelineError
 from stages.files import file_hash
@@ -266,7 +265,7 @@ def _behind(place: Ints) -> Bools:
 def _write(folder: Path, shard: str, identities: Ints) -> None:
     """Write the examples of a shard twice: grouped by name, and by content."""
     source, line = (row.astype(np.uint64) for row in identities[:2])
-    by_name = storage.bucket_of(mixed(line ^ (source << np.uint64(40)), 0))
+    by_name = storage.bucket_of(train_test.mixed(line ^ (source << np.uint64(40)), 0))
     by_content = storage.bucket_of(identities[3].view(np.uint64))
     records = np.ascontiguousarray(identities.T)
     names, contents = (file_of(folder, shard, name) for name in (_NAMES, _CONTENTS))
