@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
 from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from stages.errors import PipelineError, SurroundingsError
 
@@ -162,8 +162,7 @@ def _nobody(*_: object) -> None:
     return
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """The work of one phase.
 
     Attributes:

@@ -153,16 +153,21 @@ def of_columns(page: Sequence[Mapping[str, Any]], indent: str = "  ") -> Iterato
 
 
 @functools.cache
-def templates(folder: Path) -> "jinja2.Environment":
-    """The templates of texts in a folder, read once per process. Nothing is escaped: a filter
-    quotes a value for its language, ``sh``, ``json`` (YAML too) or ``py``."""
+def templates(folder: Path, pages: bool = False) -> "jinja2.Environment":
+    """The templates of a folder, read once per process. In those of texts nothing is escaped: a
+    filter quotes a value for its language, ``sh``, ``json`` (YAML too) or ``py``.
+
+    Args:
+        pages: of HTML, where every value is escaped.
+    """
     import jinja2  # most commands print a line or two
 
     made = jinja2.Environment(
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,
+        keep_trailing_newline=not pages,
+        autoescape=pages,
         optimized=False,  # folding constants takes longer than it saves
         loader=jinja2.FileSystemLoader(folder),
     )

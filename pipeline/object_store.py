@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pipeline.filesystem import is_refused, with_patience
 from stages.errors import UsageError
@@ -25,8 +26,7 @@ _T = TypeVar("_T")
 TRIES = 8  # to exchange an object that others exchange meanwhile
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(NamedTuple):
     """What a store says of an object without reading it.
 
     Attributes:
@@ -132,25 +132,18 @@ class Store:
 
     def get(self, name: str, start: int | None = None, end: int | None = None) -> bytes | None:
         """The bytes, or those of a range; None where there is no such object."""
-
-        def got() -> bytes | None:
-            with suppress(FileNotFoundError):
-                content: bytes = self.filesystem.cat_file(self._at(name), start=start, end=end)
-                return content
-            return None
-
-        return with_patience(f"{self.shown}/{name}", got)
+        read = partial(self.filesystem.cat_file, self._at(name), start=start, end=end)
+        found: bytes | None = self._looked(f"{self.shown}/{name}", read, None)
+        return found
 
     def fetch(self, name: str, target: Path) -> bool:
         """Write the object to a file of this machine; False where there is none."""
 
         def fetched() -> bool:
-            with suppress(FileNotFoundError):
-                self.filesystem.get_file(self._at(name), str(target))
-                return True
-            return False
+            self.filesystem.get_file(self._at(name), str(target))
+            return True
 
-        return with_patience(f"{self.shown}/{name}", fetched)
+        return self._looked(f"{self.shown}/{name}", fetched, False)
 
     def put(self, name: str, content: bytes) -> None:
         """Write an object; whoever reads finds the old bytes or the new ones."""

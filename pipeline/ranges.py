@@ -17,8 +17,7 @@ from pipeline.filesystem import filesystem_of, is_refused
 from pipeline.secrets import redacted
 from stages.contract import Split
 from stages.errors import SurroundingsError
-from stages.files import file_hash
-from stages.files.file_version import FileVersion
+from stages.files import file_hash, file_version
 
 # The keys under which stores give the version of an object, best first: a listing may give fewer
 # than a request for the object alone. The size is no version: other bytes can have the same size.
@@ -156,7 +155,7 @@ def _path(cache_dir: Path, split: Split) -> Path | None:
     return cache_dir / FOLDER / key[:2] / f"{key}.hash"
 
 
-def _identity(version: FileVersion) -> object:
+def _identity(version: file_version.FileVersion) -> object:
     if version.stored is not None:
         return version.stored.key
     return os.path.realpath(version.path), version.state and astuple(version.state)

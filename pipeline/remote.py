@@ -63,8 +63,7 @@ def _paths(filesystem: Any, path: str, url: str) -> dict[str, Info | None]:
 
 
 def _folder(filesystem: Any, path: str, cache_dir: Path, version: str | None) -> Path:
-    key = key_of(str(filesystem.protocol), path, version or "")
-    return cache_dir / FOLDER / key
+    return cache_dir / FOLDER / key_of(str(filesystem.protocol), path, version or "")
 
 
 def _address(filesystem: Any, path: str) -> str:

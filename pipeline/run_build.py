@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeline.builds import failed, lease, place, versions
-from pipeline.inputs import equal_build
-from pipeline.inputs.declared import require_model
+from pipeline.inputs import declared, equal_build
 from pipeline.lines import width
 from pipeline.messages import progress, result
 from pipeline.messages.progress import Report
@@ -45,7 +44,7 @@ def build(config: Config, report: Report, parts: Parts | None = None) -> Built:
 def _built(config: Config, report: Report, parts: Parts | None) -> Built:
     """The same; what makes a build is imported where one is made."""
     report(progress.START, 0, 1)
-    require_model(config)
+    declared.require_model(config)
     try:
         found = equal_build.look(config)
     except DataError as error:

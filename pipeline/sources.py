@@ -20,8 +20,7 @@ import orjson
 from pipeline.secrets import named
 from stages import readers
 from stages.errors import DataError, UsageError
-from stages.files import file_hash
-from stages.files.file_version import FileVersion
+from stages.files import file_hash, file_version
 from stages.readers import arrow
 from stages.tokenizers import hub
 
@@ -44,7 +43,7 @@ class Located:
     origin: str
     reader: str | None = None
     source: int = 0
-    version: FileVersion | None = None
+    version: file_version.FileVersion | None = None
 
     @property
     def identity(self) -> str:

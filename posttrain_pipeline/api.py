@@ -1,5 +1,6 @@
 """``run``, ``plan`` and ``open``: what the commands of the same names do, with typed results."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -12,8 +13,8 @@ from pipeline import run_build
 from pipeline.builder import plan_page
 from pipeline.builder.forecast import Forecast, forecast, why_stop
 from pipeline.builds import build
-from pipeline.messages import screen
-from pipeline.messages.result import with_status
+from pipeline.messages import result, screen
+from pipeline.messages.progress import Follower
 from pipeline.options import config, recipe, recipe_file
 from pipeline.report import painter
 from stages.errors import DataError
@@ -27,10 +28,6 @@ class Build(build.Build):
 
     def _repr_html_(self) -> str:
         return painter.of_build(self)
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    return
 
 
 def run(
@@ -67,7 +64,8 @@ def run(
     """
     given = {name: value for name, value in options.items() if value is not None}
     config = config_of(task, data, table={"model": model, **given}, where="run")
-    report = progress or (screen.Cell() if screen.in_notebook() else _silent)
+    in_notebook = "ipykernel" in sys.modules  # a kernel that Jupyter, VS Code or Colab shows
+    report = progress or (screen.Cell() if in_notebook else Follower())
     return Build.open(run_build.build(config, report).build.folder)
 
 
@@ -100,7 +98,7 @@ class Plan:
     def described(self) -> dict[str, Any]:
         """Everything, as ``pipeline plan --json`` prints it."""
         code = DataError.exit_code if self.would_stop else 0
-        return with_status(code, plan_page.as_json(self._forecast))
+        return result.with_status(code, plan_page.as_json(self._forecast))
 
     def __str__(self) -> str:
         return click.unstyle(plan_page.as_text(self._forecast))

@@ -190,7 +190,7 @@ def EXPORT(trainer: str, build: Path, output: Path, layout: str | None, as_json:
     from pipeline.messages import result
 
     built = export_build(trainer, build, output, layout or "")
-    click.echo(f"train     {launch.start_command(output, trainer)}", err=True)
+    click.echo(f"train     {' '.join(launch.words(output, trainer))}", err=True)
     session = current()
     session.begin(as_json)
     session.end(result.of_built(built))

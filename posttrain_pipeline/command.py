@@ -4,7 +4,7 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 _USAGE = 2  # exit status: the command or its environment must change
 
@@ -21,13 +21,7 @@ def _require_ours() -> None:
 
 def _object(error: "ShadowedError") -> str:
     """What ``--json`` prints; nothing of the packages that would print it can be imported."""
-    nothing: dict[str, object] = {
-        "task": None,
-        "build_id": None,
-        "figures": {},
-        "paths": {},
-        "manifest": None,
-    }
+    nothing: Any = {"task": None, "build_id": None, "figures": {}, "paths": {}, "manifest": None}
     said = {"message": error.what, "remedy": error.remedy}
     return json.dumps({"status": "failed", "code": _USAGE, **said, **nothing})
 

@@ -12,15 +12,13 @@ from typing import NoReturn
 
 import click
 
-from pipeline import __version__, lines
-from pipeline.executors import SIGNALS, keep_freed
+from pipeline import __version__, executors, lines, secrets
 from pipeline.lines import WIDE
 from pipeline.messages import screen
 from pipeline.messages.result import of_error, show
 from pipeline.messages.session import Session
 from pipeline.options import shells
 from pipeline.options.help_page import Group, declared, with_debug
-from pipeline.secrets import shown
 from stages import catalog
 
 # Of each module the command that it is called after, and the others.
@@ -101,12 +99,12 @@ def _status(session: Session) -> int:
             show(result)
         session.end(result)
         if with_traceback:
-            sys.stderr.write(shown(traceback.format_exc()))
+            sys.stderr.write(secrets.shown(traceback.format_exc()))
         return result.code
 
 
 def _interrupt(*_: object) -> NoReturn:
-    for kind in SIGNALS:
+    for kind in executors.SIGNALS:
         signal.signal(kind, signal.SIG_IGN)  # a second one must not cut the cleaning up short
     raise KeyboardInterrupt
 
@@ -114,10 +112,10 @@ def _interrupt(*_: object) -> NoReturn:
 def main() -> NoReturn:
     """The program; ``posttrain_pipeline.command`` calls it when all packages are ours."""
     screen.guard()
-    for kind in SIGNALS:
+    for kind in executors.SIGNALS:
         if kind is not signal.SIGHUP or signal.getsignal(kind) is not signal.SIG_IGN:  # nohup
             signal.signal(kind, _interrupt)
-    keep_freed()
+    executors.keep_freed()
     # Nothing here multiplies matrices, and a process with threads cannot be copied.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(_status(Session.of(sys.argv[1:])))

@@ -27,8 +27,7 @@ def formats() -> list[tuple[str, str]]:
 
     rows = []
     for name in catalog.names("stages.formats"):
-        record_format = known.load(name)
-        ways = [f"{name}/{way}" for way in record_format.variants]
+        ways = [f"{name}/{way}" for way in known.load(name).variants]
         also_named = f" Also named: {', '.join(ways)}." if ways else ""
         rows.append((name, catalog.summary("stages.formats", name) + also_named))
     return rows
@@ -117,8 +116,7 @@ def COMMAND(kind: str, with_columns: bool) -> None:
     if with_columns:
         click.echo("\n".join(_column_lines(lines.width())))
         return
-    rows = _KINDS[kind]()
-    click.echo("\n".join(lines.entries(rows, lines.width(), most=26)))
+    click.echo("\n".join(lines.entries(_KINDS[kind](), lines.width(), most=26)))
 
 
 def _column_lines(columns_wide: int) -> list[str]:

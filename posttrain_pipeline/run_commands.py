@@ -154,8 +154,7 @@ def of_builds(ranked: bool) -> Callable[[Decorated], Decorated]:
     Args:
         ranked: it has a rank.
     """
-    of_task = shared.for_task()
-    own = (shared.data("DATA...|RECIPE.toml"), of_task)
+    own = (shared.data("DATA...|RECIPE.toml"), shared.for_task())
     ranks = _RANK if ranked else ()
     return shared.with_options(own, shared.OF_RECIPE, shared.OUTPUT, ranks, shared.CHANGES)
 

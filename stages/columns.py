@@ -122,8 +122,7 @@ def list_parts(column: pa.ListArray) -> tuple[Ints, pa.Array]:
     """Offsets (from 0) and the flat values of a list column without nulls."""
     # A slice of a column shares the buffers of the whole column, and its offsets do not start at 0.
     offsets = column.offsets.to_numpy().astype(np.int64)
-    values = column.values.slice(offsets[0], offsets[-1] - offsets[0])
-    return offsets - offsets[0], values
+    return offsets - offsets[0], column.values.slice(offsets[0], offsets[-1] - offsets[0])
 
 
 def numbers(column: pa.ListArray) -> tuple[Ints, Ids]:
@@ -188,3 +187,10 @@ def refuse(batch: Batch, rows: Bools, code: str, details: Sequence[str]) -> Batc
     batch = put(batch, "reject_code", pc.if_else(mask, code, batch.column("reject_code")))
     chosen = pc.if_else(mask, pa.array(detail, pa.string()), batch.column("reject_detail"))
     return put(batch, "reject_detail", chosen)
+
+
+def begins_of(*columns: npt.NDArray[np.generic]) -> Bools:
+    """Where a new combination of values begins, in columns that are sorted together."""
+    begins = np.ones(len(columns[0]), bool)
+    begins[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return begins

@@ -214,6 +214,5 @@ def choose(tokenizer_json: bytes) -> str:
         fast = load("fastokens", tokenizer_json)
     except (ImportError, ValueError, RuntimeError, errors.ModelError):
         return "tokenizers"
-    probes = [*PROBES, *_own_probes(tokenizer_json)]
-    same = agree(fast, load("tokenizers", tokenizer_json), probes)
+    same = agree(fast, load("tokenizers", tokenizer_json), [*PROBES, *_own_probes(tokenizer_json)])
     return "fastokens" if same else "tokenizers"

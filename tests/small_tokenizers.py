@@ -65,8 +65,7 @@ def metaspace(names: Sequence[str], prepend: bool, **flags: bool) -> Tokenizer:
     tokenizer.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁")])
     trainer = trainers.BpeTrainer(vocab_size=700, special_tokens=first, show_progress=False)
     # Sentence-wise pieces: merges never cross a newline, as in the vendors' vocabularies.
-    lines = [line for text in CORPUS for line in text.split("\n")]
-    tokenizer.train_from_iterator(lines, trainer)
+    tokenizer.train_from_iterator([line for text in CORPUS for line in text.split("\n")], trainer)
     document = json.loads(tokenizer.to_str())
     document["added_tokens"] = []  # the byte pieces are vocabulary, not added tokens
     tokenizer = Tokenizer.from_str(json.dumps(document))

@@ -189,8 +189,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def stored_rows(folder: Path, split: str = "train") -> list[dict[str, Any]]:
     """A build's rows of a split in our columns, in stored order."""
-    tables = Build.open(folder).splits[split].tables()
-    return [row for table in tables for row in table.to_pylist()]
+    return [row for table in Build.open(folder).splits[split].tables() for row in table.to_pylist()]
 
 
 def silent(*_: object) -> None:

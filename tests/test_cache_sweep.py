@@ -28,8 +28,7 @@ ROWS[2:2] = [{"question": "no answer"}, "no object", {"question": "x", "answer":
 
 def _config(tmp_path: Path, output: str, **options: object) -> Config:
     data = tmp_path / "data.jsonl"
-    text = "\n\n".join(json.dumps(row) for row in ROWS)
-    data.write_text(text, "utf-8")
+    data.write_text("\n\n".join(json.dumps(row) for row in ROWS), "utf-8")
     fixed: dict[str, Any] = {"cache_dir": tmp_path / "cache", "max_reject": 1.0, "workers": 1}
     given = {**fixed, "max_length": 64, **options}
     return Config.of("sft", (str(data),), NAME, tmp_path / output, **given)
@@ -45,8 +44,7 @@ def _part(tmp_path: Path, cache_dir: Path) -> tuple[Recipe, part.Work]:
     config = _config(tmp_path, "out")
     inputs = scan(config)
     recipe = resolve_recipe(config, inputs)
-    splits = [(inputs[0].splits[0], 0, recipe.formats[0])]
-    (work,) = part.plan_parts(recipe, splits)
+    (work,) = part.plan_parts(recipe, [(inputs[0].splits[0], 0, recipe.formats[0])])
     part.make(recipe, work)
     return recipe, work
 

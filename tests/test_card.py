@@ -160,8 +160,7 @@ def test_the_card_has_the_sources_of_the_recipe(pipeline, tmp_path):
     assert found["license_name"] == "our-data-terms-v2"
     lines = card_of.text.splitlines()
     (line,) = [one for one in lines if one.startswith("| `problems` |")]
-    manifest = read_manifest(tmp_path / "out")
-    used = manifest["sources"][0]["splits"]["train"]
+    used = read_manifest(tmp_path / "out")["sources"][0]["splits"]["train"]
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells[1:4] == ["CC-BY-4.0", "https://example.org/problems", "1"]
     assert cells[5:] == [f"{used['examples']:,}", f"{used['trained']:,}"]

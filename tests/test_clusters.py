@@ -304,10 +304,8 @@ def test_an_interrupted_build_ends_as_everywhere(python, cluster, data, tmp_path
 def test_what_workers_raise_and_refuse_is_told(python, cluster, tmp_path):
     """Errors come through as themselves; what kills workers, differs or is not shared is named."""
     code = "import sys, pathlib, ray_tasks; ray_tasks.main(sys.argv[1], pathlib.Path(sys.argv[2]))"
-    shared = tmp_path / "shared"
-    words = (python, "-c", code, cluster, shared)
-    ran = started(*words, folder=tmp_path, env=_variables(tmp_path)).ended()
-    found = json.loads(ran.out)
+    words = (python, "-c", code, cluster, (tmp_path / "shared"))
+    found = json.loads(started(*words, folder=tmp_path, env=_variables(tmp_path)).ended().out)
     assert found["squares"] == {str(n): 1 + n * n for n in range(20)}
     assert found["bounded"] == {str(n): 2 + n * n for n in range(5)}
     assert found["where"] == [str(tmp_path), "false"]

@@ -192,18 +192,7 @@ def test_salvage_keeps_the_items_before_the_damage_of_a_table(folder, name):
     assert [record.data for record in found] == ROWS[: len(found)]
 
 
-_PEAK = """
-import resource, sys
-from stages import readers
-start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-reader = readers.load(readers.of_path(sys.argv[1]))
-codes = []
-for split in reader.splits(sys.argv[1]):
-    for part in readers.load(split.reader).read(split):
-        codes += [record.error and record.error[0] for record in part.records]
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start
-print(peak // 1024, *codes)
-"""
+_PEAK: str = table("programs.toml")["peak_of_a_reading"]
 
 
 @pytest.mark.parametrize("suffix", few(["jsonl.zst", "jsonl"], 1))
@@ -220,8 +209,7 @@ def test_a_monstrous_line_does_not_exhaust_memory(folder, suffix):
         for _ in range(240):
             file.write(piece)
         file.write(b'"}\n' + good)
-    ran = started(sys.executable, "-c", _PEAK, path, folder=ROOT).ended()
-    peak, *codes = ran.out.split()
+    peak, *codes = started(sys.executable, "-c", _PEAK, path, folder=ROOT).ended().out.split()
     assert codes == ["None", "line_too_long", "None"]
     assert int(peak) < 3 * (jsonl.MAX_LINE >> 20)
 
@@ -329,8 +317,7 @@ def objects(value: Any) -> Any:
 @given(rows=st.lists(st.tuples(ARGUMENTS, WORDS), min_size=1, max_size=4))
 def test_every_container_gives_the_same_examples_or_asks(tmp_path_factory, rows):
     """Arguments that differ between rows are nulls in a table: dropped when told, never printed."""
-    folder = tmp_path_factory.mktemp("rows")
-    paths = written(folder, [chat(*row) for row in rows])
+    paths = written(tmp_path_factory.mktemp("rows"), [chat(*row) for row in rows])
     wanted, codes = normalized(paths["jsonl"], "openai", None)
     assert codes == set()
     differ = len({tuple(sorted(arguments)) for arguments, _ in rows}) > 1

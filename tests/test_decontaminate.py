@@ -368,8 +368,7 @@ def test_the_instruction_of_an_evaluation_is_no_part_of_its_questions():
 
 def _said(kind: str, rows: list[dict[str, Any]], *, whole: bool) -> tuple[list[str], list[int]]:
     """The texts of rows that are compared, and the row of each."""
-    names = list(rows[0])
-    batch = pa.RecordBatch.from_pylist(rows, schema=columns.schema(names))
+    batch = pa.RecordBatch.from_pylist(rows, schema=columns.schema(list(rows[0])))
     texts, numbers = signatures.compared_texts(batch, kinds.load(kind), whole=whole)
     return list(texts), numbers.tolist()
 
@@ -503,8 +502,7 @@ def test_the_one_that_stays():
     found = doubles.alike([rows], used, 0.8)
     assert (found.dropped.tolist(), found.kept.tolist()) == ([2, 3], [0, 0])
     assert (found.likeness.tolist(), found.clusters) == ([1.0, 1.0], 1)
-    score = np.array([0, 0, np.nan, 5, 0, 0])
-    found = doubles.alike([rows], used, 0.8, score)
+    found = doubles.alike([rows], used, 0.8, np.array([0, 0, np.nan, 5, 0, 0]))
     assert (found.dropped.tolist(), found.kept.tolist()) == ([0, 2], [3, 3])
     used[0] = False
     found = doubles.alike([rows], used, 0.8)
@@ -522,8 +520,7 @@ GROUPED = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 7)), max_size=14)
 def test_groups_of_a_cluster_become_one(rows):
     """And no others: what hangs together by groups and clusters has the least of its groups."""
     groups = np.array([10 * group for group, _ in rows], np.uint64)
-    clusters = np.array([cluster for _, cluster in rows], np.int64)
-    found = doubles.joined(groups, clusters, alone=0)
+    found = doubles.joined(groups, np.array([cluster for _, cluster in rows], np.int64), alone=0)
     links = [{("g", g), ("c", c)} for g, c in rows if g]
     for row, (group, _) in enumerate(rows):
         reached = {("g", group)}

@@ -43,8 +43,7 @@ def read(path: Path, name: str, salvage: bool = False) -> tuple[list[Record], in
     found = list(readers.load(split.reader).read(split))
     records = [record for lines in found for record in lines.records]
     lines = sum(part.lines for part in found)
-    damage = next((part.damage for part in found if part.damage), None)
-    return records, lines, damage
+    return records, lines, next((part.damage for part in found if part.damage), None)
 
 
 def quoted(cell: str, delimiter: str, always: bool) -> str:

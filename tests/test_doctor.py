@@ -60,8 +60,7 @@ class Clinic:
         self, *changes: Any, task: str = "prm", system: str | None = None, **model: Any
     ) -> dict[str, probes.ProbeVerdict]:
         folder = self.directory(*changes, **model)
-        examined = examine.examine_model(folder, task, self._cache, system=system, wide=False)
-        return examined.verdicts
+        return examine.examine_model(folder, task, self._cache, system=system, wide=False).verdicts
 
 
 @pytest.fixture
@@ -151,16 +150,7 @@ def test_templates_that_ruin_a_run(clinic, template, name, words):
     assert verdicts[name].passed is not True
 
 
-_TURNS = """\
-{%- for m in messages -%}
-{%- if loop.previtem and loop.previtem.role == m.role -%}{{ between }}
-{%- else -%}<|im_start|>{{ m.role }}{{ '\n' }}{%- endif -%}
-{{- thought -}}
-{{ m.content }}
-{%- if loop.last or loop.nextitem.role != m.role -%}<|im_end|>{%- endif -%}
-{%- endfor -%}
-{%- if add_generation_prompt -%}<|im_start|>assistant{{ '\n' }}{%- endif -%}
-"""
+_TURNS: str = table("programs.toml")["turns_of_a_template"]
 _THOUGHT = "{%- if m.thinking -%}[{{ m.thinking }}]{%- endif -%}"
 _AT_LAST = "{%- if m.thinking and loop.last -%}[{{ m.thinking }}]{%- endif -%}"
 

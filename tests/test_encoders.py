@@ -79,8 +79,7 @@ def encoded(model: profile.TargetModel, rows: list[contract.Row]) -> contract.Ba
     segments = segment_encoder.SegmentEncoder(model, encoder, LIMIT, "reject")
     stages = (RenderTexts(PairRenderer(model)), encode.EncodePair(segments))
     batch = encoding.encoded(normalizing("rm", "preference"), stages, rows)
-    names = pa.array([f"d:{i}" for i in range(batch.num_rows)])
-    return batch.append_column("row_id", names)
+    return batch.append_column("row_id", pa.array([f"d:{i}" for i in range(batch.num_rows)]))
 
 
 @pytest.mark.parametrize("count", [120, pytest.param(5000, marks=pytest.mark.slow)])
@@ -117,8 +116,7 @@ def test_too_long_is_refused_never_cut(name):
     framing = model.profile.pair
     around = len((*framing.before, *framing.between, *framing.after))
     words = [" ".join(["x"] * n) for n in (LIMIT - around - 1, LIMIT - around)]
-    rows = [{"prompt": "x", "chosen": text, "rejected": "x x"} for text in words]
-    batch = encoded(model, rows)
+    batch = encoded(model, [{"prompt": "x", "chosen": text, "rejected": "x x"} for text in words])
     lengths = [len(ids) for ids in batch.column("chosen_ids").to_pylist()]
     assert lengths[0] <= LIMIT < lengths[1] or name == "roberta-base"
     codes = batch.column("reject_code").to_pylist()
@@ -250,8 +248,7 @@ def test_a_build_gives_what_its_tokenizer_gives(name, pipeline, tmp_path):
     pair = all_profiles()[name].pair
     assert all(pair.before[0] in line for line in scored)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out" / "tokenizer")
-    stored = load_from_disk(str(tmp_path / "out"))["train"]
-    for row, got in zip(rows, stored, strict=False):
+    for row, got in zip(rows, load_from_disk(str(tmp_path / "out"))["train"], strict=False):
         for side in ("chosen", "rejected"):
             call = tokenizer(
                 text_of(row["prompt"]),

@@ -103,20 +103,7 @@ def _first(shared: Any, item: int) -> int:
     return item
 
 
-_PROGRAM = """
-import multiprocessing, os, signal, time
-import worker_tasks as here
-from pipeline import processes as local
-from worker_tasks import square
-
-def pmap(function, shared, items, workers=2):
-    return dict(local.pmap(function, shared, items, workers))
-
-with local.lasting():
-    BODY
-assert multiprocessing.active_children() == []
-print("done")
-"""
+_PROGRAM: str = table("programs.toml")["phases_in_workers"]
 
 
 def _ran(body: str, folder: Path) -> Ran:
@@ -184,26 +171,7 @@ def _runs(process: int) -> bool:
 # What a build does at the same time at its start and end, and what is left where that stops.
 
 _DATA = SAMPLES / "sft" / "word_problems.jsonl"
-_RUN = """
-import importlib, os, signal, sys, time
-from pipeline.builder import build
-workers = build.workers
-def change(*arguments):  # when the process that judges has been started
-    place = importlib.import_module({module!r})
-    *path, last = {name!r}.split(".")
-    for part in path:
-        place = getattr(place, part)
-    function = getattr(place, last)
-    def then(*arguments, **named):
-        BODY
-        return function(*arguments, **named)
-    setattr(place, last, then)
-    return workers(*arguments)
-build.workers = change
-sys.argv = ["pipeline", *{arguments!r}]
-from posttrain_pipeline.command import main
-main()
-"""
+_RUN: str = table("programs.toml")["build_that_is_changed"]
 _INTERRUPTED = "os.killpg(0, signal.SIGINT); time.sleep(0.1)"
 
 

@@ -550,8 +550,7 @@ def test_tokens_are_quoted_for_the_language():
 def test_an_export_that_fails_says_nothing_of_the_build_before_it(tmp_path, cache_dir):
     """In one process: what stands is what the export itself has published."""
     asked: dict[str, Any] = {"model": "qwen2-1.5b", "cache_dir": cache_dir}
-    data = SAMPLES / "prm" / "math_shepherd.jsonl"
-    pp.run("prm", data=data, output=tmp_path / "out", **asked)
+    pp.run("prm", data=(SAMPLES / "prm" / "math_shepherd.jsonl"), output=tmp_path / "out", **asked)
     assert failed.now() is not None
     with pytest.raises(pp.UsageError, match="is the build itself"):
         export_build("openrlhf", tmp_path / "out", tmp_path / "out")

@@ -114,8 +114,7 @@ def test_task_and_layout(make, tmp_path, cache_dir, task):
     """Both build from pairs; the layout stores the longest first."""
     layout = {"dpo": "ragged", "sorted_rm": "longest_first"}[task]
     folder = make(task, write_rows(tmp_path / "pairs.jsonl", PAIRS), layout=layout)
-    rows = load_from_disk(str(folder))["train"]
-    lengths = [len(ids) for ids in rows["chosen_ids"]]
+    lengths = [len(ids) for ids in load_from_disk(str(folder))["train"]["chosen_ids"]]
     assert len(lengths) == len(PAIRS)
     assert task == "dpo" or lengths == sorted(lengths, reverse=True)
     assert not check(folder, cache_dir).faults
@@ -134,8 +133,7 @@ def test_it_builds_and_is_judged_checked_shown_and_reported(pipeline, tmp_path):
     """From one file, through entry points, by every command that knows of tasks."""
     folder = install_examples(tmp_path / "elsewhere", "sure_pairs")
     data = tmp_path / "rows.jsonl"
-    odd = {**ROWS[0], "sure": 7}
-    write_rows(data, [*ROWS, odd])
+    write_rows(data, [*ROWS, {**ROWS[0], "sure": 7}])
 
     def run(*words: object) -> Ran:
         return pipeline(*words, PYTHONPATH=str(folder)).ended()

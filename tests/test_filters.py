@@ -311,8 +311,7 @@ def applied(rows: list[Row], *filters: str) -> tuple[list[int], list[bool]]:
     seen = values.Seen(asked.paths)
     if asked.paths:
         seen.add(batch, lambda at: f"x.jsonl:{at + 1}")
-    machine = SourceFilters(tuple(map(parse, filters)), asked.paths, seen)
-    by, null = machine.apply(batch)
+    by, null = SourceFilters(tuple(map(parse, filters)), asked.paths, seen).apply(batch)
     return by.tolist(), null.tolist()
 
 

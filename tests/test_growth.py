@@ -44,8 +44,7 @@ def _counts(what: str, task: str, sizes: tuple[int, ...], cache: Path, folder: P
 def _each(counts: Counts, sizes: tuple[int, ...], name: str) -> list[float]:
     """What one more row costs, from each size to the next."""
     values = [count.get(name, 0) for count in counts]
-    steps = range(1, len(sizes))
-    return [(values[i] - values[i - 1]) / (sizes[i] - sizes[i - 1]) for i in steps]
+    return [(values[i] - values[i - 1]) / (sizes[i] - sizes[i - 1]) for i in range(1, len(sizes))]
 
 
 def grown(

@@ -41,8 +41,7 @@ COMMANDS = dict(sorted(every(), key=lambda one: one[0]))
 
 def page(path: tuple[str, ...], width: int, flag: str = "--help") -> str:
     """What a command's help prints on a terminal so wide."""
-    words = [*path, flag]
-    ran = CliRunner().invoke(cli, words, prog_name="pipeline", terminal_width=width)
+    ran = CliRunner().invoke(cli, [*path, flag], prog_name="pipeline", terminal_width=width)
     assert ran.exit_code == 0, ran.output
     return ran.output
 

@@ -221,8 +221,7 @@ def test_the_trained_share_of_an_index_is_of_its_packs(bench):
 def test_another_length_writes_the_index_alone(bench, monkeypatch):
     """No shard is made, every file is the one that was there, and its rows are judged."""
     data = bench.write("a.jsonl", questions([(5 * i) % 40 + 1 for i in range(150)]))
-    first = bench.build("indexed", data, index_only=True)
-    before = inodes(first)
+    before = inodes(bench.build("indexed", data, index_only=True))
     assert len(before) > 3
     judged = noted(monkeypatch, gather, "read_back", lambda shared, shard, *_: shard.path)
     again = bench.build("indexed", data, index_only=True, max_length=256)

@@ -266,8 +266,7 @@ def test_one_version_is_built(tmp_path, cache_dir, tokenizer_json, name):
 def test_one_version_of_a_saved_dataset_is_read(tmp_path, cache_dir, tokenizer_json, name):
     """Of each of its shards, and of the file that lists them."""
     inputs = tmp_path / "inputs"
-    saved = datasets.Dataset.from_list(ROWS)
-    saved.save_to_disk(str(inputs / "saved"), num_shards=2)
+    datasets.Dataset.from_list(ROWS).save_to_disk(str(inputs / "saved"), num_shards=2)
     path = inputs / name
     listed = json.loads((inputs / "saved" / "state.json").read_bytes())
 
@@ -290,8 +289,7 @@ def test_a_shard_that_is_cut_off_while_it_is_read_kills_nobody(tmp_path, monkeyp
     reader = readers.load("arrow")
     monkeypatch.setattr(file_version, "PIECE", 5000)
     (split,) = reader.splits(str(path))
-    version = file_version.take(str(path))
-    found = reader.read(replace(split, version=version))
+    found = reader.read(replace(split, version=file_version.take(str(path))))
     next(found)
     os.truncate(path, 4096)
     with pytest.raises(errors.SurroundingsError, match="changed"):

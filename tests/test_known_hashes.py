@@ -332,8 +332,7 @@ def test_what_is_not_as_it_was_written_is_made_again(workshop, later):
     no part before these rows."""
     rows = ROWS * 2
     data = [workshop.write("data.jsonl", rows)]
-    folder = workshop.build("sft", data, "out", "cache", layout="ragged")
-    every = shards(folder)
+    every = shards(workshop.build("sft", data, "out", "cache", layout="ragged"))
     for damage, shard in zip(DAMAGES, every[1:], strict=False):
         sha256 = file_hash.sha256(shard)
         known = workshop.folder / "cache" / reused_shards.FOLDER / sha256[:2] / f"{sha256}.json"

@@ -58,8 +58,7 @@ def model_dir(folder: Path, dtype: str, *, tied: bool = True, sharded: bool = Fa
     for name, tensors in files.items():
         save(folder / name, tensors, dtype)
         weights |= dict.fromkeys(tensors, name)
-    index = {"metadata": {}, "weight_map": weights}
-    (folder / checkpoint.INDEX).write_text(json.dumps(index))
+    (folder / checkpoint.INDEX).write_text(json.dumps({"metadata": {}, "weight_map": weights}))
     return folder
 
 
@@ -147,8 +146,7 @@ def test_what_is_wrong_is_said(builds, tmp_path):
 @given(st.floats(-(2.0**100), 2.0**100, width=32))
 def test_bf16_is_rounded_to_the_nearest(value):
     """No other bf16 number is nearer, and bf16 numbers stay what they are."""
-    exact = np.array([value], np.float32)
-    stored = checkpoint.narrow(exact, "BF16")
+    stored = checkpoint.narrow(np.array([value], np.float32), "BF16")
     back = checkpoint.widen(stored, "BF16")
     assert (checkpoint.narrow(back, "BF16") == stored).all()
     error = abs(float(back[0]) - value)

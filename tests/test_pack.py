@@ -88,8 +88,7 @@ def test_a_plan_in_buckets_is_valid_as_well(load, limit, packs_per_bucket):
 
 def test_buckets_cost_little():
     """A plan in several buckets of enough packs needs hardly more packs than one over all."""
-    rng = np.random.default_rng(0)
-    lengths = np.clip(rng.lognormal(5, 1, 40_000), 1, 2048).astype(np.int64)
+    lengths = np.clip(np.random.default_rng(0).lognormal(5, 1, 40_000), 1, 2048).astype(np.int64)
     whole = packed_layout.plan(lengths, 2048)
     parts = packed_layout.plan(lengths, 2048, 4_000)
     check_valid(lengths.tolist(), 2048, parts)

@@ -40,8 +40,7 @@ def planned(cache: Path, task: str, *data: Path, model: str = MODEL, **options: 
 
 def invoked(*arguments: object) -> str:
     """What a command prints, in this process."""
-    ran = CliRunner().invoke(cli, list(map(str, arguments)), catch_exceptions=False)
-    return ran.stdout
+    return CliRunner().invoke(cli, list(map(str, arguments)), catch_exceptions=False).stdout
 
 
 def test_the_first_rows_are_those_of_the_build(built, cache_dir):
@@ -85,8 +84,7 @@ def test_markers_are_shown_with_their_ratings(cache_dir):
 
 def test_pairs_show_both_sides(cache_dir):
     """An RM row: two sequences with one context; nothing is packed."""
-    found = planned(cache_dir, "rm", SAMPLES / "rm" / "pairs.jsonl")
-    said = as_json(found)
+    said = as_json(planned(cache_dir, "rm", SAMPLES / "rm" / "pairs.jsonl"))
     sides = said["first_rows"][0]["sequences"]
     assert sides.keys() == {"chosen", "rejected"}
     assert sides["chosen"][0] == sides["rejected"][0]
@@ -196,8 +194,7 @@ def test_examples_of_one_side_are_counted_on_the_other(some, others):
 
 def config(options: PlanOptions) -> Config:
     """A build with these options of its plan."""
-    made = Config.of("sft", ("data.jsonl",), "qwen2-1.5b", Path("out"))
-    return replace(made, plan=options)
+    return replace(Config.of("sft", ("data.jsonl",), "qwen2-1.5b", Path("out")), plan=options)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=40))

@@ -292,8 +292,7 @@ def test_a_terminal_sees_every_phase(tmp_path, cache_dir):
 @pytest.mark.slow
 def test_ctrl_c_gives_the_terminal_back(tmp_path, cache_dir):
     """While phases are drawn: the cursor is shown again, and nothing is left of the build."""
-    command = _command(cache_dir, "--seed", "8")
-    running = _Terminal(command, tmp_path, 80)
+    running = _Terminal(_command(cache_dir, "--seed", "8"), tmp_path, 80)
     for shown in running.reads():
         if HIDDEN in shown:
             running.process.send_signal(signal.SIGINT)
@@ -334,8 +333,7 @@ def test_a_resumed_build_says_what_it_kept(pipeline, tmp_path):
     more = ("--cache-dir", "cache", "--log-format", "json", "--model", "qwen2-1.5b")
     found: list[dict[str, Any]] = []
     for output in ("one", "two"):
-        ran = pipeline("run", "sft", DATA, "-o", output, *more)
-        told = map(json.loads, ran.err.splitlines())
+        told = map(json.loads, pipeline("run", "sft", DATA, "-o", output, *more).err.splitlines())
         found.append(next(line for line in told if line.get("phase") == ENCODE))
     first, second = found
     assert "kept" not in first

@@ -26,6 +26,7 @@ from support import (
     read_manifest,
     read_rows,
     started,
+    table,
     write_rows,
 )
 from test_versions import MODEL, _rows, id_of, ids, publish, strangers
@@ -225,8 +226,7 @@ def test_everything_is_flushed_before_it_is_named_and_the_name_after(tmp_path, m
     flushed = noted(monkeypatch, os, "fsync", seen)
     with publishing.staging(target) as folder:
         staged(folder, "one")
-        paths = [folder, *folder.rglob("*")]
-        wanted = {path.stat().st_ino for path in paths}
+        wanted = {path.stat().st_ino for path in [folder, *folder.rglob("*")]}
         publishing.publish(folder, target)
     assert len(wanted) == 4
     assert {inode for inode, in_place in flushed if not in_place} == wanted
@@ -266,44 +266,11 @@ def test_without_an_exchange_two_renames_do(tmp_path, monkeypatch):
     assert leftovers(tmp_path) == []
 
 
-RECIPE = """
-task = "sft"
-model = "qwen2-1.5b"
-data = ["days/*.jsonl"]
-output = "releases"
-keep = 1
-max-length = 512
-drift = { rows = 10.0 }
-
-[notify]
-command = "cat >> told.jsonl"
-"""
+RECIPE: str = table("programs.toml")["recipe_of_every_night"]
 
 # What a process does with files raises events; from the publication on they are counted, and the
 # process is killed by the one with the wanted number.
-DIES = """
-import os, signal, sys
-from pipeline.builds import place
-counted, last, watched = [], int(sys.argv.pop(1)), []
-def hook(event, _):
-    if watched and os.getpid() == watched[0] and event.split(".")[0] in ("os", "open", "shutil"):
-        counted.append(event)
-        if len(counted) == last:
-            os.kill(os.getpid(), signal.SIGKILL)
-sys.addaudithook(hook)
-publish = place.Place.publish
-def watch(*arguments):
-    watched.append(os.getpid())
-    try:
-        return publish(*arguments)
-    finally:
-        watched.clear()
-        with open("events.txt", "w") as file:
-            print(len(counted), file=file)
-place.Place.publish = watch
-from posttrain_pipeline.commands import main
-main()
-"""
+DIES: str = table("programs.toml")["build_that_is_killed"]
 
 
 @pytest.mark.slow
@@ -354,32 +321,7 @@ SFT = ("run", "sft", DATA, "--model", "qwen2-1.5b", "-o", "out", "--workers", "1
 FULL = 'OSError(28, "No space left on device")'
 
 # Raises at one call of the system behind the publication; all such calls are in the file "calls".
-_FAILING = """
-import os, sys, threading
-from pipeline.builds import failed
-inside, calls, fsync, process = [], [], os.fsync, os.getpid()
-EVENTS = ("open", "os.", "shutil.", "fcntl.", "subprocess.", "tempfile.")
-def hook(event, details):
-    if inside or os.getpid() != process or not event.startswith(EVENTS):
-        return
-    if threading.current_thread() is not threading.main_thread():
-        return
-    inside.append(event)
-    try:
-        if failed.now() is not None:
-            calls.append(event)
-            with open("calls", "a") as told:
-                told.write(event + chr(10))
-            if len(calls) == {at}:
-                raise {error}
-    finally:
-        inside.clear()
-def synced(handle):
-    hook("os.fsync", handle)
-    fsync(handle)
-os.fsync = synced
-sys.addaudithook(hook)
-"""
+_FAILING: str = table("programs.toml")["call_that_fails"]
 
 
 class Failing:

@@ -65,8 +65,7 @@ def _parts(config: Config) -> tuple[str, str, list[bytes]]:
 
 def _parquet(rows: list[dict[str, Any]]) -> bytes:
     sink = io.BytesIO()
-    table = pa.Table.from_pylist(rows)
-    pq.write_table(table, sink, 500, compression="none", use_dictionary=False)
+    pq.write_table(pa.Table.from_pylist(rows), sink, 500, compression="none", use_dictionary=False)
     return sink.getvalue()
 
 
@@ -98,8 +97,7 @@ def test_each_byte_is_fetched_once(tmp_path, cache_dir, tokenizer_json, site, na
         cuts = (len(splits) - 1) * (1 << 14)
         assert sum(stop - start for start, stop in looked) <= len(content) + cuts
     prepared = prepared.having_read(made.reports)
-    works = works_of(prepared, made.backend)
-    found = [work.path.read_bytes() for work in works]
+    found = [work.path.read_bytes() for work in works_of(prepared, made.backend)]
     assert (prepared.build_id, prepared.inputs[0].sha256, found) == near
     remote._blocks.clear()  # as another process
     assert _parts(_config(f"{site.url}/{name}", cache_dir, tmp_path / "far")) == near
@@ -148,8 +146,7 @@ def test_torn_answers_are_asked_for_again(tmp_path, cache_dir, tokenizer_json, s
     site.files["/rows.jsonl"] = LINES
     (tmp_path / "rows.jsonl").write_bytes(LINES)
     near = _parts(_config(str(tmp_path / "rows.jsonl"), cache_dir, tmp_path / "near"))
-    config = _config(f"{site.url}/rows.jsonl", cache_dir, tmp_path / "far")
-    prepared = prepare(config)
+    prepared = prepare(_config(f"{site.url}/rows.jsonl", cache_dir, tmp_path / "far"))
     site.torn = 2
     made = make_parts(prepared, silent)
     assert site.torn == 0

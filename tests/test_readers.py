@@ -374,8 +374,7 @@ def test_an_input_that_changed_is_noticed(folder, suffix):
 
 def test_a_line_added_behind_a_split_changes_nothing_in_it(folder):
     """A split is its own bytes: what was appended later is simply not part of the build."""
-    path = put(folder, "grew.jsonl", LINES)
-    (piece,) = readers.load("jsonl").splits(path)
+    (piece,) = readers.load("jsonl").splits(put(folder, "grew.jsonl", LINES))
     put(folder, "grew.jsonl", LINES + b'{"late": 1}\n')
     rows = [r.data for batch in readers.load("jsonl").read(piece) for r in batch.records]
     assert rows == ROWS
@@ -555,8 +554,7 @@ def test_many_pieces_are_read_and_few_are_looked_at(file, count, read, monkeypat
 
 def test_what_is_not_in_the_file_is_never_read_from_it(file):
     """A column that was put together in memory."""
-    copy = memoryview(bytes(1000))
-    part = file.part(copy)
+    part = file.part(memoryview(bytes(1000)))
     assert part.start == -1
     assert bytes(mapped.joined([(part, n, n + 1) for n in range(100)])) == bytes(100)
 

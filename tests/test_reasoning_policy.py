@@ -71,8 +71,7 @@ def test_a_registered_end_of_reasoning_stays_a_token():
     """Tokenizers that register the block's marks have them as segments of their own."""
     texts = ["<think>", "add", "</think>", "\n\n4", "<|im_end|>"]
     control = TRAINED | CONTROL
-    kinds = bytes([control, TRAINED, control, TRAINED, control])
-    masked = reasoning.untrain(texts, kinds)
+    masked = reasoning.untrain(texts, bytes([control, TRAINED, control, TRAINED, control]))
     assert masked[0] == ["<think>", "add", "</think>", "\n\n", "4", "<|im_end|>"]
     assert [bool(kind & CONTROL) for kind in masked[1]] == [True, False, True, False, False, True]
     assert trained(*masked) == "4<|im_end|>"

@@ -359,8 +359,7 @@ def _entries(draw: st.DrawFn, numbers: list[int]) -> list[str]:
     lines = []
     for key in keys:
         dotted = draw(st.sampled_from(["", ".z", " . 'y y' . z"]))
-        value = draw(_written(numbers, 2))
-        lines += f"{key}{dotted} = {value}{draw(_COMMENT)}".split("\n")
+        lines += f"{key}{dotted} = {draw(_written(numbers, 2))}{draw(_COMMENT)}".split("\n")
     return lines
 
 

@@ -136,8 +136,7 @@ def test_the_counts_of_parts_add_up(tmp_path, make, monkeypatch):
     found = []
     for name, size in (("one", jsonl.SPLIT_BYTES), ("many", 3000)):
         monkeypatch.setattr(jsonl, "SPLIT_BYTES", size)
-        out = make("sft", data, name, model="qwen3-8b", max_length=256)
-        manifest = read_manifest(out)
+        manifest = read_manifest(make("sft", data, name, model="qwen3-8b", max_length=256))
         found.append([manifest["rows"], manifest["examples"]])
     assert found[0] == found[1]
     wanted = sum(bool(n % 7 and n % 3) for n in range(60))

@@ -110,8 +110,7 @@ ROLES = st.sampled_from(["user", "assistant", "system"])
 def conversations(draw: st.DrawFn, texts: st.SearchStrategy[str]) -> list[tuple[str, str]]:
     """A question somewhere at the start, any turns, and a question with its answer at the end."""
     system = draw(st.lists(st.just("system"), max_size=1))
-    middle = draw(st.lists(ROLES, max_size=4))
-    roles = [*system, "user", *middle, "user", "assistant"]
+    roles = [*system, "user", *draw(st.lists(ROLES, max_size=4)), "user", "assistant"]
     return [(role, draw(texts)) for role in roles]
 
 

@@ -160,8 +160,7 @@ def test_systemd_units_are_valid(project, tmp_path):
     program = tool("systemd-analyze")
     names = ("posttrain-data.service", "posttrain-data.timer")
     for name in names:
-        text = moved((SCHEDULES / name).read_text("utf-8"), project)
-        (tmp_path / name).write_text(text, "utf-8")
+        (tmp_path / name).write_text(moved((SCHEDULES / name).read_text("utf-8"), project), "utf-8")
     ran = started(program, "verify", *(tmp_path / name for name in names)).ended()
     assert "posttrain-data" not in ran.err
 

@@ -211,8 +211,7 @@ def test_other_families_are_drawn_by_their_own_tokenizer(make, tmp_path, monkeyp
     kinds = [piece.kind for piece in chosen.pieces for _ in piece.ids]
     at = 0 if name.startswith("bert") else len(row["chosen_ids"]) - 1
     assert [i for i, kind in enumerate(kinds) if kind == drawing.SCORED] == [at]
-    text = "".join(piece.text for piece in chosen.pieces)
-    squeezed = "".join(text.replace("##", "").split())
+    squeezed = "".join("".join(piece.text for piece in chosen.pieces).replace("##", "").split())
     assert "isit0" in squeezed
     assert "yesitis" in squeezed
     assert "report.html" in shards.build.manifest.files
@@ -362,8 +361,7 @@ def test_the_printed_commands_lead_through_all_matches(make, tmp_path):
     ids, texts = [], [text]
     while match := re.search(r"^── (\S+) ·", text, re.MULTILINE):
         ids.append(match[1])
-        following = re.search(r"^Next:\n(.+)$", text, re.MULTILINE)
-        words = shlex.split(following[1])
+        words = shlex.split(re.search(r"^Next:\n(.+)$", text, re.MULTILINE)[1])
         assert words[:3] == ["pipeline", "show", str(folder)]
         assert "--boundaries" in words
         text = show(*words[2:])
@@ -388,8 +386,7 @@ def test_every_token_has_its_mark(built):
     folder = built("sft", CHAT, "--layout", "ragged")
     shards = drawing.Shards(Build.open(folder))
     row = shards.row("train", 2)
-    text = show(folder, "--row", row["row_id"], "--ids")
-    drawn = "".join(re.findall(r"(?<= \| ).*", text))
+    drawn = "".join(re.findall(r"(?<= \| ).*", show(folder, "--row", row["row_id"], "--ids")))
     ids = [int(i) for found in re.findall(r"⟨([\d ]+)⟩", drawn) for i in found.split()]
     assert ids == row["input_ids"]
     lines = show(folder, "--row", row["row_id"], "--boundaries")

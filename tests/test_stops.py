@@ -65,8 +65,7 @@ def codes(stub: Stub, folder: Path, **wanted: Any) -> dict[str, str]:
 
 def test_prompts_are_the_trained_ones(folder):
     """Every kind, each ending where its answer starts; a batch has several lengths."""
-    build = read(folder)
-    found = prompts(build, 2)
+    found = prompts(read(folder), 2)
     assert {prompt.kind for prompt in found} == set(KINDS)
     for prompt in found:
         assert prompt.text.endswith("<|im_start|>assistant\n")

@@ -95,8 +95,7 @@ def test_a_shard_is_one_put(in_s3, tmp_path, monkeypatch):
     monkeypatch.setattr("s3fs.core.calculate_chunksize", scaled)
     store = open_store(f"s3://{BUCKET}/large")
     (tmp_path / "shard").write_bytes(b"x" * 120)
-    sha256 = file_hash.sha256(tmp_path / "shard")
-    there = stores.send(store, "shard", tmp_path / "shard", sha256)
+    there = stores.send(store, "shard", tmp_path / "shard", file_hash.sha256(tmp_path / "shard"))
     assert there.tag == hashlib.md5(b"x" * 120).hexdigest()
     asked = [(method, path) for method, path, _ in in_s3.requests if "/large/shard" in path]
     assert [method for method, _ in asked] == ["PUT", "HEAD"], asked
@@ -461,8 +460,7 @@ def test_a_stopped_run_has_not_put_in_vain(builds, address, watched, tmp_path):
     """The next one puts what is missing, and no more."""
     put(placed(address, tmp_path), builds[1])
     store = open_store(address)
-    name = f"{id_of(builds[1])}/serving.json"
-    store.put(name, b"damaged")
+    store.put(f"{id_of(builds[1])}/serving.json", b"damaged")
     assert StoreVersions(store).manifest_of(id_of(builds[1])) is None
     watched.sent.clear()
     put(placed(address, tmp_path), builds[1])

@@ -472,8 +472,7 @@ def test_some_ids_are_those_of_the_vendors_library(name, cache_dir, tmp_path):
         hard_texts.pairs(hard_texts.CHARS[:9], lengths=(1, 18)),
         hard_texts.indented(50),
     )
-    texts = itertools.chain.from_iterable(some)
-    _same_as_the_vendors(Subject(name, cache_dir), texts, tmp_path)
+    _same_as_the_vendors(Subject(name, cache_dir), itertools.chain.from_iterable(some), tmp_path)
 
 
 @pytest.mark.sweep(1)

@@ -29,36 +29,9 @@ from stages.tokenizers.resolve import Overrides, resolve
 
 # Prints <|return|> behind the last answer, <|end|> behind an earlier one, and <|call|> behind a
 # call; and the reasoning of a turn until an answer follows.
-RETURNS = """\
-{%- if tools -%}<|start|>system<|message|>{{ tools | tojson }}<|end|>{%- endif -%}
-{%- for m in messages -%}
-{%- if m.role != 'assistant' -%}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>
-{%- else -%}
-{%- set later = messages[loop.index:] | selectattr('role', 'equalto', 'assistant') -%}
-{%- if m.thinking and not later | rejectattr('tool_calls') | list -%}
-<|start|>assistant<|channel|>analysis<|message|>{{ m.thinking }}<|end|>{%- endif -%}
-{%- if m.tool_calls -%}<|start|>assistant to={{ m.tool_calls[0].function.name }}<|message|>
-{{- m.tool_calls[0].function.arguments | tojson }}<|call|>
-{%- else -%}<|start|>assistant<|channel|>final<|message|>{{ m.content }}
-{{- '<|return|>' if loop.last else '<|end|>' }}{%- endif -%}
-{%- endif -%}
-{%- endfor -%}
-{%- if add_generation_prompt -%}<|start|>assistant{%- endif -%}
-"""
+RETURNS: str = table("programs.toml")["returns"]
 # Prints nothing behind a turn: the model stops where the next one opens.
-OPENS = """\
-{%- if tools -%}<|system|>{{ tools | tojson }}{%- endif -%}
-{%- for m in messages -%}
-{%- if m.role == 'tool' -%}
-{%- if loop.previtem.role != 'tool' -%}<|observation|>{%- endif -%}<result>{{ m.content }}</result>
-{%- else -%}<|{{ m.role }}|>{{ m.content or '' }}
-{%- for call in m.tool_calls or [] -%}
-<tool_call>{{ call.function.name }}{{ call.function.arguments | tojson }}</tool_call>
-{%- endfor -%}
-{%- endif -%}
-{%- endfor -%}
-{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}
-"""
+OPENS: str = table("programs.toml")["opens"]
 CHAT = turns(("user", "Hi"), ("assistant", "Yo"), ("user", "Hm ok"), ("assistant", "Fine"))
 
 
@@ -123,16 +96,7 @@ def test_each_trained_turn_ends_in_its_own_token(source, fields, wanted, make, t
 
 # Closes an empty block of reasoning in its prompt, and prints none in an answer; with the keyword
 # it asks for reasoning, and prints that of the last answer.
-CLOSES = """\
-{%- if enable_thinking | default(false) -%}<|reason|>{%- endif -%}
-{%- for m in messages -%}<|{{ m.role }}|>
-{%- if m.reasoning_content and loop.last -%}<|open|>{{ m.reasoning_content }}<|shut|>{%- endif -%}
-{{- m.content }}<|stop|>
-{%- endfor -%}
-{%- if add_generation_prompt -%}<|assistant|>
-{%- if not enable_thinking | default(false) -%}<|open|><|shut|>{%- endif -%}
-{%- endif -%}
-"""
+CLOSES: str = table("programs.toml")["closes"]
 
 
 def test_an_answer_stands_behind_the_block_that_its_prompt_closes(make, tmp_path):
@@ -177,8 +141,7 @@ def test_a_summary_says_where_reasoning_is_printed(tmp_path):
         (beside, "reasoning is printed as thinking, beside calls alone"),
         (OPENS, "no field of reasoning is printed"),
     ):
-        folder = template_folder(tmp_path / said, source)
-        model = resolve(f"{folder}/", tmp_path, Overrides())
+        model = resolve(f"{template_folder(tmp_path / said, source)}/", tmp_path, Overrides())
         bound = probes.declare(model.profile, model.tokenizer_json, with_steps=False)
         (probe,) = (one for one in probes.probes() if one.name == "reasoning_survives")
         assert probe.check(probes.ProbeSubject(bound, model.tokenizer_json)) == said

@@ -121,8 +121,7 @@ def talk(kinds: list[str], system: bool) -> Row:
 def test_excerpts_give_what_whole_conversations_give(kinds, system, family):
     """Texts, what is trained, and refusals are those of a proof on all turns before."""
     row = talk(kinds, system)
-    rows = split(row)[-3:] if MODELS[family].profile.one_example_per_turn else [row]
-    for one in rows:
+    for one in split(row)[-3:] if MODELS[family].profile.one_example_per_turn else [row]:
         found = outcome(MODELS[family], one)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(template.Excerpts, "of", lambda self, index: None)

@@ -214,27 +214,7 @@ def test_a_hold_and_a_removal_at_the_same_time(tmp_path):
     assert wrong == []
 
 
-DIES = """
-import json, os, signal
-from pathlib import Path
-from types import SimpleNamespace
-from pipeline.builds import folder_versions, publish
-from pipeline.builds.folder_versions import FolderVersions
-from pipeline.builds.place import Place
-def die(*_, **__):
-    os.kill(os.getpid(), signal.SIGKILL)
-if {step!r} == "rmtree":
-    folder_versions.shutil = SimpleNamespace(rmtree=die)
-else:
-    setattr(publish if {step!r} == "_sync" else FolderVersions, {step!r}, die)
-place = Place.of(Path("r"), 1)
-with place.staging() as folder:
-    (folder / "data.arrow").write_text({new!r})
-    (folder / "manifest.json").write_text(
-        json.dumps(dict(build_id={new!r}, files={{"data.arrow": ""}}))
-    )
-    place.publish(folder, {new!r})
-"""
+DIES: str = table("programs.toml")["version_that_is_killed"]
 
 
 def test_a_kill_at_any_step_of_publication(commands, tmp_path):

@@ -249,8 +249,7 @@ def test_a_shared_digest_is_looked_into(shop, monkeypatch):
     """``--dedup`` leaves nothing out for its digest alone."""
     data = [shop.write("a.jsonl", _questions(60, 9))]
     shop.windows(2)
-    config = shop.config("sft", data, "out", layout="ragged", dedup=True)
-    prepared = prepare(config)
+    prepared = prepare(shop.config("sft", data, "out", layout="ragged", dedup=True))
     made = make_parts(prepared, silent)
     same = np.zeros(1, doubles.DIGEST)[0]
     read = doubles.digests_of

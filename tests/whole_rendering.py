@@ -124,8 +124,7 @@ class WholeRendering:
         else:
             whole = None if signs else self._whole(messages, text)
         ids, labels = self._cut(text, cuts, signs)
-        merged = sum(self._merges(text, cut, signs) for cut in cuts)
-        return Expected(ids, labels, merged, whole)
+        return Expected(ids, labels, sum(self._merges(text, cut, signs) for cut in cuts), whole)
 
     def _behind_prompt(self, messages: Messages, text: str) -> tuple[str, list[int]]:
         """The last answer behind the prompt that a server would print, and where it starts."""
@@ -198,8 +197,7 @@ class WholeRendering:
             if control:
                 ids.append(self._model.controls[piece])
             else:
-                restored = self._restored(piece, signs)
-                ids += self._text.encode(restored, add_special_tokens=False).ids
+                ids += self._text.encode(self._restored(piece, signs), add_special_tokens=False).ids
         return ids
 
     def _merges(self, text: str, cut: int, signs: dict[str, str]) -> bool:

@@ -2,11 +2,11 @@
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -33,18 +33,16 @@ from pipeline.builder.preparation import Prepared
 from pipeline.builder.rejects import Ledger
 from pipeline.builds.build import Build
 from pipeline.builds.stored import hash_files, read_file
+from pipeline.manifest import manifest, records
 from pipeline.manifest.counts import WitnessCounts
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import as_json
-from pipeline.manifest.manifest import AuditLine
-from pipeline.manifest.records import AUDITS, REJECTS, VALIDATION
 from pipeline.messages.progress import CHECK, PLAN, REPORT, Report
 from pipeline.report import card
 from pipeline.report import page as report_page
-from pipeline.shards import filters, pack_index, part
+from pipeline.shards import filters, measured, pack_index, part
 from pipeline.shards.chain import Losses, losses_of_part
 from pipeline.shards.gather import ShardReport
-from pipeline.shards.measured import METRICS
 from stages.columns import Ints, offsets_of
 from stages.errors import DataError
 from stages.files import file_hash
@@ -52,8 +50,7 @@ from stages.findings import AuditResult, Audits, Validation
 from stages.rows import carried
 
 
-@dataclass(frozen=True, slots=True)
-class Assembled:
+class Assembled(NamedTuple):
     """A build in its staging directory. It can be pickled.
 
     Attributes:
@@ -95,7 +92,7 @@ def assemble(
     report(PLAN, 0, 1)
     planned = plan(prepared, made, report, folder)
     prepared = prepared.encoded_by(planned.backend)
-    ledger = rejects.write(folder / REJECTS, planned.works, planned.sources)
+    ledger = rejects.write(folder / records.REJECTS, planned.works, planned.sources)
     _refuse_too_many(prepared, planned, ledger)
     report(PLAN, 1, 1)
     shards = write_shards(prepared, planned, folder, report)
@@ -110,8 +107,7 @@ def assemble(
     witnessed.require(statement, case)
     report(CHECK, 1, 1)
     report(REPORT, 0, 1)
-    told = witnessed.record_of(statement)
-    build = _completed(outcome, folder, verdict, audits, told)
+    build = _completed(outcome, folder, verdict, audits, witnessed.record_of(statement))
     side_files.require(evidence.of(build, outcome, planned, verdict.dataset, case))
     report(REPORT, 1, 1)
     return Assembled(build, verdict, _unwritten(folder, shards))
@@ -196,7 +192,7 @@ def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Callable[[], Validat
     given = gate.Evidence(
         folder=folder,
         indexes=outcome.indexes,
-        metrics=folder / METRICS,
+        metrics=folder / measured.METRICS,
         shards=[shard.measured for shard in outcome.shards],
         hashes={shard.path: shard.sha256 for shard in outcome.shards},
         declared=description.ledger(outcome),
@@ -206,8 +202,8 @@ def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Callable[[], Validat
 
     def verdict() -> Validation:
         found = asked()
-        shutil.rmtree(folder / METRICS)
-        write_json(folder / VALIDATION, as_json(found))  # a refused build leaves it, too
+        shutil.rmtree(folder / measured.METRICS)
+        write_json(folder / records.VALIDATION, as_json(found))  # a refused build leaves it, too
         gate.require_passed(found)
         return found
 
@@ -319,13 +315,13 @@ def audit(folder: Path, outcome: Outcome) -> list[AuditResult]:
         sources=_sources(outcome),
     )
     results = run_audits(sample, facts, recipe.config.judge.tolerance)
-    write_json(folder / AUDITS, as_json(Audits(stride, tuple(results))))
+    write_json(folder / records.AUDITS, as_json(Audits(stride, tuple(results))))
     return results
 
 
-def in_lines(results: list[AuditResult]) -> dict[str, AuditLine]:
+def in_lines(results: list[AuditResult]) -> dict[str, manifest.AuditLine]:
     """The manifest's ``audits``: one line for each."""
-    return {r.name: AuditLine(r.status, _sentence(r)) for r in results}
+    return {r.name: manifest.AuditLine(r.status, _sentence(r)) for r in results}
 
 
 def _sentence(result: AuditResult) -> str:

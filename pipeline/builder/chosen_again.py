@@ -9,8 +9,7 @@ from typing import Any
 from pipeline.builder.evidence import Evidence, place_of
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.records import CONTAMINATED, NEAR_DUPLICATES
-from pipeline.options.build_options import PHASES
-from pipeline.options.source import recorded
+from pipeline.options import build_options, source
 from stages.errors import counted
 from stages.tokens import layouts
 
@@ -35,7 +34,7 @@ def _of_said(evidence: Evidence) -> Iterator[str]:
     said = evidence.said
     if said is None:
         return
-    options, whole = evidence.manifest.options, {*PHASES} - {"run", "source"}
+    options, whole = evidence.manifest.options, {*build_options.PHASES} - {"run", "source"}
     named = "sources" in options
     common = {name: x for table in (*said.common, said.after) for name, x in table.items()}
     yield from _differing("", options, common, whole)
@@ -49,10 +48,10 @@ def _differing(
     where: str, recorded_: Mapping[str, Any], said: Mapping[str, Any], phases: Collection[str]
 ) -> Iterator[str]:
     for phase in sorted(phases):
-        names = {one.name for one in fields(PHASES[phase])}
+        names = {one.name for one in fields(build_options.PHASES[phase])}
         given = {name: value for name, value in said.items() if name in names}
         given |= {"data": ()} if phase == "source" else {}
-        wanted = json.loads(json.dumps(recorded(PHASES[phase](**given))))
+        wanted = json.loads(json.dumps(source.recorded(build_options.PHASES[phase](**given))))
         there = json.loads(json.dumps({n: x for n, x in recorded_.items() if n in names}))
         for name in sorted(wanted.keys() | there.keys()):
             if there.get(name) != wanted.get(name):
@@ -101,8 +100,7 @@ def _of_alike(evidence: Evidence) -> Iterator[str]:
     stored = {one.name for side in evidence.examples.values() for one in side}
     for file in (CONTAMINATED, NEAR_DUPLICATES):
         if (here / file).is_file() and manifest.export is None:
-            gone = {one["id"] for one in evidence.lines(file)}
-            for name in sorted(gone & stored):
+            for name in sorted({one["id"] for one in evidence.lines(file)} & stored):
                 yield f"{name} is stored, and stands in {file}"
     told = manifest.near_duplicates
     if told is None or not (here / NEAR_DUPLICATES).is_file():

@@ -9,12 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.inputs.recipe import Recipe
-from pipeline.manifest import records
-from pipeline.manifest.json_records import one_line
+from pipeline.manifest import json_records, records
 from pipeline.options import overlaps
 from pipeline.options.config import Config
-from pipeline.shards import doubles, filters
-from pipeline.shards.choose import Chosen
+from pipeline.shards import choose, doubles, filters
 from pipeline.shards.collect import Collector, PartSource
 from pipeline.shards.examples import Fate, most_shared
 from stages import encoders
@@ -29,7 +27,7 @@ _BLOCK = 4096  # examples that are written at once
 
 
 def _hits(
-    plan: Chosen, sources: Sequence[PartSource], share: float
+    plan: choose.Chosen, sources: Sequence[PartSource], share: float
 ) -> Iterator[tuple[int, str, list[dict[str, Any]]]]:
     """Number, name and hits of every example that was left out for some."""
     left_out = np.flatnonzero(plan.choice.fate == Fate.CONTAMINATED)
@@ -59,7 +57,7 @@ def _hit(
 
 
 def write(
-    folder: Path, config: Config, plan: Chosen | None, sources: Sequence[PartSource]
+    folder: Path, config: Config, plan: choose.Chosen | None, sources: Sequence[PartSource]
 ) -> records.Decontamination | None:
     """Write the file, in input order; what is counted of it. None where nothing is searched for.
 
@@ -78,7 +76,7 @@ def write(
                 examples[number].append(example)
             for overlap in hits:
                 found[items.evaluation[overlap["item"]]].add(overlap["item"])
-                file.write(one_line(_hit(name, overlap, asked, items)) + "\n")
+                file.write(json_records.one_line(_hit(name, overlap, asked, items)) + "\n")
     each = [
         _record(number, asked, items, len(found[number]), examples[number], plan)
         for number in range(len(asked.evaluations))
@@ -97,7 +95,7 @@ def _record(
     items: overlap_search.Items,
     found: int,
     examples: list[int],
-    plan: Chosen,
+    plan: choose.Chosen,
 ) -> records.EvaluationRecord:
     own = [item for item, of in enumerate(items.evaluation) if of == number]
     judged = [items.judged(item) for item in own]
@@ -148,7 +146,7 @@ class _Texts:
 
 
 def write_near(
-    folder: Path, recipe: Recipe, plan: Chosen | None, sources: Sequence[PartSource]
+    folder: Path, recipe: Recipe, plan: choose.Chosen | None, sources: Sequence[PartSource]
 ) -> records.Likeness | None:
     """Write the file, in input order; what is counted of it. None where rows are not compared.
 
@@ -168,7 +166,7 @@ def write_near(
             for one, other, likeness in zip(*pairs, found.likeness[some].tolist(), strict=True):
                 said, kept_said = texts.both(one[1], other[1])
                 entry = records.NearDuplicate(one[0], other[0], round(likeness, 6), said, kept_said)
-                file.write(one_line(entry) + "\n")
+                file.write(json_records.one_line(entry) + "\n")
     used = plan.choice.used
     with_dropped = used.copy()
     with_dropped[found.dropped] = True

@@ -6,8 +6,8 @@ path: equal builds have equal manifests.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +20,16 @@ from pipeline.manifest import counts as tallies
 from pipeline.manifest import manifest as records
 from pipeline.manifest.records import Decontamination, Likeness
 from pipeline.serving import serving
-from pipeline.shards import budgets, chain, examples, facts, filters, gather, pack_index
+from pipeline.shards import budgets, chain, examples, facts, filters, gather, pack_index, train_test
 from pipeline.shards.choose import Chosen
 from pipeline.shards.part import PartReport
-from pipeline.shards.train_test import TEST, TRAIN
 from stages import encoders, findings, formats
 from stages.chat_template import loss_weights, spelling
 from stages.errors import PipelineError
 from stages.tokens import layouts
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """All that a finished build knows about itself.
 
     Attributes:
@@ -57,8 +55,7 @@ def splits_of(outcome: Outcome) -> dict[str, records.SplitRecord]:
         own = [s for s in outcome.shards if s.split == side]
         each = [records.ShardRecord(s.path, s.rows, s.tokens, s.bytes, s.sha256) for s in own]
         rows, tokens = sum(s.rows for s in own), sum(s.tokens for s in own)
-        examples = sum(s.examples for s in own)
-        splits[side] = records.SplitRecord(rows, examples, tokens, tuple(each))
+        splits[side] = records.SplitRecord(rows, sum(s.examples for s in own), tokens, tuple(each))
     return splits
 
 
@@ -296,7 +293,7 @@ def describe(outcome: Outcome, verdict: findings.Validation) -> records.Manifest
     ``audits``, ``columns``, ``trainers``, ``for_`` and ``files``."""
     recipe, outline = outcome.recipe, outcome.outline
     config = recipe.config
-    sides = (TRAIN, TEST) if outline.split else (TRAIN,)
+    sides = (train_test.TRAIN, train_test.TEST) if outline.split else (train_test.TRAIN,)
     probes = recipe.model.probes.items()
     inference, room = serving.of_build(recipe, outcome.shards)
     return records.Manifest(

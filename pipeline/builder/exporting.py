@@ -19,10 +19,9 @@ from pipeline.builds import packs as rows
 from pipeline.builds.build import Build
 from pipeline.builds.packs import Packs
 from pipeline.exports import Export, ExportFacts, Projection
+from pipeline.manifest import dataset_files, json_records
 from pipeline.manifest import manifest as records
 from pipeline.manifest.counts import PackingCounts, PaddingCounts
-from pipeline.manifest.dataset_files import write_json, write_split, write_splits
-from pipeline.manifest.json_records import as_json, sealed
 from pipeline.manifest.records import SERVING, TOKENIZER, VALIDATION
 from pipeline.report import card
 from stages.columns import Ints, numbers, offsets_of, whole
@@ -72,8 +71,7 @@ def _relaid(source: Build, split: str, facts: ExportFacts) -> Iterator[tuple[pa.
     # order lists all examples row by row; at says where each row begins in it.
     at, bounds = offsets_of(sizes), _even(len(sizes), count)
     for start, stop in itertools.pairwise(bounds):
-        mine = order[at[start] : at[stop]]
-        block = table.take(pa.array(mine)).combine_chunks()
+        block = table.take(pa.array(order[at[start] : at[stop]])).combine_chunks()
         yield layout.rows(block, sizes[start:stop], shape), sizes[start:stop]
 
 
@@ -81,12 +79,6 @@ def _as_stored(source: Build, split: str) -> Iterator[tuple[pa.Table, Ints]]:
     layout = layouts.load(source.manifest.layout)
     for table in source.splits[split].tables():
         yield table, layout.sizes(table)
-
-
-def _materialised(packs: Packs) -> Iterator[tuple[pa.Table, Ints]]:
-    """The shards that packed rows would have been written to, one at a time."""
-    for first, last in packs.shards():
-        yield packs.table(first, last), packs.members(first, last)[1]
 
 
 def _copied(table: pa.Table) -> pa.Table:
@@ -102,7 +94,8 @@ def _shards_of(
     """How many shards an export of a split has, and each with the examples in its rows."""
     if source.manifest.packs and facts.layout == layouts.PACKED:
         packs = Packs(source, split)
-        return len(packs.shards()), _materialised(packs)
+        some = packs.shards()  # as the packed rows would have been written
+        return len(some), ((packs.table(*one), packs.members(*one)[1]) for one in some)
     same = facts.layout == source.manifest.layout
     made = list(_as_stored(source, split) if same else _relaid(source, split, facts))
     return len(made), made
@@ -148,7 +141,7 @@ def _write_split(
         examples, padding = examples + int(sizes.sum()), padding + total - tokens
         arrow = folder / stored.arrow_of(path)
         names, schema = [*names, arrow.name], stored.read_file(arrow).schema
-    write_split(folder, split, schema, names, key=shards[0].sha256)
+    dataset_files.write_split(folder, split, schema, names, key=shards[0].sha256)
     stored_rows, tokens = sum(s.rows for s in shards), sum(s.tokens for s in shards)
     return records.SplitRecord(stored_rows, examples, tokens, tuple(shards)), padding
 
@@ -205,7 +198,7 @@ def _write(source: Build, export: Export, facts: ExportFacts, staged: Path) -> r
         for split in facts.splits
     }
     padding = sum(tokens for _, tokens in written.values())
-    write_splits(staged, list(written))
+    dataset_files.write_splits(staged, list(written))
     for entry in _CARRIED:
         origin = source.folder / entry
         if origin.is_dir():
@@ -219,8 +212,8 @@ def _write(source: Build, export: Export, facts: ExportFacts, staged: Path) -> r
     manifest = replace(manifest, trainers=exports.verdicts(exports.facts_of(manifest)))
     launch.write(staged, export, manifest)
     card.write(Build(staged, manifest))
-    manifest = sealed(replace(manifest, files=stored.hash_files(staged, {})))
-    write_json(staged / records.MANIFEST, as_json(manifest))
+    manifest = json_records.sealed(replace(manifest, files=stored.hash_files(staged, {})))
+    dataset_files.write_json(staged / records.MANIFEST, json_records.as_json(manifest))
     export_gate.require(Build(staged, manifest), source)
     return manifest
 
@@ -232,7 +225,7 @@ def bring_back(source: Build, folder: Path) -> Build:
         A build of these shards alone; its manifest is the export's, with the new splits.
     """
     splits = {s: _write_split(source, s, source.facts, folder)[0] for s in source.facts.splits}
-    write_splits(folder, list(splits))
+    dataset_files.write_splits(folder, list(splits))
     return Build(folder, replace(source.manifest, splits=splits, export=None))
 
 

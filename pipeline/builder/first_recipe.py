@@ -16,8 +16,7 @@ from expectations import audits
 from pipeline import lines, tasks
 from pipeline.builder.forecast import Forecast, forecast, why_stop
 from pipeline.builder.population import MAX_LENGTHS
-from pipeline.inputs import opening, scan, sheet
-from pipeline.inputs.detection import rows_of
+from pipeline.inputs import detection, opening, scan, sheet
 from pipeline.inputs.readings import Looks, glimpses, recognise_looks
 from pipeline.messages.explanations import left_out
 from pipeline.options.build_options import OPTIONS, default_cache
@@ -149,10 +148,9 @@ def _grouped(looks: Mapping[str, Looks], config: Config) -> list[_Group]:
         alike = tuple(sorted({one.reading for one in found}))
         if alike in groups:
             before = groups[alike]
-            both = [*before.data, argument]
-            groups[alike] = replace(before, data=both, rows=before.rows + rows)
+            groups[alike] = replace(before, data=[*before.data, argument], rows=before.rows + rows)
         else:
-            page = sheet.lines(rows_of(some[0][3]), found[0].reading, config, {})
+            page = sheet.lines(detection.rows_of(some[0][3]), found[0].reading, config, {})
             groups[alike] = _Group([argument], found[0], rows, [*lines.of_columns(page, "")])
     return list(groups.values())
 
@@ -274,8 +272,7 @@ def fitting(data: tuple[str, ...], given: Mapping[str, Any], looks: Looks) -> st
     for task, names in foreign.items():
         try:
             own = {name: value for name, value in given.items() if name not in names}
-            config = config_from(task, data, own)
-            *_, last = recognise_looks(looks, config, other_tasks=False)
+            *_, last = recognise_looks(looks, config_from(task, data, own), other_tasks=False)
             fits[task] = f"{last.reading}: {last.evidence}"
         except (DataError, UsageError) as error:
             errors[task] = error

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,24 +16,20 @@ import pyarrow.compute as pc
 
 from expectations import audits
 from pipeline import sources
-from pipeline.builder.contaminated import Alike, FilteredSample
-from pipeline.builder.max_reject import exceeding, limits, together
+from pipeline.builder import contaminated, max_reject
 from pipeline.builder.preparation import row_name, through
 from pipeline.builder.rejects import TOO_LONG, Ledger
-from pipeline.inputs import readings
-from pipeline.inputs.declared import require_model
+from pipeline.inputs import declared, readings
 from pipeline.inputs.readings import Looks, recognise_looks
 from pipeline.inputs.recipe import Models, Recipe, opened_otherwise, refusals, resolve_recipe
 from pipeline.options.config import Config
-from pipeline.shards import facts
-from pipeline.shards.chain import Gone, Losses, losses_of
-from stages import columns
+from pipeline.shards import chain, facts
+from stages import columns, findings
 from stages.chat_template import loss_weights
 from stages.chat_template.appended import APPENDED
 from stages.columns import Bools, Ints
 from stages.contract import Batch, Glimpse, Record
 from stages.errors import ContainerError
-from stages.findings import AuditResult
 from stages.normalize.evidence import Detection
 from stages.rows import carried
 from stages.tokens.folded_labels import unfold
@@ -44,8 +40,7 @@ _NO_LIMIT = 1 << 30
 _IDS = {"folded", "input_ids", "chosen_ids", "rejected_ids"}
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """One input that was looked at."""
 
     name: str
@@ -94,19 +89,19 @@ class Sampled:
     filtered: Counter[str] = field(default_factory=Counter)
     lacking: dict[str, Counter[str]] = field(default_factory=dict)
     unread: dict[str, Counter[str]] = field(default_factory=dict)
-    alike: Alike = field(default_factory=Alike)
+    alike: contaminated.Alike = field(default_factory=contaminated.Alike)
     tokens: int = 0
     split: Counter[str] = field(default_factory=Counter)
     appended: int | None = 0
     margins: facts.Margins | None = None
     unrated: int = 0
-    failing: list[AuditResult] = field(default_factory=list)
+    failing: list[findings.AuditResult] = field(default_factory=list)
     long: int = 0
     left: int = 0
-    chosen: FilteredSample = field(default_factory=FilteredSample)
+    chosen: contaminated.FilteredSample = field(default_factory=contaminated.FilteredSample)
     of_looks: list[tuple[int, int]] = field(default_factory=list)
     read: Counter[int] = field(default_factory=Counter)
-    losses: dict[int, Losses] = field(default_factory=dict)
+    losses: dict[int, chain.Losses] = field(default_factory=dict)
 
     def count_appended(self, machine: Recipe, look: Look, rows: list[Record], batch: Batch) -> None:
         """Count the tokens of the examples of a batch as one example a conversation has them.
@@ -134,8 +129,7 @@ class Sampled:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(NamedTuple):
     """What ``pipeline plan`` prints."""
 
     recipe: Recipe
@@ -211,9 +205,9 @@ def _through(
     over = _too_long(recipe, look, records=records, batch=went.batch)
     gone, left = went.gone, went.batch
     if over.any():
-        gone, left = [*gone, Gone(TOO_LONG, _cut(left, over))], left.filter(pa.array(~over))
-    lost = losses_of(went.normalized, left, gone)
-    made.losses[look.source] = made.losses.get(look.source, Losses()) + lost
+        gone, left = [*gone, chain.Gone(TOO_LONG, _cut(left, over))], left.filter(pa.array(~over))
+    lost = chain.losses_of(went.normalized, left, gone)
+    made.losses[look.source] = made.losses.get(look.source, chain.Losses()) + lost
     made.unread[look.name], made.filtered[look.name] = went.tally.rows, went.tally.filtered
     made.lacking[look.name] = went.tally.lacking
     if "note" in went.batch.schema.names:
@@ -298,7 +292,7 @@ def forecast(config: Config) -> Forecast:
     Raises:
         PipelineError: what a build would raise before its first row.
     """
-    require_model(config)
+    declared.require_model(config)
     try:
         files, seen = readings.opened(config)
     except ContainerError as error:
@@ -331,12 +325,12 @@ def why_stop(estimate: Forecast) -> str:
     if not made.left:
         return "nothing would be left"
     told: list[str] = []
-    for limit in limits(config):
-        lost = together(made.losses, limit.sources)
+    for limit in max_reject.limits(config):
+        lost = max_reject.together(made.losses, limit.sources)
         read = sum(made.read[number] for number in limit.sources)
         rows = max(estimate.rows_of(limit.sources), read) * lost.rows / max(read, 1)
-        over = exceeding(lost.scaled(rows), limit.share)
+        over = max_reject.exceeding(lost.scaled(rows), limit.share)
         if over is not None:
-            told.append(limit.sentence(exceeding(lost, limit.share) or over, "sampled "))
+            told.append(limit.sentence(max_reject.exceeding(lost, limit.share) or over, "sampled "))
             break
     return "; ".join([*told, *map(audits.sentence, made.failing)])

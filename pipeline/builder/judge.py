@@ -77,8 +77,7 @@ class Judge:
             What waits for the verdict, and gives it; to be called once. It raises ``GateError``
             where an expectation could not be judged.
         """
-        pages = self._config.run.data_docs
-        here = partial(gate.judge, evidence, context, self._users, pages)
+        here = partial(gate.judge, evidence, context, self._users, self._config.run.data_docs)
         return _asked(self._worker, _WORK, (evidence, context), here)
 
     def hear(self, case: Mapping[str, Any]) -> Callable[[], Statement]:

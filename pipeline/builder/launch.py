@@ -47,11 +47,6 @@ def words(folder: Path, trainer: str) -> list[str]:
     return ["sh", shlex.quote(str(folder / "launch" / f"{trainer}.sh")), "MODEL_DIR"]
 
 
-def start_command(folder: Path, trainer: str) -> str:
-    """The shell command that starts the trainer."""
-    return " ".join(words(folder, trainer))
-
-
 # ``pipeline-openrlhf sft|rm|dpo|prm ...``: OpenRLHF's own training programs on our shards.
 #
 # The programs import their dataset class from ``openrlhf.datasets``. We put ours in its place

@@ -8,8 +8,8 @@ than a fifth of each. With 0 nothing passes. A source with a limit of its own is
 import bisect
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from pipeline import tasks
 from pipeline.builder.rejects import TOO_LONG, Codes, Ledger, Long
@@ -23,8 +23,7 @@ _STEP = 1024  # lengths that a message offers are multiples of it
 _SHARES = (0.5, 0.9, 0.99, 1.0)  # of the examples that are too long
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(NamedTuple):
     """How many of some rows, examples or trained turns are refused; ``noun`` says of which."""
 
     noun: str
@@ -59,12 +58,10 @@ def exceeding(losses: Losses, limit: float) -> Share | None:
     """The first of rows, examples and trained turns of which more is refused than a limit allows;
     None where all are within it."""
     few = losses.rows_hit <= FEW_ROWS
-    found = (one for one in shares(losses) if one.exceeds(limit, few=few))
-    return next(found, None)
+    return next((one for one in shares(losses) if one.exceeds(limit, few=few)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(NamedTuple):
     """A share that fails a build where more is refused, and of what.
 
     Attributes:
@@ -116,13 +113,11 @@ def refuse_too_many(ledger: Ledger, lost: Mapping[int, Losses], left: int, confi
     """
     for limit in limits(config):
         if not left:
-            every = together(lost, [*lost])
-            raise error_of(ledger, every, None, config=config, limit=limit)
+            raise error_of(ledger, together(lost, [*lost]), None, config=config, limit=limit)
         some = together(lost, limit.sources)
         over = exceeding(some, limit.share)
         if over is not None:
-            own = ledger.of(limit.sources)
-            raise error_of(own, some, over, config=config, limit=limit)
+            raise error_of(ledger.of(limit.sources), some, over, config=config, limit=limit)
 
 
 def fitting(lengths: Sequence[int]) -> dict[int, int]:

@@ -10,21 +10,18 @@ import click
 import numpy as np
 
 from pipeline import sources as inputs
-from pipeline.builder.contaminated import sampled_lines
+from pipeline.builder import contaminated, max_reject
 from pipeline.builder.forecast import Forecast, Look, why_stop
-from pipeline.builder.max_reject import shares, together
 from pipeline.builder.population import packing_table, sources
 from pipeline.builds.stored_model import model_of
 from pipeline.builds.summary import said
-from pipeline.inputs import sheet
-from pipeline.inputs.detection import rows_of
+from pipeline.inputs import detection, sheet
 from pipeline.inputs.recipe import Recipe
 from pipeline.lines import fit, of_columns, templates
 from pipeline.manifest import counts, json_records
 from pipeline.manifest.json_records import as_json as of_record
 from pipeline.options.config import Config
-from pipeline.report import headline, painter
-from pipeline.report.drawing import Drawer
+from pipeline.report import drawing, headline, painter
 from pipeline.shards.facts import Margins
 from stages import encoders
 from stages.chat_template import loss_weights
@@ -53,7 +50,7 @@ def _runs(kinds: list[str]) -> Iterator[tuple[str, int, int]]:
 def _pieces(forecast: Forecast, ids: list[int], kinds: list[str]) -> list[Piece]:
     model = forecast.recipe.model
     tokenizer = encoders.parsed(model.tokenizer_json)
-    drawer = Drawer(tokenizer, model_of(model))
+    drawer = drawing.Drawer(tokenizer, model_of(model))
     pieces: list[Piece] = []
     for kind, start, stop in _runs(kinds):
         drawn = list(drawer.pieces(ids[start:stop], kinds[start:stop]))
@@ -132,7 +129,7 @@ def _lengths(forecast: Forecast) -> dict[str, Any]:
 
 def _columns(look: Look, config: Config) -> list[dict[str, Any]]:
     """The reading of an input, column by column."""
-    return sheet.lines(rows_of(look.glimpse), look.detection.reading, config, {})
+    return sheet.lines(detection.rows_of(look.glimpse), look.detection.reading, config, {})
 
 
 def _inputs(forecast: Forecast) -> list[dict[str, Any]]:
@@ -164,7 +161,7 @@ def _rejects(forecast: Forecast) -> dict[str, Any]:
     sample = forecast.sampled
     ledger = sample.ledger
     refused, why = ledger.rejected_rows, why_stop(forecast)
-    lost = shares(together(sample.losses, [*sample.losses]))
+    lost = max_reject.shares(max_reject.together(sample.losses, [*sample.losses]))
     return {
         "sampled": sample.rows,
         "too_large_to_sample": sample.large,
@@ -193,8 +190,7 @@ def _rejects(forecast: Forecast) -> dict[str, Any]:
 def _stages(recipe: Recipe) -> dict[str, list[str]]:
     """The columns that each stage writes."""
     written = {"normalize": list(recipe.normalize(recipe.formats[0]).writes)}
-    stages = recipe.stages(recipe.formats[0])
-    return written | {stage.name: list(stage.writes) for stage in stages}
+    return written | {stage.name: list(stage.writes) for stage in recipe.stages(recipe.formats[0])}
 
 
 def as_json(forecast: Forecast) -> dict[str, Any]:
@@ -273,7 +269,7 @@ def as_text(forecast: Forecast) -> str:
         left_out=inputs.in_words(left_out) if left_out else "",
         warnings=carried.WARNINGS,
         sources=said("sources", sources, "about "),
-        alike=sampled_lines(plan),
+        alike=contaminated.sampled_lines(plan),
     )
     return fit(text.removesuffix("\n"))
 
@@ -285,7 +281,7 @@ def as_html(forecast: Forecast) -> str:
     answers = [headline.Answer(headline.BAD, f"A build would stop: {why}.")] if why else []
     lost = f"{refused:,} of {counted(sample.rows, 'sampled row')} {were(refused)} refused."
     answers.append(headline.Answer(headline.WARN if refused else headline.GOOD, lost))
-    drawer = Drawer(encoders.parsed(recipe.model.tokenizer_json), model_of(recipe.model))
+    drawer = drawing.Drawer(encoders.parsed(recipe.model.tokenizer_json), model_of(recipe.model))
     name, row = sample.shown[0] if sample.shown else ("", {})
     return painter.html(
         f"{recipe.config.task} data for {recipe.model.profile.name}, estimated",

@@ -14,8 +14,7 @@ from pipeline.builder.preparation import Prepared, in_parallel
 from pipeline.inputs import equal_build
 from pipeline.messages.progress import ENCODE, Report, Whole
 from pipeline.options.config import Config
-from pipeline.shards import collect, facts, part, reused_shards, window_plan
-from pipeline.shards.choose import Chosen, in_one_memory, needs_one_memory
+from pipeline.shards import choose, collect, facts, part, reused_shards, window_plan
 from pipeline.shards.part import PartReport, Work
 from pipeline.shards.plan import digest_of, windows_of
 from stages import columns, encoders
@@ -45,7 +44,7 @@ class Planned:
     reports: list[PartReport]
     sources: list[collect.PartSource]
     outline: facts.Outline
-    chosen: Chosen | None = None
+    chosen: choose.Chosen | None = None
     shards: tuple[window_plan.ShardRef, ...] = ()
     packs: tuple[window_plan.ShardRef, ...] = ()
     compared: bool = True
@@ -95,8 +94,7 @@ def plan(
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
     require_text_kept(prepared.config, reports)
-    planned = of_parts(prepared, works, reports, report, staged)
-    return replace(planned, compared=made.compared)
+    return replace(of_parts(prepared, works, reports, report, staged), compared=made.compared)
 
 
 def require_text_kept(config: Config, reports: Sequence[PartReport]) -> None:
@@ -121,7 +119,7 @@ def reads_examples(config: Config) -> bool:
     """Whether a plan reads more of the parts than their numbers: the examples themselves, to
     compare them or to write them down in another order."""
     plan = config.plan
-    return plan.shuffle or plan.dedup or needs_one_memory(config)
+    return plan.shuffle or plan.dedup or choose.needs_one_memory(config)
 
 
 def of_parts(
@@ -142,7 +140,7 @@ def of_parts(
     if staged is not None and len(windows) == 1:
         folder = staged / STAGED
     parts = [part for window in windows for part in window.members]
-    chosen = in_one_memory(prepared.config, parts, reports)
+    chosen = choose.in_one_memory(prepared.config, parts, reports)
     outline, laid = windowed.plan(prepared, windows, folder, report, chosen)
     return Planned(
         backend=prepared.recipe.backend,

@@ -4,8 +4,8 @@ Every input's sample is repeated up to the number of its examples, so that a lar
 more than a small one, of which as many rows were sampled.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,9 @@ from pipeline.builder.forecast import Forecast
 from pipeline.manifest.counts import Portion, SourceRecord
 from pipeline.options.build_options import Budget
 from pipeline.options.config import Config
-from pipeline.shards import budgets, doubles
+from pipeline.shards import budgets, doubles, train_test
 from pipeline.shards.choose import choose
 from pipeline.shards.examples import Choice, PlannedExamples
-from pipeline.shards.train_test import TEST, TRAIN, mixed
 from stages.columns import Ints, offsets_of
 from stages.errors import UsageError
 from stages.tokens import layouts, packed
@@ -27,8 +26,7 @@ MAX_LENGTHS = (2048, 4096, 8192, 16384, 32768)  # of the packing table
 _SALT = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Population:
+class Population(NamedTuple):
     """Examples that stand for those of the build.
 
     Attributes:
@@ -66,7 +64,7 @@ def _chosen(config: Config, those: Population, limit: int) -> tuple[PlannedExamp
     """
     fits = np.flatnonzero(those.lengths <= limit)
     digests = np.zeros(len(fits), doubles.DIGEST)
-    digests["a"], digests["b"] = mixed(fits, _SALT), fits
+    digests["a"], digests["b"] = train_test.mixed(fits, _SALT), fits
     examples = PlannedExamples(
         starts=np.array([0, len(fits)]),
         row=fits,
@@ -104,7 +102,7 @@ def sources(estimate: Forecast) -> tuple[SourceRecord, ...]:
     if chosen is None:
         return ()
     split = config.plan.test_size or config.plan.test
-    sides = (TRAIN, TEST) if split else (TRAIN,)
+    sides = (train_test.TRAIN, train_test.TEST) if split else (train_test.TRAIN,)
     portions = budgets.source_portions(config, *chosen)
     records = budgets.records(config, portions, chosen[1].asked, sides)
     return tuple(_grown(one, those.each) for one in records)

@@ -13,12 +13,10 @@ from pipeline import processes, sources
 from pipeline.builder.max_reject import Limit, error_of, exceeding, limits
 from pipeline.builder.rejects import Ledger
 from pipeline.executors import NOTHING, Job
-from pipeline.inputs import equal_build
-from pipeline.inputs.declared import require_model
+from pipeline.inputs import declared, equal_build
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import Input, scan
-from pipeline.messages.progress import Report, Whole, follower_of
-from pipeline.messages.session import current
+from pipeline.messages import progress, session
 from pipeline.options.build_options import RunOptions
 from pipeline.options.config import Config
 from pipeline.shards import chain, filters, part
@@ -100,8 +98,7 @@ class Prepared:
         Raises:
             UsageError: another version of the program prepared it.
         """
-        current = equal_build.id_of(self.recipe.fingerprint, self.inputs)
-        if current != self.build_id:
+        if equal_build.id_of(self.recipe.fingerprint, self.inputs) != self.build_id:
             raise UsageError(
                 "The build was prepared by another version of this program.",
                 "Prepare it again, and make its parts by the same version.",
@@ -127,7 +124,7 @@ def prepare(config: Config, inputs: Sequence[Input] | None = None) -> Prepared:
         SurroundingsError: an input is not readable.
     """
     started = time.time()
-    require_model(config)
+    declared.require_model(config)
     left_out = tuple(sources.left_out(config.data))
     inputs = tuple(scan(config, hash_now=False) if inputs is None else inputs)
     with encoders.without_threads():  # a process with threads is not copied
@@ -160,10 +157,10 @@ def in_parallel(
     items: Sequence[Item],
     *,
     run: RunOptions,
-    report: Report,
+    report: progress.Report,
     what: str,
     folders: Sequence[Path] | None = None,
-    whole: Whole | None = None,
+    whole: progress.Whole | None = None,
 ) -> list[Result]:
     """``function(shared, item)`` for all items.
 
@@ -176,9 +173,9 @@ def in_parallel(
     Returns:
         The results in the order of the items.
     """
-    follower = follower_of(report)
+    follower = progress.follower_of(report)
     if items or whole is not None:
-        known = whole or Whole(pieces=len(items), one_round=True)
+        known = whole or progress.Whole(pieces=len(items), one_round=True)
         follower.begin(what, replace(known, at_once=run.processes))
     if not items:
         return []
@@ -188,7 +185,7 @@ def in_parallel(
         folders=tuple((run.cache,) if folders is None else folders),
         at_once=run.workers or 0,
         address=run.ray_address,
-        lost=current().warn,
+        lost=session.current().warn,
         partly=follower.partly,
     )
     for index, found in _answers(job, function, shared, items, run):
@@ -324,8 +321,7 @@ def _require_hopeful(recipe: Recipe, inputs: Sequence[tuple[Input, str]], limit:
     ledger, bound, sampled, small = Ledger(), Losses(), Losses(), 0
     for source, reading in inputs[:INPUTS]:
         machine = recipe.of_source(source.source)
-        reader = readers.load(source.reader)
-        glimpse = reader.glimpse(source.version or source.path, PLACES * ROWS)
+        glimpse = readers.load(source.reader).glimpse(source.version or source.path, PLACES * ROWS)
         if glimpse.rows <= len(glimpse.records):
             small += glimpse.rows
             continue  # so small that the build itself is as fast

@@ -17,10 +17,9 @@ from pipeline.builds import failed
 from pipeline.manifest import dataset_files, json_records, records
 from pipeline.messages.result import of_error
 from pipeline.options.config import Config
-from pipeline.shards import chain, collect, part
+from pipeline.shards import chain, collect, part, storage
 from pipeline.shards.chain import Refusal
 from pipeline.shards.examples import columns_of
-from pipeline.shards.storage import here
 from stages import columns, contract
 from stages.errors import ContainerError, DataError
 
@@ -149,7 +148,7 @@ def _entries(
     work: part.Work, source: collect.PartSource
 ) -> Iterator[tuple[Refusal, records.Reject]]:
     """What a part refused, and its lines of ``rejects.jsonl``."""
-    with here(work.files.rejects).open("rb") as file:
+    with storage.here(work.files.rejects).open("rb") as file:
         for text in file:
             entry = Refusal(**json.loads(text))
             suffix = f"#{entry.sequence}" if entry.sequence >= 0 else ""
@@ -228,8 +227,7 @@ def kept(error: DataError, config: Config, staged: Path | None = None) -> DataEr
     result = of_error(error, {"output": config.run.shown})
     text = page.render_refused(result, staged)
     files = {failed.REASONS: dataset_files.json_text(result.without_manifest()), failed.PAGE: text}
-    folder = failed.keep(output, staged, files)
-    if folder is None:
+    if failed.keep(output, staged, files) is None:
         return error
     paths = failed.paths_of(output)
     some = "rejects" in paths and Path(paths["rejects"]).stat().st_size

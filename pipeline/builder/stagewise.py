@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from expectations.contract import STREAM, Context
-from pipeline import tasks
+from pipeline import secrets, tasks
 from pipeline.builder import rejects
 from pipeline.builds.stored import read_file
 from pipeline.inputs.recipe import Recipe, resolve_recipe
@@ -24,7 +24,6 @@ from pipeline.inputs.scan import Input, scan
 from pipeline.manifest import dataset_files, json_records, records
 from pipeline.options.config import Config, from_record
 from pipeline.options.paths import require_local
-from pipeline.secrets import shown
 from pipeline.serving.serving import write_tokenizer
 from pipeline.shards import chain, collect, gather
 from pipeline.shards import plan as planning
@@ -34,8 +33,7 @@ from stages.contract import Batch, Record, Split, Stage
 from stages.errors import DataError, UsageError
 from stages.files import file_hash
 from stages.rows.carried import IDENTITY
-from stages.tokens import layouts, pretokenized
-from stages.tokens.folded_labels import unfold
+from stages.tokens import folded_labels, layouts, pretokenized
 
 METADATA = b"posttrain-pipeline"
 _ORIGIN = ("row_id", "offset", "raw")  # columns of a stage file
@@ -53,7 +51,7 @@ class StageFile:
 def _metadata(recipe: Recipe, stage: str) -> dict[bytes, bytes]:
     config = recipe.config
     # By their spelling too, since a later stage must find the model again.
-    named = {"data": [*map(shown, config.source.data)], "model": config.parts.model}
+    named = {"data": [*map(secrets.shown, config.source.data)], "model": config.parts.model}
     content = {"stage": stage, "config": config.for_build | named, "formats": recipe.formats}
     return {METADATA: json.dumps(content, sort_keys=True).encode()}
 
@@ -73,8 +71,7 @@ def describe(path: Path, cache_dir: Path) -> StageFile:
             f"{path} is not a stage file.",
             "Make one with: pipeline stage normalize DATA --task ...",
         ) from error
-    options = from_record(content["config"])
-    config = Config.of(output=path, cache_dir=cache_dir, **options)
+    config = Config.of(output=path, cache_dir=cache_dir, **from_record(content["config"]))
     return StageFile(content["stage"], config, tuple(content["formats"]))
 
 
@@ -83,7 +80,7 @@ def _write(path: Path, batches: list[Batch], recipe: Recipe, stage: str) -> None
         raise DataError(
             f"Stage {stage} has no rows left to write.", "See the rejects file next to it."
         )
-    batches = [unfold(batch) for batch in batches]
+    batches = [folded_labels.unfold(batch) for batch in batches]
     schema = batches[0].schema.with_metadata(_metadata(recipe, stage))
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for batch in batches:
@@ -154,8 +151,7 @@ def _run(
 
 
 def _stages(recipe: Recipe) -> tuple[Stage, ...]:
-    kinds = {formats.load(name).token_ids for name in recipe.formats}
-    if len(kinds) > 1:
+    if len({formats.load(name).token_ids for name in recipe.formats}) > 1:
         raise UsageError("Some inputs are token ids, others texts.", "Run each kind separately.")
     return recipe.stages(recipe.formats[0])
 
@@ -257,8 +253,7 @@ def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options
         raise UsageError(f"{recipe.task.name} has no stage {name!r}.", f"Use {' or '.join(known)}.")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UsageError(f"{output} is not an empty directory.", "Give another with -o.")
-    config = recipe.config.but(layout=known[name].name, **options)
-    recipe = replace(recipe, config=config)
+    recipe = replace(recipe, config=recipe.config.but(layout=known[name].name, **options))
     files = _write_train(recipe, _examples(recipe, name, source), output)
     schema = read_file(output / files[0]).schema
     names = [Path(path).name for path in files]

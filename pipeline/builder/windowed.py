@@ -4,14 +4,13 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pipeline.builder.preparation import Prepared, in_parallel
 from pipeline.messages.progress import PLAN, Report
-from pipeline.shards import equal, exchange, facts, train_test, window_plan
-from pipeline.shards.choose import Chosen, nothing_to_train_on, require_none_apart
+from pipeline.shards import choose, equal, exchange, facts, train_test, window_plan
 from pipeline.shards.plan import WINDOW_EXAMPLES, Window, digest_of
 from stages.errors import SurroundingsError, UsageError
 from stages.tokens import layouts
@@ -21,8 +20,7 @@ _Found = TypeVar("_Found")
 _Shared = TypeVar("_Shared")
 
 
-@dataclass(frozen=True, slots=True)
-class _Workers:
+class _Workers(NamedTuple):
     """Calls of functions over windows and buckets, by the build's engine."""
 
     prepared: Prepared
@@ -64,7 +62,7 @@ def plan(
     windows: Sequence[Window],
     folder: Path,
     report: Report,
-    chosen: Chosen | None = None,
+    chosen: choose.Chosen | None = None,
 ) -> tuple[facts.Outline, list[window_plan.Laid]]:
     """Plan a build by its windows; no process needs all examples for it.
 
@@ -82,25 +80,24 @@ def plan(
         longest = max(workers.each(equal.scatter, search, items), default=0)
         found = workers.each(equal.find, search, range(search.buckets))
         search.forget("digests")
-        require_none_apart(sum(one.apart for one in found))
-        layout = layouts.load(options.layout)
-        width = layout.width(options.pad_to, longest, options.max_length)
+        choose.require_none_apart(sum(one.apart for one in found))
+        width = layouts.load(options.layout).width(options.pad_to, longest, options.max_length)
         names = tuple(source.name for source in prepared.inputs)
-        laying = window_plan.Laying(search, str(folder), width, names)
-        laid, counted = _laid(workers, laying, items)
+        laid, counted = _laid(workers, window_plan.Laying(search, str(folder), width, names), items)
         counts = facts.joined([*counted, *found])
         if chosen is not None:  # its bound is that of one packing of everything
             bound = facts.lower_bound(chosen.examples, chosen.choice, options.max_length)
             counts = replace(counts, lower_bound=bound)
         split = bool(counts.kept and (options.test_size or options.test))
         if split and chosen is None and not _stored(laid, train_test.TRAIN):
-            raise nothing_to_train_on(options)
+            raise choose.nothing_to_train_on(options)
+        groups = workers.each(equal.count_groups, search, range(search.buckets)) if split else []
         outline = facts.Outline(
             counts=counts,
             sides=_apart(laid),
             split=split,
             width=width,
-            rule=_rule(workers, search) if split else None,
+            rule=train_test.rule_of(groups, options.test_size) if split else None,
             asked=chosen.choice.asked if chosen else (),
             windows=len(windows),
         )
@@ -139,8 +136,3 @@ def _apart(laid: Sequence[window_plan.Laid]) -> dict[str, int]:
         for side in (train_test.TRAIN, train_test.TEST)
         if _stored(laid, side)
     }
-
-
-def _rule(workers: _Workers, search: equal.Search) -> train_test.SplitRule:
-    counted = workers.each(equal.count_groups, search, range(search.buckets))
-    return train_test.rule_of(counted, search.config.plan.test_size)

@@ -23,9 +23,8 @@ from typing import Any
 from pipeline.builds import lease, publish
 from pipeline.builds.lease import sync
 from pipeline.builds.versions import SHORT, LetGo, Said, Version, Versions
-from pipeline.manifest import dataset_files
+from pipeline.manifest import dataset_files, records
 from pipeline.manifest.manifest import MANIFEST
-from pipeline.manifest.records import RUN
 from stages.errors import UsageError
 
 HOLDS = "holds"
@@ -144,7 +143,7 @@ class FolderVersions(Versions):
     def age(self, build_id: str) -> tuple[object, ...]:
         text, folder = "", self.at(build_id)
         with suppress(OSError, ValueError):
-            found = re.search(r'"started": "([^"]*)"', (folder / RUN).read_text("utf-8"))
+            found = re.search(r'"started": "([^"]*)"', (folder / records.RUN).read_text("utf-8"))
             text = found[1] if found else ""
         return text, (folder / MANIFEST).stat().st_mtime_ns
 
@@ -180,7 +179,7 @@ class FolderVersions(Versions):
         if version.holds:
             return f"it is held by {', '.join(version.holds)}"
         found = publish.listed(version.folder)
-        own = {*found.files, RUN, MANIFEST} if found is not None else ()
+        own = {*found.files, records.RUN, MANIFEST} if found is not None else ()
         foreign = dataset_files.apart(dataset_files.files_in(version.folder), own)[1]
         return f"it has files of yours: {foreign[0]}" if foreign else ""
 

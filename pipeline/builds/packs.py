@@ -157,8 +157,7 @@ class Packs:
     def shards(self) -> list[tuple[int, int]]:
         """First pack and end of each shard that packed rows would be in."""
         counts = [len(chunk) for chunk in self._opened().column("tokens").chunks]
-        bounds = offsets_of(np.array(counts, np.int64)).tolist()
-        return list(pairwise(bounds))
+        return list(pairwise(offsets_of(np.array(counts, np.int64)).tolist()))
 
     def examples(self, numbers: Ints) -> pa.Table:
         """Stored examples by their numbers; see ``Examples.take``."""

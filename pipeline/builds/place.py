@@ -9,12 +9,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline import stores
+from pipeline import secrets, stores
 from pipeline.builds import failed, folder_versions, publish
 from pipeline.builds.versions import LetGo, Versions
 from pipeline.manifest import dataset_files
 from pipeline.manifest.manifest import MANIFEST, Manifest
-from pipeline.secrets import redacted
 from stages.errors import DataError, IrregularError, PipelineError, UsageError, require_reading
 from stages.files import file_hash
 
@@ -202,8 +201,7 @@ def place_of(run: "RunOptions") -> Place:
     """
     if run.address:
         output, single = Path(run.address), bool(run.single_writer)
-        at = versions_of(output, single, run.place)
-        return Place(output, run.place, run.keep or KEPT, at)
+        return Place(output, run.place, run.keep or KEPT, versions_of(output, single, run.place))
     if run.single_writer:
         raise UsageError(
             "--single-writer is for an output in a store.", "Leave it out: a folder has a lock."
@@ -275,7 +273,7 @@ class Whereabouts:
         """Where the build, or a file of it, lies, as messages say it."""
         if not self.address:
             return str(self.folder / name)
-        return f"{redacted(self.address)}/{name}".rstrip("/")
+        return f"{secrets.redacted(self.address)}/{name}".rstrip("/")
 
     @cached_property
     def store(self) -> stores.Store:

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from pipeline.builds import lease
-from pipeline.manifest import dataset_files, json_records
+from pipeline.manifest import dataset_files, json_records, records
 from pipeline.manifest.manifest import MANIFEST, Listed, Manifest
-from pipeline.manifest.records import RUN, VALIDATION
 from stages.errors import GateError, SurroundingsError, UsageError, no_permission
 from stages.files import file_hash
 
@@ -79,7 +78,7 @@ def moment(folder: Path, target: Path) -> Callable[[], bool]:
 def _files_of_build(target: Path) -> set[str] | None:
     """Relative paths of the files that a build's manifest lists; None if there is no manifest."""
     found = listed(target)
-    return {*found.files, RUN, MANIFEST} if found is not None and found.build_id else None
+    return {*found.files, records.RUN, MANIFEST} if found is not None and found.build_id else None
 
 
 def left_by_tools(target: Path) -> tuple[str, ...]:
@@ -275,7 +274,7 @@ def write_manifest(folder: Path, manifest: Manifest, verdict: "Validation") -> M
     Raises:
         GateError: the verdict did not pass, or ``validation.json`` has another one.
     """
-    stored = json.loads((folder / VALIDATION).read_bytes())
+    stored = json.loads((folder / records.VALIDATION).read_bytes())
     judged = verdict.expectations and verdict.passed
     if not judged or stored != json.loads(json_records.one_line(verdict)):
         raise GateError("The build was not checked, or failed its checks.", "Please report it.")

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from pipeline.exports import Projection
-from pipeline.manifest.manifest import MANIFEST
-from pipeline.manifest.records import RUN
+from pipeline.manifest import manifest, records
 from stages.files import file_hash
 from stages.late import pa
 
@@ -118,12 +115,7 @@ class Sink:
     def __enter__(self) -> Sink:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for file in (*self._files, *([self._lineage] if self._lineage else [])):
             file.close()
 
@@ -162,21 +154,19 @@ def read(folder: Path, path: str, projection: Projection | None) -> pa.Table:
     table = read_file(folder / path)
     if projection is None:
         return table
-    rest = read_file(folder / lineage_of(path))
-    return pa.concat_tables(list(_joined(table, rest, projection)))
+    return pa.concat_tables(list(_joined(table, read_file(folder / lineage_of(path)), projection)))
 
 
 # Compares the files of a build with the hashes in its manifest.
 
 
 MISSING, HASH, UNKNOWN = "missing", "hash", "unknown"
-_UNLISTED = {RUN, MANIFEST}  # no manifest names these
+_UNLISTED = {records.RUN, manifest.MANIFEST}  # no manifest names these
 # What the hub has in every repository, and what its library leaves in a folder that it fills.
 _OF_THE_HUB = (".gitattributes", ".cache/huggingface/")
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """A file that differs from the manifest; ``code`` is ``missing``, ``hash`` or ``unknown``.
 
     Attributes:

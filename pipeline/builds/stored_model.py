@@ -111,6 +111,5 @@ def stored_model(build: Build) -> TargetModel:
         pair=pair,
     )
     if pair is None:
-        seen = ways.variants(template_of_profile(profile))
-        profile = replace(profile, template_variants=seen)
+        profile = replace(profile, template_variants=ways.variants(template_of_profile(profile)))
     return declare(profile, build.tokenizer_json, with_steps=steps is not None)

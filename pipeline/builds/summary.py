@@ -12,10 +12,8 @@ from typing import Any
 from pipeline import executors, exports, sources
 from pipeline.builds import limits, versions
 from pipeline.lines import templates, wrapped
-from pipeline.manifest import dataset_files, json_records
-from pipeline.manifest.counts import FATES
+from pipeline.manifest import counts, dataset_files, json_records, records
 from pipeline.manifest.manifest import Manifest
-from pipeline.manifest.records import REPORT
 from stages.errors import PipelineError, counted
 
 Fix = Callable[[str], str]  # what to do about a code; empty where nothing is known
@@ -39,7 +37,7 @@ MAX_INPUTS = 8  # that the summary names
 _INDENT = 10  # of what stands behind a label
 
 
-_SELDOM = [*FATES.items()][3:]  # named only where there is some
+_SELDOM = [*counts.FATES.items()][3:]  # named only where there is some
 
 
 def _time(built: limits.Built) -> list[str]:
@@ -96,7 +94,7 @@ def summary(built: limits.Built, fix: Fix = no_fix) -> list[str]:
         lines += said("ledger", manifest.rows, manifest.examples, _SELDOM)[:1]
         lines += said("tokens", manifest)
     lines += _noted(built)
-    report = built.build.folder / REPORT
+    report = built.build.folder / records.REPORT
     return lines if built.build.address else [*lines, f"report    {report}"]
 
 

@@ -7,9 +7,8 @@ with a condition).
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pipeline.builds import lease, publish
 from stages.errors import UsageError
@@ -18,8 +17,7 @@ SHORT = 12  # characters of an id in messages
 LetGo = tuple[tuple[str, ...], tuple[str, ...]]  # ids that were removed; why others stay
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(NamedTuple):
     """One version.
 
     Attributes:
@@ -38,8 +36,7 @@ class Version:
     fault: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(NamedTuple):
     """What a place says of its versions: which one is current, the order in which they were, and
     those that a rollback took back."""
 

@@ -7,7 +7,7 @@ again.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline import tasks
 from pipeline.manifest.manifest import Manifest, TrainerRecord
@@ -84,8 +84,7 @@ class ExportFacts:
         return self.bound.pair if self.bound else None
 
 
-@dataclass(frozen=True, slots=True)
-class Projection:
+class Projection(NamedTuple):
     """Our columns to a trainer's, and back.
 
     Attributes:

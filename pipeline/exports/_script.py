@@ -104,8 +104,7 @@ def trained(labels: pa.ListArray) -> Bools:
 
 def labels_where(ids: pa.ListArray, mask: Bools) -> pa.ListArray:
     """Labels equal to the ids where the flat mask is true, -100 elsewhere."""
-    values = numbers(ids)[1]
-    return like(ids, np.where(mask, values, np.int32(IGNORED)).astype(np.int32))
+    return like(ids, np.where(mask, numbers(ids)[1], np.int32(IGNORED)).astype(np.int32))
 
 
 def _renamed(labels: pa.ListArray, names: Mapping[int, int]) -> pa.ListArray:

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline import lines, stores
+from pipeline import lines, secrets, stores
 from pipeline.builds import failed
 from pipeline.manifest.json_records import as_json
-from pipeline.secrets import shown
 from stages.errors import DataError, PipelineError, SurroundingsError, counted, no_permission
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class Result:
 
     def __post_init__(self) -> None:
         for name in ("message", "remedy"):
-            object.__setattr__(self, name, shown(getattr(self, name)))
+            object.__setattr__(self, name, secrets.shown(getattr(self, name)))
 
     def described(self) -> dict[str, Any]:
         """The object that ``--json`` prints; keys without a value are null."""
@@ -207,7 +206,7 @@ def _failed(
             paths=places,
             commands=_corrected(arguments, remedy),
         )
-    text = shown(" ".join(str(error).split()))[:300]
+    text = secrets.shown(" ".join(str(error).split()))[:300]
     message = f"internal error{_place(error)}, {type(error).__name__}: {text}"
     remedy = f"Run again with --debug and report it to {REPORT_TO}."
     return Result(FAILED, 1, message, remedy, paths=places)

@@ -165,8 +165,7 @@ class Painter:
             last: the mark of the phase that goes on.
         """
         lines = []
-        texts = table(phases, self._console.width - 2)
-        for phase, text in zip(phases, texts, strict=True):
+        for phase, text in zip(phases, table(phases, self._console.width - 2), strict=True):
             ended = phase is not phases[-1]
             mark = _text.Text(self._good, "green") if ended else last
             line = _text.Text.assemble(mark, " ", (text, "dim" if ended else ""))
@@ -200,11 +199,6 @@ class Painter:
         finally:
             with suppress(OSError):
                 self._console.show_cursor(True)
-
-
-def in_notebook() -> bool:
-    """Whether this process is a kernel that Jupyter, VS Code or Colab shows outputs of."""
-    return "ipykernel" in sys.modules
 
 
 class Cell(Follower):

@@ -7,14 +7,13 @@ from typing import Any, TypeVar
 
 import click
 
-from pipeline import tasks
+from pipeline import secrets, tasks
 from pipeline.options import config, shells, values
 from pipeline.options import help_page as under
 from pipeline.options.build_options import EVERY, OPTIONS, PHASE_OF, default_cache
 from pipeline.options.help_page import Choice, Option, argument, option
 from pipeline.options.many_values import Option as Declared
 from pipeline.options.paths import FOLDER
-from pipeline.secrets import redacted
 from stages.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -200,7 +199,7 @@ def stem(path: str) -> str:
     """What a build of this input is called by default."""
     if path == "-":
         return "stdin"
-    name = Path(redacted(path).partition("?")[0] if "://" in path else path).name or "data"
+    name = Path(secrets.redacted(path).partition("?")[0] if "://" in path else path).name or "data"
     return re.split("[.:]", name)[0] or "data"
 
 

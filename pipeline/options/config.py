@@ -101,8 +101,7 @@ class Config:
         named = recorded.get("sources")
         if named is None:
             return flat
-        sources = tuple(map(Source.of_record, named, data))
-        return replace(flat, sources=sources, said=None)
+        return replace(flat, sources=tuple(map(Source.of_record, named, data)), said=None)
 
     def but(self, **options: Any) -> Config:
         """The same with other values of some options, in all sources; raises as ``of`` does."""

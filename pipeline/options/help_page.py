@@ -51,8 +51,7 @@ class Page(click.HelpFormatter):
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
         """``Usage: pipeline run sft [OPTIONS] DATA...``."""
-        start = f"{prefix or 'Usage: '}{prog} "
-        self._lines(lines.wrapped(args, self.width, start))
+        self._lines(lines.wrapped(args, self.width, f"{prefix or 'Usage: '}{prog} "))
 
     def write_text(self, text: str) -> None:
         """Paragraphs, indented as the page is."""

@@ -4,7 +4,7 @@ cells of a table of texts are read."""
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, replace
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline.options import values as v
 from pipeline.options.values import Schema, Value, Words, limited, plain
@@ -76,8 +76,7 @@ class Pairs(Value):
     def spellings(self) -> Schema:
         inner = self.each.schema()
         if self.names:
-            named = v.any_of(*v.or_variable(inner | {"minimum": 0}))
-            every = dict.fromkeys(self.names, named)
+            every = dict.fromkeys(self.names, v.any_of(*v.or_variable(inner | {"minimum": 0})))
             return {"type": "object", "properties": every, "additionalProperties": False}
         nested = {"type": "object", "additionalProperties": inner}
         return nested | {"additionalProperties": v.any_of(*v.or_variable(inner), nested)}
@@ -193,8 +192,7 @@ class Chosen(Pairs):
 FIRST = "first"
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
+class Keep(NamedTuple):
     """The first, or the one with the highest or the lowest number in a column.
 
     Attributes:

@@ -137,8 +137,7 @@ class Place(Value):
     called = "a path"
 
     def of_click(self) -> dict[str, Any]:
-        settings = dict(self.settings)
-        return {"type": self.kind(build=self.build, **settings), "metavar": self.metavar}
+        return {"type": self.kind(build=self.build, **dict(self.settings)), "metavar": self.metavar}
 
     def loosened(self, value: Any) -> Any:
         return plain(value)
@@ -285,8 +284,7 @@ class Output:
         """The output on this machine: of one in a store, the folder that it is made beside."""
         if not self.address:
             return self.output
-        name = hashlib.sha256(self.address.encode()).hexdigest()[:32]
-        return self.cache / OUTPUTS / name
+        return self.cache / OUTPUTS / hashlib.sha256(self.address.encode()).hexdigest()[:32]
 
     @property
     def cache(self) -> Path:

@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pipeline.options import build_options as phases
-from pipeline.options import paths, recipe_file, recipe_model
-from pipeline.options.command_line import default_output, unread
+from pipeline.options import command_line, paths, recipe_file, recipe_model
 from pipeline.options.config import Config
 from pipeline.options.source import Said, Source, with_test
 from stages.errors import IrregularError, PipelineError, UsageError
@@ -135,8 +134,7 @@ def _places(values: Values, place: Place) -> dict[str, Place]:
     return {name: (*place, phases.EVERY[name].key) for name in values}
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
+class _Table(NamedTuple):
     """Options by name, and the place at which each stands."""
 
     values: Values
@@ -182,7 +180,7 @@ class _Reading:
         if "task" not in table.values or "model" not in table.values:
             return None
         first = stem if self.sources else next(iter(table.values.get("data", ("data",))))
-        named = default_output(first, table.values["task"], table.values["model"])
+        named = command_line.default_output(first, table.values["task"], table.values["model"])
         with_defaults = {
             "cache_dir": phases.default_cache(),
             "output": folder / named,
@@ -250,7 +248,7 @@ class _Reading:
 
     def _require_read(self, table: _Table, given: Values) -> None:
         """The build's task reads each option that is given, and is not what it is by default."""
-        for name, foreign in unread(self.table.values.get("task"), given):
+        for name, foreign in command_line.unread(self.table.values.get("task"), given):
             self.mistakes.add(table.places[name], foreign, "Leave it out.")
 
     def _tried(self, make: Callable[[], Made], table: _Table, name: str = "") -> Made | None:

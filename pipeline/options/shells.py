@@ -7,9 +7,8 @@ which one goes on, so no space is put after it.
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import click
 from click import shell_completion as clicks
@@ -44,8 +43,7 @@ def offered() -> None:
         clicks.add_completion_class(made)
 
 
-@dataclass(frozen=True)
-class Shell:
+class Shell(NamedTuple):
     """A shell.
 
     Attributes:

@@ -303,8 +303,7 @@ class Amount(Value):
         return limited("integer", minimum=1)
 
     def spellings(self) -> Schema:
-        in_words = {"type": "string", "pattern": f"^{AMOUNT.pattern}$"}
-        return any_of(self.schema(), VARIABLE, in_words)
+        return any_of(self.schema(), VARIABLE, {"type": "string", "pattern": f"^{AMOUNT.pattern}$"})
 
     def loosened(self, value: Any) -> Any:
         found = AMOUNT.fullmatch(value) if isinstance(value, str) else None

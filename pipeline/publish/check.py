@@ -106,8 +106,7 @@ def _measure_indexes(build: Build, context: Context, result: Checked) -> list[Me
     """
     indexes = []
     for split, record in build.manifest.packs.items():
-        shards = [shard.path for shard in build.splits[split].shards]
-        lengths = pack_index.lengths_of(shards)
+        lengths = pack_index.lengths_of([shard.path for shard in build.splits[split].shards])
         build.path(record.path)  # fetched from a store, where it lies in one
         index = pack_index.measure(build.here, split, lengths, context, planned=None)
         sums = {"packs": index.tally.rows, **index.tally.sums}
@@ -237,8 +236,7 @@ def _check_beside(build: Build, shards: list[Measured], result: Checked) -> None
     """Judge the files beside the shards as a build does, if nothing else of it is damaged."""
     if result.faults or result.verdict is None:
         return
-    evidence = Evidence(build, shards, result.verdict.dataset)
-    for name, what in side_files.problems(evidence):
+    for name, what in side_files.problems(Evidence(build, shards, result.verdict.dataset)):
         result.add(name, "side_file", what)
 
 

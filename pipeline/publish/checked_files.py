@@ -6,7 +6,7 @@ import os
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +14,8 @@ import pyarrow as pa
 from expectations.stored_rows import halves
 from expectations.witness.attest import Statement
 from pipeline.builder import witnessed
-from pipeline.builds import stored
+from pipeline.builds import stored, stored_model
 from pipeline.builds.build import Build, read_manifest
-from pipeline.builds.stored_model import model_of
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import Input, scan
 from pipeline.manifest import dataset_files, json_records
@@ -134,8 +133,7 @@ def open_with_datasets(build: Build, result: Checked) -> None:
 # The result of ``pipeline check``: faults, each with its place, and what could not be checked.
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
     """One difference from what was built: the place, a stable code, and a sentence."""
 
     where: str
@@ -281,7 +279,7 @@ def remake(
     inputs = scan(config)
     _same_source(inputs, said.inputs)
     recipe = replace(resolve_recipe(config, inputs), backend="tokenizers")
-    model = model_of(recipe.model)
+    model = stored_model.model_of(recipe.model)
     for key in ("tokenizer_sha256", "chat_template_sha256"):
         if getattr(model, key) != getattr(said.model, key):
             raise SurroundingsError(f"The model found here has another {key}.")

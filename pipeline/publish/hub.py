@@ -7,8 +7,7 @@ does not send them again. Until the commit, readers see the build that was there
 import hashlib
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline.publish import sending
 from pipeline.publish.publication import Piece, Publication, Report, Sent
@@ -19,8 +18,7 @@ from stages.errors import PipelineError, SurroundingsError, UsageError
 _ADDRESS = re.compile(r"hf://(?:datasets/)?([\w.-]+/[\w.-]+?)(?:@([\w./-]+))?/?")
 
 
-@dataclass(frozen=True, slots=True)
-class Repository:
+class Repository(NamedTuple):
     """A dataset repository.
 
     Attributes:

@@ -3,9 +3,9 @@ came of it."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +30,7 @@ from stages.files import file_hash
 Report = Callable[[str, int, int], None]  # what is done, how many of it, of how many
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     """What was done at a place.
 
     Attributes:
@@ -60,8 +59,7 @@ _QUOTES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """One file to send.
 
     Attributes:
@@ -76,8 +74,7 @@ class Piece:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
+class Publication(NamedTuple):
     """What is sent.
 
     Attributes:
@@ -120,8 +117,7 @@ def _made(build: Build, work: Path, publisher: Publisher, with_rejects: bool) ->
         said.append(_NO_TEXTS)
         for name in quoting:
             _unquoted(build.folder / name, work / name, _QUOTES[name])
-        quiet = _WithoutTexts(build.folder, build.manifest)
-        (work / REPORT).write_bytes(page.make(quiet).encode())
+        (work / REPORT).write_bytes(page.make(_WithoutTexts(build.folder, build.manifest)).encode())
     told = replace(publisher, view=f"{FOLDER}/*.parquet", left_out=tuple(said))
     (work / card.CARD).write_bytes(card.make(build, told).encode())
 

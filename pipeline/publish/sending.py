@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from pipeline.builds.lease import object_of
 from pipeline.manifest.json_records import MalformedError, load
@@ -57,8 +57,7 @@ class Target(Protocol):
         """Make the place the publication; the hub's commit, where there is one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """What a place lacks to be the publication.
 
     Attributes:
@@ -90,8 +89,7 @@ def bring(place: Target, publication: Publication, report: Report) -> Sent:
     stale = sorted(there - wanted - {*place.stay})
     pieces = [piece for piece in publication.pieces if piece in missing]
     pieces += [publication.last] if missing or stale else []
-    change = Change(publication, pieces, stale, sorted(own | wanted))
-    revision = place.bring(change, report)
+    revision = place.bring(Change(publication, pieces, stale, sorted(own | wanted)), report)
     names = tuple(piece.name for piece in pieces)
     return Sent(names, sum(piece.size for piece in pieces), tuple(stale), revision)
 

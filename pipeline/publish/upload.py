@@ -11,12 +11,12 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from pipeline import ranges
+from pipeline import ranges, secrets
 from pipeline.builds import folder_versions, lease
 from pipeline.builds import publish as local
 from pipeline.builds.build import Build
@@ -25,15 +25,13 @@ from pipeline.publish import hub, sending
 from pipeline.publish.check import check
 from pipeline.publish.publication import Publication, Report, Sent, assemble
 from pipeline.report.card import Publisher
-from pipeline.secrets import redacted
 from pipeline.stores import address_of, open_store
 from stages.errors import DataError, UsageError
 
 KNOWN = "published"  # in the cache
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(NamedTuple):
     """What was published, and where.
 
     Attributes:
@@ -83,7 +81,7 @@ def _place(address: str) -> Place:
         return hub.repository(address)
     if scheme in ("http", "https"):
         raise UsageError(
-            f"{redacted(address)} cannot be written.",
+            f"{secrets.redacted(address)} cannot be written.",
             "Give hf://org/name, s3://bucket/path, gs://bucket/path or a folder.",
         )
     return sending.StoreTarget(open_store(address))
@@ -152,7 +150,7 @@ def publish(
     """
     address = address_of(address) or address  # with both slashes
     place = _place(address)
-    shown = os.fspath(place) if isinstance(place, Path) else redacted(address)
+    shown = os.fspath(place) if isinstance(place, Path) else secrets.redacted(address)
     with held(source, shown) as origin, tempfile.TemporaryDirectory(prefix="publish-") as work:
         build = _require_sound(origin, cache_dir)
         said = replace(publisher, hub=place.name if isinstance(place, hub.Repository) else "")

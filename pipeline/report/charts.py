@@ -5,8 +5,7 @@ Each has a sentence for those who do not see it.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,8 +73,7 @@ def losses(rows: Mapping[str, int], examples: Mapping[str, int]) -> "Bars | None
     return bars([Entry(visible(code), count) for code, count in ordered], shares=False)
 
 
-@dataclass(frozen=True, slots=True)
-class PackingPlot:
+class PackingPlot(NamedTuple):
     """How full the packs of the train split are.
 
     Attributes:
@@ -101,8 +99,7 @@ def packing(shards: Shards) -> PackingPlot | None:
             counts += np.bincount(bins, minlength=FILL_BINS)
             if len(drawn) < PACKS:
                 drawn += _boxes(batch, room, min(len(fill), PACKS - len(drawn)))
-    shown = histogram(counts.tolist(), 100 / FILL_BINS, "% full")
-    return PackingPlot(tuple(drawn), shown)
+    return PackingPlot(tuple(drawn), histogram(counts.tolist(), 100 / FILL_BINS, "% full"))
 
 
 def _boxes(batch: Any, room: int, packs: int) -> list[tuple["Column", ...]]:
@@ -131,16 +128,14 @@ _SMALLEST = 1e-3  # end of an axis of shares
 _FOOT = 0.5  # where a logarithmic axis begins, so that a bar of 1 has a height
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(NamedTuple):
     """A line of the grid: how far along the axis it is, in percent, and its value."""
 
     at: float
     value: float
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(NamedTuple):
     """An axis from nothing to ``end``.
 
     Attributes:
@@ -198,8 +193,7 @@ BINS = 64  # bars of a histogram; neighbours are joined until there are no more
 BARS = 24  # bars of a list; the rest is one bar
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """An upright bar, in percent of the plot, or an example of a pack, in percent of its room;
     ``title`` says what it counts."""
 
@@ -209,8 +203,7 @@ class Column:
     height: float = 100.0
 
 
-@dataclass(frozen=True, slots=True)
-class Histogram:
+class Histogram(NamedTuple):
     """Upright bars over two axes.
 
     Attributes:
@@ -274,8 +267,7 @@ def histogram(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A lying bar.
 
     Attributes:
@@ -289,8 +281,7 @@ class Entry:
     wanted: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Bars:
+class Bars(NamedTuple):
     """Lying bars over one axis, whose values are counts, or shares from 0 to 1."""
 
     bars: tuple[Entry, ...]

@@ -257,8 +257,7 @@ def _template() -> jinja2.Template:
     environment = headline.environment()
     environment.filters.update(visible=drawing.visible, value=_value)
     environment.globals.update(relative=relative, by_source=by_source)
-    text = Path(__file__).with_name("diff_page.jinja").read_text("utf-8")
-    return environment.from_string(text)
+    return environment.from_string(Path(__file__).with_name("diff_page.jinja").read_text("utf-8"))
 
 
 def render(found: Mapping[str, Any]) -> str:

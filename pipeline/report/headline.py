@@ -10,14 +10,14 @@ import hashlib
 import html
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 import orjson
 from markupsafe import Markup
 
+from pipeline import lines
 from pipeline.builds import limits
 from pipeline.builds.build import Build
 from pipeline.manifest.manifest import Manifest
@@ -32,16 +32,14 @@ GOOD, WARN, BAD = "pass", "warn", "fail"
 _WORST = (GOOD, WARN, BAD)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """One sentence, and how good the news is."""
 
     status: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Headline:
+class Headline(NamedTuple):
     """The verdict in words; ``status`` is that of the worst answer."""
 
     text: str
@@ -120,8 +118,7 @@ SHOWN = 60  # numbers, those that changed most first
 DRAWN = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
+class Before(NamedTuple):
     """Numbers of another build and of this one; ``of`` says in a sentence which other."""
 
     of: str
@@ -246,24 +243,13 @@ def policy() -> str:
     )
 
 
-def _inline(name: str) -> Markup:
-    return Markup(_read(name))  # our own file, never a value of the data
-
-
 @functools.cache
 def environment() -> jinja2.Environment:
     """The engine, made once per process."""
-    made = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        optimized=False,  # folding constants takes longer than it saves a page
-        loader=jinja2.FileSystemLoader(_FOLDER),
-    )
+    made = lines.templates(_FOLDER, pages=True)
     made.filters.update(number=number, grouped=grouped, spaced=spaced, share=share)
     made.filters.update(cut=cut, spelled=_spelled, counted=counted, changed=changed)
-    made.globals.update(percent=percent, policy=policy, inline=_inline)
+    made.globals.update(percent=percent, policy=policy, inline=lambda name: Markup(_read(name)))
     return made
 
 

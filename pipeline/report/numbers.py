@@ -8,7 +8,7 @@ how long they are.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,17 @@ from xxhash import xxh3_64_intdigest
 from pipeline.builds.build import Build
 from pipeline.builds.packs import Packs, examples
 from pipeline.shards.doubles import DIGEST, Digests, digests_of
-from stages.columns import IGNORED, Ids, Ints, count_per_row, list_parts, numbers, offsets_of, whole
+from stages.columns import (
+    IGNORED,
+    Ids,
+    Ints,
+    begins_of,
+    count_per_row,
+    list_parts,
+    numbers,
+    offsets_of,
+    whole,
+)
 from stages.tokens.segment_encoder import Side, digests
 
 AT_ONCE = 4096  # stored rows, or examples of packs
@@ -190,8 +200,7 @@ class Pairs:
         return len(self.one)
 
 
-@dataclass(frozen=True)
-class Matched:
+class Matched(NamedTuple):
     """Every example of the first build is in one of same, moved, changed and removed; every one of
     the second in one of same, moved, changed and added."""
 
@@ -227,8 +236,7 @@ def _counted(one: Any, other: Any) -> tuple[Ints, Ints]:
     both = np.concatenate([one, other])
     order = np.lexsort((both["b"], both["a"]))
     ordered = both[order]
-    begins = np.ones(len(order), bool)
-    begins[1:] = (ordered["a"][1:] != ordered["a"][:-1]) | (ordered["b"][1:] != ordered["b"][:-1])
+    begins = begins_of(ordered["a"], ordered["b"])
     group = np.empty(len(order), np.int64)
     group[order] = np.cumsum(begins) - 1
     sides = group[: len(one)], group[len(one) :]

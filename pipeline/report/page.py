@@ -8,10 +8,10 @@ import functools
 import html
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 
@@ -56,15 +56,12 @@ def _length(figure: Figure) -> float:
     return round(min(100.0, 100 * figure.value), 3) if figure.unit == "share" else 0.0
 
 
-def _split_told(split: counts.TurnSplit) -> str:
-    return loss_weights.sentence(as_json(split))
-
-
 @functools.cache
 def page() -> jinja2.Template:
     """The template of the page, compiled once per process."""
     environment = headline.environment()
-    environment.filters.update(figure=_figure, length_of=_length, split_told=_split_told)
+    environment.filters.update(figure=_figure, length_of=_length)
+    environment.filters["split_told"] = lambda split: loss_weights.sentence(as_json(split))
     environment.filters["boxes"] = painter.boxes
     environment.filters["noted"] = carried.of
     environment.globals.update(kinds=drawing.KINDS, status=_STATUS, fates=counts.FATES)
@@ -261,8 +258,7 @@ CHARACTERS = 400_000  # of all examples as the page spells them; then no more ar
 _MARKUP = 40  # characters around a token, about
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """A sequence of a stored row: an example, or one side of a pair.
 
     Attributes:

@@ -6,9 +6,8 @@ now.
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -74,8 +73,7 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
     return (values if isinstance(values, pa.Array) else pa.array(values)).cast(kind)
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """What of a command the commands that it prints repeat.
 
     Attributes:

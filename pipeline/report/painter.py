@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 from markupsafe import Markup, escape
@@ -257,8 +257,7 @@ def _box(piece: drawing.TextPiece) -> str:
     return f'<u{named} title="{ids}">{escape(piece.text)}</u>'.replace("\n", "↵\n")
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(NamedTuple):
     """Rows that were refused for one reason."""
 
     code: str

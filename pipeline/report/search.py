@@ -160,8 +160,7 @@ class Search:
             first += len(batch)
         fits = [np.ones(len(one.row), bool) for one in held]
         if self._condition is not None:
-            every = self._condition(held)
-            fits = np.split(every, np.cumsum([len(one.row) for one in held])[:-1])
+            fits = np.split(self._condition(held), np.cumsum([len(one.row) for one in held])[:-1])
         self.looked += sum(map(len, fits))
         return [found for one, which in zip(held, fits, strict=True) for found in _of(one, which)]
 
@@ -181,8 +180,7 @@ class Search:
 
     def _once(self, found: Found) -> bool:
         """Whether it is the first copy of its example."""
-        copies = self._shards.build.manifest.examples.copies
-        return not copies or self.find(found.row_id) == found
+        return not self._shards.build.manifest.examples.copies or self.find(found.row_id) == found
 
 
 def _of(held: "Held", which: Bools) -> list[Found]:
@@ -286,8 +284,7 @@ def _lowest(name: str) -> Callable[[Held], pa.Array]:
     return of
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """Something that an example has.
 
     Attributes:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from tokenizers import Tokenizer
@@ -30,8 +30,7 @@ ASKED: list[dict[str, Any]] = [{"role": "user", "content": "How many are 2 and 3
 ANSWERED = [*ASKED, {"role": "assistant", "content": "They are 5."}]
 
 
-@dataclass(frozen=True)
-class Declared:
+class Declared(NamedTuple):
     """A build, with its model and everything that it declares about stopping."""
 
     source: Build
@@ -115,7 +114,8 @@ def _examples(build: Declared) -> Iterator[tuple[str, list[int], list[int]]]:
 def _cut(build: Declared, ids: list[int], labels: list[int]) -> int:
     """Where the last trained answer starts; the ids before it are a prompt. 0 if there is none."""
     trained = [i for i, label in enumerate(labels) if label != IGNORED]
-    if not _trains_all(build.source.manifest.options):
+    options: Mapping[str, Any] = build.source.manifest.options
+    if all(one.get("train_on") != "all" for one in options.get("sources") or [options]):
         last = [i for i in trained if i == 0 or labels[i - 1] == IGNORED]
         return last[-1] if last else 0
     # With --train-on all the labels do not show where an answer begins, but its prompt does.
@@ -123,12 +123,6 @@ def _cut(build: Declared, ids: list[int], labels: list[int]) -> int:
     known = (prompt.tail for prompt in generation_prompts(build.model))
     ends = [int(at[-1]) + len(tail) for tail in known if len(at := matches(flat, tail))]
     return max((end for end in ends if end < len(ids)), default=0)
-
-
-def _trains_all(options: Mapping[str, Any]) -> bool:
-    """Whether some source trains turns of every role."""
-    sources = options.get("sources") or [options]
-    return any(one.get("train_on") == "all" for one in sources)
 
 
 def _literal(build: Declared, with_it: dict[str, Any], without: dict[str, Any]) -> str:

@@ -1,9 +1,8 @@
 """Runs prompts through a checkpoint or a server, and explains answers that do not end."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline import tasks
 from pipeline.serving import checkpoint, declared, endpoint, serving
@@ -16,8 +15,7 @@ from stages.tokenizers.resolve import Overrides, resolve
 Ask = Callable[[Sequence[StopPrompt], float], list[StopAnswer]]
 
 
-@dataclass(frozen=True, slots=True)
-class StopRun:
+class StopRun(NamedTuple):
     """The options of a run; names as on the command line.
 
     Attributes:
@@ -36,11 +34,6 @@ class StopRun:
     key: str = ""
 
 
-def is_url(target: str) -> bool:
-    """Whether the target is a server."""
-    return target.startswith(("http://", "https://"))
-
-
 def examine(wanted: StopRun) -> Examined:
     """Compare the target with the build, run the prompts, and look for the causes of failures.
 
@@ -51,7 +44,7 @@ def examine(wanted: StopRun) -> Examined:
     build = declared.read(wanted.build)
     asked = declared.prompts(build, wanted.prompts)
     examined = Examined(wanted.target)
-    if is_url(wanted.target):
+    if wanted.target.startswith(("http://", "https://")):
         server = endpoint.Server(wanted.target, wanted.served, wanted.key)
         endpoint.compare(server, build, asked, examined)
         if not wanted.tokenizer_only:
@@ -217,8 +210,7 @@ def _explain_server(
 # Every probe over one model, and how a server has to stop it.
 
 
-@dataclass(frozen=True, slots=True)
-class ExaminedModel:
+class ExaminedModel(NamedTuple):
     """A model, the verdict of each probe, and where its tokenizer came from."""
 
     model: profile.TargetModel
@@ -254,8 +246,7 @@ def examine_model(
     folder = Path(model).expanduser()
     own = resolved.source == "directory" and folder.is_dir()
     said = claims.read(folder) if own else claims.Claims()
-    stock = resolved.tokenizer_json
-    subject = probes.ProbeSubject(target, stock, train_on, system, wide, said)
+    subject = probes.ProbeSubject(target, resolved.tokenizer_json, train_on, system, wide, said)
     return ExaminedModel(target, resolved.source, probes.examine(subject))
 
 

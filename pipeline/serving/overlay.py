@@ -31,7 +31,7 @@ _REPLACED = (*_TOKENIZER, "config.json", "generation_config.json")
 # For each marker, the texts whose embedding rows it starts from: they mean something similar.
 _MEANING = {"step_token": ("\n",), "good_token": ("+",), "bad_token": ("-",)}
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
-EMBEDDINGS = ("embed_tokens", "lm_head")
+_TABLES = ("embed_tokens.weight", "lm_head.weight")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -94,8 +94,7 @@ def _rows(source: Build) -> dict[int, tuple[int, ...]]:
         return averaged
     tokenizer = parsed(data)
     for name, (_, target) in markers.items():
-        texts = _MEANING[name]
-        ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+        ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in _MEANING[name]]
         used = tuple(index for each in ids for index in each)
         if target not in used:  # a family without spare rows uses trained ones as they are
             averaged[target] = used
@@ -123,7 +122,7 @@ def _give_rows(original: Path, folder: Path, rows: dict[int, tuple[int, ...]]) -
     shards = checkpoint.shards_of(original)
     changed = []
     for path, names in shards.items():
-        tables = [name for name in names if _is_embedding(name)]
+        tables = [name for name in names if name.endswith(_TABLES)]
         if not tables:
             continue
         target = folder / path.name
@@ -140,10 +139,6 @@ def _give_rows(original: Path, folder: Path, rows: dict[int, tuple[int, ...]]) -
     return changed
 
 
-def _is_embedding(name: str) -> bool:
-    return name.endswith(tuple(f"{part}.weight" for part in EMBEDDINGS))
-
-
 def overlay(original: Path, build: Path, output: Path) -> list[str]:
     """Write the model directory.
 
@@ -156,8 +151,7 @@ def overlay(original: Path, build: Path, output: Path) -> list[str]:
     """
     source = Build.open(build).require_intact()
     file_hash.require_all(original)
-    config = _read(original / "config.json")
-    changed = _configuration(config, source)
+    changed = _configuration(_read(original / "config.json"), source)
     if output.exists() and any(output.iterdir()):
         raise UsageError(f"{output} has files in it.", "Give a new directory with -o.")
     staged = output.parent / f".{output.name}.overlay"
@@ -194,14 +188,12 @@ def _fill(
     if not rows:
         bare = not any(path.suffix in _WEIGHTS for path in original.iterdir())
         return [f"{original} has no weights, so none were linked."] if bare else []
-    changed = _give_rows(original, staged, rows)
-    return _notes(changed, rows, source)
+    return _notes(_give_rows(original, staged, rows), rows, source)
 
 
 def _notes(changed: list[str], rows: dict[int, tuple[int, ...]], source: Build) -> list[str]:
     model = source.manifest.model
-    markers = _markers(model)
-    given = [f"{text} from {_MEANING[name][0]!r}" for name, (text, _) in markers.items()]
+    given = [f"{text} from {_MEANING[name][0]!r}" for name, (text, _) in _markers(model).items()]
     added = model.added_tokens
     given += [f"{text} from the tokens that its text had before" for text in added]
     names = ", ".join(given)

@@ -150,8 +150,7 @@ def _wanted(parts: dict[int, float], whole: float) -> dict[int, int]:
     return {n: round(part * whole) for n, part in parts.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Portions:
+class Portions(NamedTuple):
     """What the sources of a build give.
 
     Attributes:

@@ -5,19 +5,18 @@ of the build, which take it for what they would decide by themselves.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
-from pipeline.shards import doubles, filters, plan
+from pipeline.shards import doubles, filters, part, plan, values
 from pipeline.shards.budgets import Portions, has_budgets, portions
 from pipeline.shards.examples import Choice, Fate, Fates, PlannedExamples, read_examples
-from pipeline.shards.part import PartReport
-from pipeline.shards.values import scores
 from stages.columns import Bools, Ints
 from stages.errors import DataError, UsageError, counted
 from stages.rows.groups import NO_QUESTION
@@ -181,8 +180,7 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
     return Choice(fate, test, examples.group, given.times, given.asked, alike)
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(NamedTuple):
     """Every example, and what becomes of it, in one memory.
 
     Attributes:
@@ -210,7 +208,7 @@ def needs_one_memory(config: Config) -> bool:
 
 
 def in_one_memory(
-    config: Config, parts: Sequence[plan.Member], reports: Sequence[PartReport]
+    config: Config, parts: Sequence[plan.Member], reports: Sequence[part.PartReport]
 ) -> Chosen | None:
     """What becomes of every example, where an option needs all of them; None where none does.
 
@@ -225,6 +223,6 @@ def in_one_memory(
     examples = replace(
         read_examples([one.numbers for one in parts], paths, config),
         filtered=None if filtered is None else filtered.by,
-        score=scores(config, parts),
+        score=values.scores(config, parts),
     )
     return Chosen(examples, choose(config, examples), filtered)

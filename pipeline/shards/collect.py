@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.shards import examples, mapped
-from pipeline.shards.storage import here
+from pipeline.shards import examples, mapped, storage
 from stages.columns import IDS, Ints, make_list, offsets_of, whole
 from stages.errors import DataError
 
@@ -103,8 +102,7 @@ def row_ids(sources: Sequence[PartSource], which: Ints, lines: Ints, sequences: 
 def row_ids_of(source: PartSource, batch: pa.RecordBatch) -> pa.Array:
     """Names of the rows of a batch, all of one source."""
     lines, sequences = (batch.column(name).to_numpy() for name in ("line", "sequence"))
-    which = np.zeros(batch.num_rows, np.int64)
-    return row_ids([source], which, lines=lines, sequences=sequences)
+    return row_ids([source], np.zeros(batch.num_rows, np.int64), lines=lines, sequences=sequences)
 
 
 class _Lists:
@@ -192,7 +190,7 @@ class Collector:
 
     def _table(self, source: PartSource) -> pa.Table:
         if source.path not in self._readers:
-            file = self._files[source.path] = mapped.Mapped(here(Path(source.path)))
+            file = self._files[source.path] = mapped.Mapped(storage.here(Path(source.path)))
             content = pa.BufferReader(pa.py_buffer(file.content))
             self._readers[source.path] = pa.ipc.open_file(content)
         reader = self._readers[source.path]

@@ -5,15 +5,14 @@ shows which examples can have an equal at all, and only those few are compared i
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from stages.columns import Bools, Ints, offsets_of
+from stages.columns import Bools, Ints, begins_of, offsets_of
 from stages.normalize.overlap_words import SEED, Hashes, mixed
 from stages.normalize.signatures import NUMBERS, Signatures, empty
 
@@ -52,8 +51,7 @@ def _groups(digests: Digests, score: Scores | None = None) -> tuple[Ints, Ints]:
     # The last key counts first. The sort is stable, so equal examples stay in input order.
     order = np.lexsort((b, a) if score is None else (-score[suspects], b, a))
     a, b = a[order], b[order]
-    begins = np.ones(len(order), bool)
-    begins[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
+    begins = begins_of(a, b)
     members = suspects[order]
     return members, members[begins][np.cumsum(begins) - 1]
 
@@ -97,8 +95,7 @@ CERTAINTY = 0.999  # that two rows which are just alike enough share a band
 _BLOCK = 1 << 14  # pairs that are compared at once
 
 
-@dataclass(frozen=True, slots=True)
-class NearDoubles:
+class NearDoubles(NamedTuple):
     """Examples that are left out because another that stays is like them.
 
     Attributes:
@@ -198,8 +195,7 @@ def _of_equal(rows: _Rows, among: Ints, keys: Hashes, firsts: Ints, limit: float
     order = np.argsort(keys, kind="stable")
     keys, members = keys[order], among[order]
     while len(members):
-        begins = np.ones(len(members), bool)
-        begins[1:] = keys[1:] != keys[:-1]
+        begins = begins_of(keys)
         which, starts = np.cumsum(begins) - 1, np.flatnonzero(begins)
         head = members[starts][which]
         apart = np.flatnonzero(firsts[head] != firsts[members])
@@ -222,8 +218,7 @@ def clusters(parts: Sequence[Signatures], limit: float) -> Ints:
     rows = _Rows(parts)
     firsts = np.arange(len(rows))
     said = np.flatnonzero(rows.each(lambda part: (~empty(part)).astype(np.uint64)))
-    whole = rows.each(_hashed)
-    firsts = _of_equal(rows, said, whole[said], firsts, limit)
+    firsts = _of_equal(rows, said, rows.each(_hashed)[said], firsts, limit)
     said = said[firsts[said] == said]  # equal rows are in its cluster already
     count, size = bands(limit)
     for band in range(count):
@@ -252,8 +247,7 @@ def alike(
     by_score = () if score is None else (-score[candidates],)
     by_side = () if before is None else (~before[candidates],)
     order = np.lexsort((*by_score, *by_side, cluster))
-    begins = np.ones(len(order), bool)
-    begins[1:] = cluster[order][1:] != cluster[order][:-1]
+    begins = begins_of(cluster[order])
     stays = np.empty(len(order), np.int64)
     stays[order] = candidates[order][begins][np.cumsum(begins) - 1]
     again = stays != candidates

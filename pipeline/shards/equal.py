@@ -8,9 +8,9 @@ out by their numbers. A build of one window has one bucket.
 
 import shutil
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +35,7 @@ _REPORT = "Nothing was published; please report it with the recipe."
 Item = tuple[plan.Window, Choice | None]  # with what was chosen of it in one memory
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
+class Search(NamedTuple):
     """What asking all windows needs. It can be pickled.
 
     Attributes:
@@ -152,8 +151,7 @@ def find(search: Search, bucket: int) -> facts.Counts:
         again, stays = again[order], stays[order]
         places = entries["at"][again].astype(_PLACE)
         storage.write_grouped(search.file("equal", bucket), places, window[again], search.windows)
-        at = entries["at"].astype(np.int64)
-        _compare(search, window, at, again=again, stays=stays)
+        _compare(search, window, entries["at"].astype(np.int64), again=again, stays=stays)
         fate[again] = Fate.DUPLICATE
         source = entries["of"] >> _SOURCE
         pairs = zip(source[again].tolist(), source[stays].tolist(), strict=True)

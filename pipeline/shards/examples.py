@@ -4,19 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline import tasks
-from pipeline.options import overlaps
-from pipeline.options.build_options import PlanOptions
+from pipeline.options import build_options, overlaps
 from pipeline.options.config import Config
-from pipeline.shards import doubles, train_test
-from pipeline.shards.chain import PARTIAL
-from pipeline.shards.storage import here
+from pipeline.shards import chain, doubles, storage, train_test
 from stages import columns
 from stages.columns import Bools, Ints, offsets_of
 from stages.errors import PipelineError
@@ -37,13 +34,12 @@ def most_shared(column: pa.ChunkedArray) -> Shares:
     found = np.zeros(len(offsets) - 1)
     has = np.diff(offsets) > 0
     if has.any():
-        place = overlaps.type.get_field_index("share")
-        shares = overlaps.flatten()[place].to_numpy()
+        shares = overlaps.flatten()[overlaps.type.get_field_index("share")].to_numpy()
         found[has] = np.maximum.reduceat(shares, offsets[:-1][has])
     return found
 
 
-_COLUMNS = ("line", "length", "trained", "digest", PARTIAL)  # that every plan is made from
+_COLUMNS = ("line", "length", "trained", "digest", chain.PARTIAL)  # that every plan is made from
 _EVERY = slice(None)
 Counts: TypeAlias = npt.NDArray[np.int32]
 
@@ -91,7 +87,7 @@ class PlannedExamples:
     def __len__(self) -> int:
         return len(self.row)
 
-    def in_test(self, options: PlanOptions) -> Bools:
+    def in_test(self, options: build_options.PlanOptions) -> Bools:
         """Which of them a split by shares has in test: none without one."""
         if self.group is None:
             return np.zeros(len(self), bool)
@@ -121,7 +117,7 @@ def rows_left_out(examples: PlannedExamples, fate: "Fates") -> dict[str, int]:
 
 def columns_of(path: Path, names: Sequence[str]) -> pa.Table:
     """Some columns of a part, mapped: no byte of the others is read."""
-    with pa.memory_map(str(here(path))) as source:
+    with pa.memory_map(str(storage.here(path))) as source:
         schema = pa.ipc.open_file(source).schema
         wanted = [schema.get_field_index(name) for name in names]
         options = pa.ipc.IpcReadOptions(included_fields=wanted)
@@ -176,7 +172,7 @@ def read_numbers(parts: Sequence[Numbers], config: Config, base: int = 0) -> Pla
         base += part.lines
     counts = np.array([part.examples for part in parts], np.int64)
     sources = np.array([part.source for part in parts], np.int16)
-    partial = _joined(columns, PARTIAL, np.dtype(bool))
+    partial = _joined(columns, chain.PARTIAL, np.dtype(bool))
     return PlannedExamples(
         starts=offsets_of(counts),
         row=_joined(columns, "line", np.dtype(np.int64)),
@@ -255,8 +251,7 @@ _NAMES = "filtered contaminated duplicates near_duplicates left_out".split()
 LEFT_OUT = dict(zip([*Fate][1:], _NAMES, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """What the budget of a source came to, on the train side.
 
     Attributes:

@@ -10,20 +10,17 @@ once more while it is made.
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.shards import equal, facts, gather, window_plan
+from pipeline.shards import equal, facts, gather, storage, train_test, window_plan
 from pipeline.shards.collect import ORIGIN, Collector, PartSource
 from pipeline.shards.examples import Choice, Numbers
 from pipeline.shards.plan import Member, Window, in_order, keys_of
-from pipeline.shards.storage import bucket_of
-from pipeline.shards.train_test import TEST, TRAIN, mixed
 from stages.columns import Bools, Ints, offsets_of
 from stages.files.file_hash import replacing
 
@@ -31,8 +28,7 @@ _KEY, _TEST = "key", "test"  # where it stands among all, before it is hashed; i
 _PLANNED = ("line", "sequence", "length", "digest")
 
 
-@dataclass(frozen=True, slots=True)
-class Dealt:
+class Dealt(NamedTuple):
     """What became of a window.
 
     Attributes:
@@ -54,10 +50,10 @@ def _places(
     for side, (own, one) in keys_of(choice, window.first, search.examples).items():
         places.append(own)
         keys.append(one)
-        tests.append(np.full(len(own), side == TEST))
+        tests.append(np.full(len(own), side == train_test.TEST))
     place, key = (np.concatenate([np.zeros(0, np.int64), *one]) for one in (places, keys))
     # Buckets follow one another in the order of the hashes.
-    bucket = bucket_of(mixed(key, search.config.plan.seed), search.windows)
+    bucket = storage.bucket_of(train_test.mixed(key, search.config.plan.seed), search.windows)
     order = np.lexsort((place, bucket))
     test = np.concatenate([np.zeros(0, bool), *tests])
     return place[order], key[order], test[order], bucket[order]
@@ -165,7 +161,7 @@ def lay(laying: window_plan.Laying, bucket: Window) -> window_plan.Laid:
         return np.concatenate([np.zeros(0, np.int64), *each])
 
     length, key, test = map(every, ("length", _KEY, _TEST))
-    split = {TRAIN: np.flatnonzero(test == 0), TEST: np.flatnonzero(test)}
+    split = {train_test.TRAIN: np.flatnonzero(test == 0), train_test.TEST: np.flatnonzero(test)}
     keys = {name: (own, key[own]) for name, own in split.items()}
     laid = in_order(options, keys, length, starts=bucket.starts, width=laying.width)
     return window_plan.written(laying.file("plans", bucket.number), bucket, laid, facts.Counts())

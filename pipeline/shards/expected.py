@@ -90,8 +90,7 @@ class Expected:
             if sources[part].batch < 0:
                 self._source[places] = ordinals[sources[part].name]
             else:  # every example says it of itself
-                origin = collect.column(part, ORIGIN).to_numpy()
-                self._source[places] = origin[rows]
+                self._source[places] = collect.column(part, ORIGIN).to_numpy()[rows]
             self._line[places] += sources[part].first_line + 1  # a part counts from 0
         self._values = {name: self._of(name) for name in _NUMBERS if name in stored}
         self._lists = {n: self._column(n) for n in stored if n in stored_rows.COMPARED}

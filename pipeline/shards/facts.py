@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,19 +16,16 @@ import pyarrow.compute as pc
 
 from expectations.contract import Context
 from expectations.stored_rows import Chunk, chunk_of
-from pipeline.executors import Sums
+from pipeline import executors, tasks
 from pipeline.manifest.counts import MarginCounts
 from pipeline.options.config import Config
-from pipeline.shards import budgets, plan
+from pipeline.shards import budgets, plan, train_test
 from pipeline.shards.examples import Asked, Choice, PlannedExamples, rows_left_out
-from pipeline.shards.train_test import SplitRule
-from pipeline.tasks import kind_of
 from stages import columns
 from stages.columns import Ints
 from stages.contract import Batch
 from stages.profile import TargetModel
-from stages.tokens import packed, ragged
-from stages.tokens.folded_labels import unfold
+from stages.tokens import folded_labels, packed, ragged
 
 _AUDITED = {*ragged.ORDER} - {"source", "loss_weights"}  # columns of a part
 
@@ -38,7 +36,7 @@ _AUDITED = {*ragged.ORDER} - {"source", "loss_weights"}  # columns of a part
 
 
 @dataclass(frozen=True, slots=True)
-class Margins(Sums):
+class Margins(executors.Sums):
     """Pairs with a margin and without, and those whose margin is below zero."""
 
     present: int = 0
@@ -63,11 +61,11 @@ def sampled(batch: Batch, names: Sequence[str], model: TargetModel, config: Conf
         batch: after ``encode``; ``names``: of its rows, by their lines.
     """
     longest = config.plan.longest_example
-    fit = unfold(batch.filter(pc.less_equal(batch.column("length"), longest)))
+    fit = folded_labels.unfold(batch.filter(pc.less_equal(batch.column("length"), longest)))
     kept = [name for name in fit.schema.names if name in _AUDITED]
     table = pa.table({name: columns.whole(fit.column(name)) for name in kept})
     ids = pa.array([names[line] for line in fit.column("line").to_pylist()], pa.string())
-    context = Context(kind_of(config.task), ragged.LAYOUT.name, longest, model)
+    context = Context(tasks.kind_of(config.task), ragged.LAYOUT.name, longest, model)
     return chunk_of(table.append_column("row_id", ids), "train", context)
 
 
@@ -79,7 +77,7 @@ def _margins(examples: PlannedExamples, choice: Choice) -> Margins | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts(Sums):
+class Counts(executors.Sums):
     """Of all examples of a plan, or of those of a window. It can be pickled.
 
     Attributes:
@@ -138,8 +136,7 @@ class Counts(Sums):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Outline:
+class Outline(NamedTuple):
     """What a plan came to, without its examples. It can be pickled.
 
     Attributes:
@@ -154,7 +151,7 @@ class Outline:
     sides: Mapping[str, int]
     split: bool
     width: int
-    rule: SplitRule | None = None
+    rule: train_test.SplitRule | None = None
     asked: tuple[Asked, ...] = ()
     windows: int = 1
 

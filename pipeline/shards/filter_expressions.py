@@ -6,8 +6,7 @@ are, and computed with as doubles; what has no result (a division by zero) is nu
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import polars as pl
 
@@ -52,8 +51,7 @@ _OPERATIONS: dict[str, tuple[str, str, Callable[..., Any]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Typed:
+class _Typed(NamedTuple):
     type: str
     value: Any  # an expression of polars
 
@@ -129,8 +127,7 @@ class _Evaluation:
     def _compare(self, node: Node, sign: str, parts: list[_Typed]) -> _Typed:
         types = [one.type for one in parts if one.type != NOTHING]
         if len(types) == 2 and types[0] != types[1]:
-            what = f"{WORDS[types[0]]} is compared with {WORDS[types[1]]}"
-            self._refuse(node.at, what)
+            self._refuse(node.at, f"{WORDS[types[0]]} is compared with {WORDS[types[1]]}")
         type_ = types[0] if types else TEXT
         if type_ == TRUTH and sign not in ("=", "!="):
             self._refuse(node.at, "true and false are equal or not, never more or less")

@@ -6,8 +6,7 @@ absent, say, the example is left out too, and counted as such.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +29,7 @@ Numbers = npt.NDArray[np.uint16]
 _FROM = {"n_tokens": "length", "n_trained": "trained", "n_steps": "step_labels"}
 
 
-@dataclass(frozen=True, slots=True)
-class Filtered:
+class Filtered(NamedTuple):
     """What the filters of a build leave out.
 
     Attributes:
@@ -45,8 +43,7 @@ class Filtered:
     null: Bools
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFilters:
+class SourceFilters(NamedTuple):
     """The filters of one source.
 
     Attributes:
@@ -204,8 +201,7 @@ def over_parts(
         for at in mine:
             _require_own(own, parts[at], unread[at])
         for at in mine:
-            rows = parts[at].source.read(machine.columns(own))
-            found, null[at] = machine.apply(rows)
+            found, null[at] = machine.apply(parts[at].source.read(machine.columns(own)))
             by[at] = np.where(found, found + len(filters), 0).astype(np.uint16)
         filters += [(number, text) for text in source.options.filter]
     every = range(len(parts))

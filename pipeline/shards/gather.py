@@ -17,8 +17,7 @@ from pipeline.shards.measured import METRICS, Measured, Wanted, measure
 from pipeline.shards.storage import share, writing
 from stages.chat_template import loss_weights
 from stages.columns import Ints, offsets_of, whole
-from stages.tokens import layouts
-from stages.tokens.folded_labels import unfold
+from stages.tokens import folded_labels, layouts
 
 BATCH_ROWS = 256  # rows per record batch: what a random read touches
 BLOCK_TOKENS = 1 << 20  # laid out at once, about
@@ -114,7 +113,7 @@ def _examples(shared: Gather, collect: Collector, picked: Picks) -> Callable[[in
     def examples(first: int, last: int) -> pa.Table:
         collect.forget()  # the block before
         table = pa.table({name: column(first, last) for name, column in fetched.items()})
-        table = unfold(table, shared.recipe.marker)
+        table = folded_labels.unfold(table, shared.recipe.marker)
         return loss_weights.spread(table) if shared.with_weights else table
 
     return examples
@@ -248,8 +247,7 @@ def make_shard(shared: Gather, shard: ShardWork) -> ShardReport:
     Raises:
         SurroundingsError: the disk is full.
     """
-    recipe = shared.recipe
-    counting = _counting(recipe)
+    counting = _counting(shared.recipe)
     tokens = _written(shared, shard, collect=_collector(shared), counting=counting)
     return read_back(shared, shard, tokens, counting.answers)
 

@@ -12,8 +12,8 @@ import mmap
 import os
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -63,8 +63,7 @@ def _address(view: memoryview) -> int:
     return np.frombuffer(view, np.uint8).ctypes.data if len(view) else 0
 
 
-@dataclass(frozen=True, slots=True)
-class MappedBytes:
+class MappedBytes(NamedTuple):
     """Some bytes of a mapped file.
 
     Attributes:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +23,7 @@ import pyarrow as pa
 from expectations import stored_rows, tallies, undo_layout
 from expectations.contract import APART, EXAMPLE, ROW, Context, Values
 from expectations.tallies import Checks, Tally
-from pipeline.shards import mapped, storage
-from pipeline.shards.train_test import mixed
+from pipeline.shards import mapped, storage, train_test
 from stages.columns import Bools, Ints
 from stages.errors import GateError, PipelineError
 from stages.files import file_hash
@@ -77,8 +76,7 @@ class Measured:
         return {table: one.rows for table, one in self.tallies.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """How shards are measured.
 
     Attributes:
@@ -220,8 +218,7 @@ class _Kept:
         for table, metrics in group.items():
             if table not in self._checks:
                 self._checks[table] = tallies.checks_of(self._wanted.context, table)
-            kept = tallies.tally(metrics, self._checks[table])
-            self._tallies.setdefault(table, []).append(kept)
+            self._tallies.setdefault(table, []).append(tallies.tally(metrics, self._checks[table]))
             if self._wanted.tables:
                 self._tables.setdefault(table, []).append(pa.table(dict(metrics)))
         own = np.stack([group[EXAMPLE][name] for name in stored_rows.IDENTITY])
@@ -268,7 +265,7 @@ def _behind(place: Ints) -> Bools:
 def _write(folder: Path, shard: str, identities: Ints) -> None:
     """Write the examples of a shard twice: grouped by name, and by content."""
     source, line = (row.astype(np.uint64) for row in identities[:2])
-    by_name = storage.bucket_of(mixed(line ^ (source << np.uint64(40)), 0))
+    by_name = storage.bucket_of(train_test.mixed(line ^ (source << np.uint64(40)), 0))
     by_content = storage.bucket_of(identities[3].view(np.uint64))
     records = np.ascontiguousarray(identities.T)
     names, contents = (file_of(folder, shard, name) for name in (_NAMES, _CONTENTS))

@@ -6,8 +6,8 @@ has the packs of one shard of packed rows, so the index also says which shards t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,7 @@ import pyarrow as pa
 from expectations import contract, tallies, undo_layout
 from pipeline.builds.stored import read_file
 from pipeline.manifest.manifest import IndexRecord
-from pipeline.shards.facts import Counts
-from pipeline.shards.storage import writing
+from pipeline.shards import facts, storage
 from stages.columns import Ints, list_parts, make_list, offsets_of, sum_per_row, whole
 from stages.errors import GateError, require_reading
 from stages.files import file_hash
@@ -27,8 +26,7 @@ FOLDER = "packs"
 SCHEMA = pa.schema([("examples", pa.list_(pa.int64())), ("tokens", pa.int32())])
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredIndex:
+class MeasuredIndex(NamedTuple):
     """The index of one side, as it was read back.
 
     Attributes:
@@ -59,7 +57,7 @@ def write(
         SurroundingsError: the disk is full.
     """
     path = folder / path_of(split)
-    with writing(path_of(split), "written"):
+    with storage.writing(path_of(split), "written"):
         path.parent.mkdir(exist_ok=True)
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as out:
             for order, sizes in pieces:
@@ -151,7 +149,7 @@ def packs_and_tokens(indexes: Sequence[MeasuredIndex]) -> tuple[int, int]:
     return sum(one.packs for one in every), sum(one.tokens for one in every)
 
 
-def held(counts: Counts, packed: dict[str, int]) -> dict[str, int]:
+def held(counts: facts.Counts, packed: dict[str, int]) -> dict[str, int]:
     """What is stored: every example once, copies in the index alone.
 
     Args:

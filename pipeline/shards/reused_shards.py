@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,8 +40,7 @@ FOLDER = "shards"  # in the cache
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
-@dataclass(frozen=True, slots=True)
-class Previous:
+class Previous(NamedTuple):
     """A shard that an earlier build wrote.
 
     Attributes:
@@ -104,8 +103,7 @@ def key_of(keeping: Keeping, shard: ShardWork) -> str:
 def previous(target: Path, cache: Path) -> dict[str, Previous]:
     """The shards of the build that is to be replaced, by their keys; none where there is none."""
     try:
-        there = Build.open(target)
-        shards = [shard for split in there.splits.values() for shard in split.shards]
+        shards = [shard for split in Build.open(target).splits.values() for shard in split.shards]
     except (PipelineError, *_UNREADABLE):
         return {}
     found = {}
@@ -201,8 +199,7 @@ def _reused(keeping: Keeping, shard: ShardWork, key: str, there: Previous) -> Sh
     memory.touch()  # what is in use is not pruned
     # The link has just changed the file's state, and two changes within a tick look like one. A
     # write would show all the same: by the time of modification, which is older.
-    measured = replace(report.measured, state=state, settled=state.dated())
-    return replace(report, measured=measured)
+    return replace(report, measured=replace(report.measured, state=state, settled=state.dated()))
 
 
 def _linked(hashes: KnownHashes, source: Path, target: Path, sha256: str) -> FileState:

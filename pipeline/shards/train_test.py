@@ -8,7 +8,7 @@ it, within a deviation that follows from the groups' sizes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,8 +54,7 @@ def in_test(groups: Groups, share: float, seed: int) -> npt.NDArray[np.bool_]:
     return chosen
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(NamedTuple):
     """Some groups, with all examples of each.
 
     Attributes:

@@ -48,8 +48,7 @@ def at_path(rows: Rows, paths: Sequence[str], path: str) -> pa.StructArray:
     Args:
         paths: all that the rows carry, in their order.
     """
-    column = whole(rows.column(VALUES))
-    flat = column.flatten()
+    flat = whole(rows.column(VALUES)).flatten()
     places = np.arange(paths.index(path), len(flat), len(paths))
     return flat.take(pa.array(places))
 
@@ -208,8 +207,7 @@ def check_values(
     if not paths or not batch.num_rows:
         return
     chosen = np.unique(np.linspace(0, batch.num_rows - 1, ROWS).astype(np.int64))
-    some = pa.table(batch).select(["line", VALUES]).take(pa.array(chosen))
-    for row in some.to_pylist():
+    for row in pa.table(batch).select(["line", VALUES]).take(pa.array(chosen)).to_pylist():
         record = records[row["line"]]
         for path, stored in zip(paths, row[VALUES], strict=True):
             if not _alike(stored, _at(record.data, path)):

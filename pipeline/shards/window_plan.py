@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,7 @@ INDEX_OF = "packs of "  # a side: its packs, as places among its examples in the
 _WINDOW = "window"
 
 
-@dataclass(frozen=True, slots=True)
-class Laying:
+class Laying(NamedTuple):
     """What laying out a window needs. It can be pickled.
 
     Attributes:
@@ -69,8 +68,7 @@ class ShardRef:
     def numbers(self) -> tuple[columns.Ints, columns.Ints]:
         """Its examples, by their number in the window, and how many each row holds."""
         with np.load(self.plan) as plan:
-            names = _names(self.side, self.number)
-            order, sizes = (plan[name].astype(np.int64) for name in names)
+            order, sizes = (plan[name].astype(np.int64) for name in _names(self.side, self.number))
         return order, sizes
 
 
@@ -84,8 +82,7 @@ def window_of(plan: str) -> Window:
         return from_json(Window, json.loads(content[_WINDOW].tobytes()))
 
 
-@dataclass(frozen=True, slots=True)
-class Laid:
+class Laid(NamedTuple):
     """What became of a window.
 
     Attributes:

@@ -143,8 +143,7 @@ class BlockDiagonal:
         for docs in packs:
             sizes = [len(doc["input_ids"]) for doc in docs]
             numbers.append(np.repeat(np.arange(1, len(sizes) + 1), sizes))
-            starts = [np.arange(size) + self.position_start for size in sizes]
-            places.append(np.concatenate(starts))
+            places.append(np.concatenate([np.arange(size) + self.position_start for size in sizes]))
         number = _padded(numbers, 0, "right")
         same = number[:, :, None] == number[:, None, :]
         width = ids.shape[1]

@@ -68,8 +68,7 @@ class ShardSFT(_Shard):
 
     def _targets(self, doc: dict[str, Any]) -> Tensor:
         """float32 [1, length]: place i gates the prediction of token i + 1."""
-        labels = torch.tensor([doc["labels"]])
-        mask = (labels != IGNORED).float()
+        mask = (torch.tensor([doc["labels"]]) != IGNORED).float()
         if "loss_weights" in doc:
             mask = mask * torch.tensor([doc["loss_weights"]], dtype=torch.float32)
         return torch.cat([mask[:, 1:], torch.zeros(1, 1)], dim=1)
@@ -79,8 +78,7 @@ class ShardSFT(_Shard):
         items = []
         for doc in documents(self._rows[index]):
             _require_length(doc["input_ids"], self._longest, str(doc.get("row_id", index)))
-            ids = torch.tensor([doc["input_ids"]])
-            items.append((ids, self._mask(doc), self._targets(doc)))
+            items.append((torch.tensor([doc["input_ids"]]), self._mask(doc), self._targets(doc)))
         return items
 
     def collate_fn(self, items: Iterable[list[tuple[Tensor, Tensor, Tensor]]]) -> Any:

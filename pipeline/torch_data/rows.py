@@ -178,8 +178,7 @@ class Order:
             generator = torch.Generator().manual_seed(self._seed + self._epoch)
             order = torch.randperm(len(self._rows), generator=generator)
         # Ranks take turns in one order, so another number of ranks can go on from the same place.
-        mine = order[self._done : count][self._rank :: self._world].tolist()
-        for index in mine:
+        for index in order[self._done : count][self._rank :: self._world].tolist():
             self._done += self._world
             yield index
         self.set_epoch(self._epoch + 1)

@@ -20,16 +20,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from stages.chat_template import reasoning
-from stages.chat_template.template import Template
-from stages.chat_template.turn_ends import CALLS, Ends
+from stages.chat_template import reasoning, template, turn_ends
 from stages.errors import RowError
 
 RENDERED, APPENDED = "rendered", "appended"  # --history
 Turn = Mapping[str, Any]
 
 
-class Appended(Template):
+class Appended(template.Template):
     """A chat template that prints conversations with an appended history.
 
     Args:
@@ -38,7 +36,7 @@ class Appended(Template):
     """
 
     def __init__(
-        self, ends: Ends, controls: re.Pattern[str], source: str, date: str, **tokens: str
+        self, ends: turn_ends.Ends, controls: re.Pattern[str], source: str, date: str, **tokens: str
     ) -> None:
         super().__init__(source, date, **tokens)
         self._ends = ends
@@ -88,7 +86,7 @@ class _Dialogue:
         self,
         printed: Callable[..., str],
         opening: Sequence[Turn],
-        ends: Ends,
+        ends: turn_ends.Ends,
         controls: re.Pattern[str],
     ) -> None:
         self._printed = printed
@@ -172,6 +170,6 @@ def shared(one: str, other: str) -> int:
 def _plain(answer: Turn) -> dict[str, Any]:
     """An answer with the same calls, and with nothing that a template might rewrite."""
     kept = {name: value for name, value in answer.items() if name not in reasoning.SPELLINGS}
-    if answer.get("content") or not answer.get(CALLS):
+    if answer.get("content") or not answer.get(turn_ends.CALLS):
         kept["content"] = "Yes."
     return kept

@@ -32,8 +32,7 @@ def strip(messages: Iterable[Message]) -> None:
         if message.role != "assistant":
             continue
         if message.fields:
-            rest = {k: v for k, v in message.fields.items() if k not in SPELLINGS}
-            message.fields = rest or None
+            message.fields = {k: v for k, v in message.fields.items() if k not in SPELLINGS} or None
         if message.content and message.content.lstrip().startswith(OPEN):
             _, closed, answer = message.content.partition(CLOSE)
             if not closed:

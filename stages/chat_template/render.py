@@ -302,8 +302,7 @@ class Render:
 
     def __call__(self, batch: contract.Batch) -> contract.Batch:
         column = shapes.Conversations(batch, f"{self.prefix}messages", self.renderer.marker)
-        compiled = self._shapes(batch, column)
-        outline, texts = shapes.outline_columns(column, compiled, batch.num_rows)
+        outline, texts = shapes.outline_columns(column, self._shapes(batch, column), batch.num_rows)
         batch = columns.put(batch, f"{self.prefix}outline", outline)
         batch = columns.put(batch, f"{self.prefix}texts", texts)
         others = np.flatnonzero(outline.is_null().to_numpy(zero_copy_only=False))

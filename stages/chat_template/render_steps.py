@@ -6,6 +6,7 @@ of the template does not fit are rendered one by one.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +24,7 @@ from stages.errors import RowError
 _PROBLEM, _ANSWER = range(2)  # turns
 
 
-@dataclass(frozen=True, slots=True)
-class _Chat:
+class _Chat(NamedTuple):
     """The program of a question and an answer, for an answer that is cut into steps.
 
     Attributes:
@@ -135,8 +135,7 @@ class RenderSteps:
         if chat is None or not fits.any():
             batch = columns.put(batch, "outline", pa.nulls(count, columns.OUTLINE))
             return columns.put(batch, "texts", make_list(np.zeros(count + 1, np.int64), steps[:0]))
-        sizes = np.diff(offsets)
-        numbers, which = np.unique(np.where(fits, sizes, 0), return_inverse=True)
+        numbers, which = np.unique(np.where(fits, np.diff(offsets), 0), return_inverse=True)
         spelled = pa.array([chat.outline(number) for number in numbers.tolist()], pa.string())
         outlines = pa.DictionaryArray.from_arrays(pa.array(which, pa.int32(), mask=~fits), spelled)
         batch = columns.put(batch, "outline", outlines)

@@ -85,8 +85,7 @@ def cut(text: str, trained: Sequence[Span], controls: re.Pattern[str]) -> list[S
         inner = edges[bisect_right(edges, start) : bisect_right(edges, stop - 1)]
         if kind and inner:
             raise ValueError(f"training starts inside the control token {text[start:stop]!r}")
-        points = [start, *dict.fromkeys(inner), stop]
-        for a, b in itertools.pairwise(points):
+        for a, b in itertools.pairwise([start, *dict.fromkeys(inner), stop]):
             inside = bisect_right(edges, a) % 2
             segments.append((text[a:b], kind | (TRAINED if inside else 0)))
     return _closed(segments)

@@ -8,7 +8,7 @@ give the same segments.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,8 +48,7 @@ def asked(guard: Guard, texts: pa.Array) -> Bools:
     return yes
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """Rows of a batch that differ in their texts only.
 
     Attributes:
@@ -85,8 +84,7 @@ class Conversations:
         """Rows that are roles and texts alone."""
         roles, fields = self._turns.field(0), self._turns.field(2)
         rows: Bools = (np.diff(self.offsets) > 0) & ~self._tools
-        bare = pc.equal(roles, BARE).to_numpy(zero_copy_only=False)
-        rows &= ~self._per_row(bare)
+        rows &= ~self._per_row(pc.equal(roles, BARE).to_numpy(zero_copy_only=False))
         if fields.null_count < len(fields):
             rows &= ~self._per_row(fields.is_valid().to_numpy(zero_copy_only=False))
         if self._marker is not None and len(self.texts):

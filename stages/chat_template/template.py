@@ -21,8 +21,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 
-from stages.chat_template.costs import bounded, plain_format
-from stages.chat_template.sandbox import BUDGET, Sandbox
+from stages.chat_template import costs, sandbox
 from stages.chat_template.segments import Placeholder
 from stages.errors import ModelError, RowError
 
@@ -51,7 +50,7 @@ def _joined(pieces: Iterable[str]) -> str:
     return Placeholder(text) if any(isinstance(one, Placeholder) for one in texts) else text
 
 
-class _Environment(Sandbox):
+class _Environment(sandbox.Sandbox):
     joined = staticmethod(_joined)
 
 
@@ -70,7 +69,7 @@ def _tojson(
     )
     if indent is None:
         return encoder.encode(value)
-    return "".join(bounded(encoder.iterencode(value)))  # as deep as it nests, it indents
+    return "".join(costs.bounded(encoder.iterencode(value)))  # as deep as it nests, it indents
 
 
 def _raise_exception(message: str) -> NoReturn:
@@ -147,7 +146,7 @@ class Template:
         return template
 
     def _strftime(self, pattern: str) -> str:
-        plain_format(pattern)
+        costs.plain_format(pattern)
         if len(pattern) > _LONGEST_MESSAGE:
             raise SecurityError("the date format is too long")
         return self._date.strftime(pattern)
@@ -165,7 +164,7 @@ class Template:
             RowError: the template refuses it, or fails on it.
         """
         try:
-            self._environment.left = BUDGET
+            self._environment.left = sandbox.BUDGET
             text = self._template.render(
                 messages=messages,
                 tools=tools,
@@ -181,8 +180,7 @@ class Template:
             told, cause = f"refuses it: {error}", error
         except (RuntimeError, MemoryError, AttributeError) as error:  # also recursion
             told, cause = f"fails on it: {type(error).__name__}: {error}", error
-        detail = f"the chat template {told}"[:_LONGEST_DETAIL]
-        raise RowError("template_error", detail) from cause
+        raise RowError("template_error", f"the chat template {told}"[:_LONGEST_DETAIL]) from cause
 
 
 # Excerpts: a few turns of a long conversation, on which one of its turns is proved.

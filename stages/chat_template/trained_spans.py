@@ -16,8 +16,8 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from stages.chat_template.segments import SLOT, Guard, Placeholder, Span
 from stages.chat_template.template import Excerpts, Template
@@ -33,8 +33,7 @@ Seen: TypeAlias = list[dict[str, Any]]
 Found = TypeVar("Found")
 
 
-@dataclass(frozen=True, slots=True)
-class _Lead:
+class _Lead(NamedTuple):
     """The text before a trained turn, as an excerpt shows it.
 
     Attributes:
@@ -217,8 +216,7 @@ class Spans:
             added = own[at : at + 2] == [0, 0]
             if not own or added or turns[own[at]].trained:
                 inner = starts[bisect_left(starts, start) : bisect_left(starts, stop)]
-                edges = [start, *inner, stop]
-                spans += [(a, b) for a, b in itertools.pairwise(edges) if a < b]
+                spans += [(a, b) for a, b in itertools.pairwise([start, *inner, stop]) if a < b]
         return spans
 
     def _answer(self, chat: Chat, text: str, index: int, places: dict[int, int]) -> Span:

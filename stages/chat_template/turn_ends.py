@@ -8,9 +8,8 @@ conversation, so what it prints there once another turn follows is appended and 
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from stages.chat_template.template import Template
 from stages.errors import RowError
@@ -52,8 +51,7 @@ def result(text: str, number: int = 0) -> Turn:
     return {"role": "tool", "name": "look_up", "tool_call_id": f"abcdefgh{number}", "content": text}
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(NamedTuple):
     """What ends one kind of turn.
 
     Attributes:
@@ -68,8 +66,7 @@ class End:
     follower: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
+class Ends(NamedTuple):
     """What ends a turn of text, and one of calls."""
 
     answer: End
@@ -85,8 +82,7 @@ class Ends:
         return tuple(dict.fromkeys((self.answer.token, self.call.token)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Tails:
+class _Tails(NamedTuple):
     """What stands behind a turn: as the last one, and before another of the role ``follower``.
 
     Attributes:
@@ -141,8 +137,7 @@ def _opener(template: Template, controls: re.Pattern[str]) -> str:
 
 def _of_answers(template: Template, controls: re.Pattern[str]) -> _Tails:
     turns = [asks("a question"), answers("an answer")]
-    inner = controls.findall(_opener(template, controls))
-    return _tails(template, turns, asks("another"), inner)
+    return _tails(template, turns, asks("another"), controls.findall(_opener(template, controls)))
 
 
 def _of_calls(template: Template, controls: re.Pattern[str]) -> _Tails:

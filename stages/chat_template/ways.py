@@ -16,9 +16,7 @@ from typing import Any, TypeAlias
 
 from jinja2 import nodes
 
-from stages.chat_template import printed_fields, reasoning, turn_ends
-from stages.chat_template.appended import shared
-from stages.chat_template.segments import Span, controls_pattern
+from stages.chat_template import appended, printed_fields, reasoning, segments, turn_ends
 from stages.chat_template.template import Template, parsed_tree
 from stages.chat_template.trained_spans import Chat, Found, Seen, Spans
 from stages.chat_template.turn_ends import Ends, asks
@@ -94,7 +92,7 @@ class Behind(Template):
         thought = {name: _THOUGHT} if name else {}
         opened = _behind_question(self._prompted, add_generation_prompt=True)
         answer = _behind_question(self._printed, turn_ends.answers(_THOUGHT))
-        begun = opened[: shared(opened, answer)]
+        begun = opened[: appended.shared(opened, answer)]
         block = opened.removeprefix(begun)
         turns = (turn_ends.answers("y", **thought), turn_ends.calls("quince", **thought))
         for turn in turns if answer.startswith(_THOUGHT, len(begun)) else ():
@@ -135,7 +133,7 @@ class Way:
         """What the template prints, and what ends the last turn if that does not."""
         return self.template.render(seen, tools) + self.spans.appended(turns)
 
-    def read(self, chat: Chat) -> tuple[str, list[Span]]:
+    def read(self, chat: Chat) -> tuple[str, list[segments.Span]]:
         """A conversation's text, and its trained spans."""
         printed = self.template.render(chat.seen, chat.tools)
         text = printed + self.spans.appended(chat.turns)
@@ -192,7 +190,7 @@ class Ways:
 
     def located(
         self, turns: Sequence[Message], tools: list[Any] | None
-    ) -> tuple[Way, str, list[Span]]:
+    ) -> tuple[Way, str, list[segments.Span]]:
         """A conversation's text and trained spans, and the way in which it is printed."""
         return self.first(turns, lambda way: (way, *way.read(Chat(turns, tools, placed=False))))
 
@@ -308,7 +306,7 @@ def rewrites(template: Template, ends: Sequence[str]) -> bool:
     dialogues = list(_dialogues())
     if any(_changes(template, *dialogue, ends=ends) for dialogue in dialogues):
         return True
-    known = turn_ends.declared(template, controls_pattern(ends), ends)
+    known = turn_ends.declared(template, segments.controls_pattern(ends), ends)
     ways = Ways(template, known, [dict(one) for one in variants(template)], train_all=False)
     return any(_apart(ways, *dialogue) for dialogue in dialogues)
 

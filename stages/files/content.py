@@ -7,9 +7,9 @@ import os
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias
 
 import zstandard
 
@@ -186,8 +186,7 @@ def unsplit(split: Split, read: Callable[[IO[bytes], str], Iterator[Lines]]) -> 
     version = version_of(split)
     with opened(version, split.salvage) as file:
         try:
-            batches = read(file, name_in_messages(split))
-            yield from files.counted(batches, split.path, version.size)
+            yield from files.counted(read(file, name_in_messages(split)), split.path, version.size)
         except ContainerError as error:
             if not split.salvage:
                 raise
@@ -209,8 +208,7 @@ def whole(version: FileVersion, reader: str) -> Split:
     return Split(version.path, start=0, stop=size, sha256="", reader=reader, version=version)
 
 
-@dataclass(frozen=True, slots=True)
-class Uncut:
+class Uncut(NamedTuple):
     """A reader that cuts no compressed file: of a damaged one, the rows before the damage are those
     of one piece."""
 
@@ -262,7 +260,7 @@ def _places(splits: Sequence[Split]) -> list[tuple[str, int, int]]:
 def _known(split: Split, version: FileVersion) -> Split:
     """A split whose bytes were read."""
     counts_lines = split.reader == "jsonl" and compression(version) is None
-    lines = version.line_count if counts_lines else None
+    lines = version.ends + (not version.whole) if counts_lines else None
     return replace(split, sha256=version.sha256, version=version, lines=lines)
 
 

@@ -140,11 +140,6 @@ class FileVersion:
         """Whether all its bytes are in memory."""
         return all(piece.content is not None for piece in self.pieces)
 
-    @property
-    def line_count(self) -> int:
-        """Lines in the pieces; the last one may have no end."""
-        return self.ends + (not self.whole)
-
     def range(self, start: int, stop: int, *more: tuple[int, int]) -> FileVersion:
         """Some bytes of the same version."""
         pieces = tuple(FilePiece(*each) for each in ((start, stop), *more))

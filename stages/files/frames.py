@@ -13,7 +13,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import zstandard
 
@@ -27,8 +27,7 @@ _LEAST = 18  # bytes of a frame's header that say all about it, in both formats
 _BLOCK = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """One frame: its bytes in the file, and those of its text."""
 
     start: int

@@ -10,9 +10,8 @@ from typing import Any
 
 import orjson
 
-from stages import contract
+from stages import contract, late
 from stages.errors import RowError
-from stages.late import np
 
 
 def record(line: int, offset: int, raw: bytes, longest: int) -> contract.Record:
@@ -138,8 +137,8 @@ def _all_keys_once(raw: bytes, keys: int) -> bool:
             ends -= raw.count(rb"\":")
         return ends == keys
     # The same of many bytes, by what stands before each colon.
-    content = np.frombuffer(raw, np.uint8)
-    colons = np.flatnonzero(content == ord(":"))
+    content = late.np.frombuffer(raw, late.np.uint8)
+    colons = late.np.flatnonzero(content == ord(":"))
     colons = colons[colons > 2]  # an object's first key ends no earlier
     before = content[colons - 1]
     if (before <= ord(" ")).any() and _SPACED_COLON.search(raw) is not None:

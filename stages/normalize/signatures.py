@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
 from stages import columns, kinds
-from stages.columns import Ints, offsets_of
+from stages.columns import Ints, begins_of, offsets_of
 from stages.contract import Batch
 from stages.errors import UsageError
 from stages.normalize import overlap_words
@@ -160,13 +160,6 @@ def _hashes(ids: Ints, size: int) -> Hashes:
     return mixed(rolling(ids.astype(np.uint64), size))
 
 
-def _begins(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Where a new combination of values begins, in columns that are sorted together."""
-    begins = np.ones(len(columns[0]), bool)
-    begins[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
-    return begins
-
-
 def _fresh(places: Ints, begins: npt.NDArray[np.bool_], size: int) -> Ints:
     """How many words each run adds to those before it of the same group."""
     fresh = np.full(len(places), size, np.int64)
@@ -200,7 +193,7 @@ class Runs:
         telling = ~_common(hashes, items, np.array(evaluation, np.int64))
         at, hashes, items = at[telling], hashes[telling], items[telling]
         places = at - starts[items]
-        fresh = _fresh(places, _begins(items), size) if len(items) else places
+        fresh = _fresh(places, begins_of(items), size) if len(items) else places
         self.counted = np.bincount(items, weights=fresh, minlength=len(texts)).astype(np.int64)
         self._known = Known(hashes)
         order = np.argsort(hashes, kind="stable")
@@ -228,7 +221,7 @@ class Runs:
         row = row_of_word[at]
         order = np.lexsort((run, row))
         row, run = row[order], run[order]
-        once = _begins(row, run)
+        once = begins_of(row, run)
         row, run = row[once], run[once]
         counts = np.diff(self._offsets)[run]
         # The questions that have each of these runs, and where they have it.
@@ -242,7 +235,7 @@ class Runs:
         """Sorted occurrences of runs, added up for each row and question."""
         if not len(row):
             return Shared(row, item, np.zeros(0), row, row)
-        begins = _begins(row, item)
+        begins = begins_of(row, item)
         groups = np.flatnonzero(begins)
         covered = np.add.reduceat(_fresh(place, begins, self.size), groups)
         # A stretch goes on where a run begins one word after the one before it.
@@ -252,7 +245,7 @@ class Runs:
         length = np.diff(np.append(stretch, len(place)))
         group = np.cumsum(begins)[stretch]
         longest = np.lexsort((stretch, -length, group))
-        longest = longest[_begins(group[longest])]
+        longest = longest[begins_of(group[longest])]
         first = place[stretch[longest]]
         stop = first + length[longest] + self.size - 1
         share = covered / self.counted[item[groups]]
@@ -265,7 +258,7 @@ def _common(hashes: Hashes, items: Ints, evaluation: Ints) -> npt.NDArray[np.boo
     for number, size in zip(*np.unique(evaluation, return_counts=True), strict=True):
         own = np.flatnonzero(evaluation[items] == number)
         order = np.lexsort((items[own], hashes[own]))
-        once = _begins(hashes[own][order].view(np.int64), items[own][order])
+        once = begins_of(hashes[own][order].view(np.int64), items[own][order])
         values, counts = np.unique(hashes[own][order][once], return_counts=True)
         often = values[(counts > COMMON) & (counts > COMMON_SHARE * size)]
         common[own] = np.isin(hashes[own], often)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from stages import errors, files
 from stages.late import np, pa, pc
@@ -28,8 +27,7 @@ _QUOTES = (
 _RETURN = "If its lines end in carriage returns, convert them: tr '\\r' '\\n'."
 
 
-@dataclass(frozen=True, slots=True)
-class Raw:
+class Raw(NamedTuple):
     """One row as the file has it.
 
     Attributes:

@@ -78,8 +78,7 @@ class Arrow(content.Whole):
         try:
             # No memory map: if another process truncates a mapped file, reading it kills this one.
             with named(content.name_in_messages(split)), version.open() as source:
-                batches = _batches(source, split.path, version.size)
-                yield from _tables.records(batches, version.size)
+                yield from _tables.records(_batches(source, split.path, version.size), version.size)
         except ContainerError as error:
             if not split.salvage:
                 raise

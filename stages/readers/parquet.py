@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stages import contract, files
+from stages import contract, files, late
 from stages.files import content, file_version
-from stages.late import pa
-from stages.readers import _tables
-from stages.readers.arrow import named
+from stages.readers import _tables, arrow
 
 
 class _File:
@@ -91,7 +89,7 @@ class _Parquet(content.Whole):
 
     def cut(self, version: file_version.FileVersion) -> list[contract.Split]:
         path = version.path
-        with named(path, "is not Parquet"), version.open() as source:
+        with arrow.named(path, "is not Parquet"), version.open() as source:
             meta = _File(source, version.size).meta
         files.require_rows(path, meta.num_rows, version.size)
         starts = _starts(meta)
@@ -114,7 +112,7 @@ class _Parquet(content.Whole):
 
     def read(self, split: contract.Split) -> Iterator[contract.Lines]:
         version = content.version_of(split)
-        with named(split.path), version.open() as source:
+        with arrow.named(split.path), version.open() as source:
             groups = list(range(split.start, split.stop))
             file = _File(source, version.size, groups)
             count = sum(file.meta.row_group(group).num_rows for group in groups)
@@ -125,14 +123,14 @@ class _Parquet(content.Whole):
     def glimpse(self, source: content.Source, rows: int, salvage: bool = False) -> contract.Glimpse:
         path = content.path_of(source)
 
-        def fetch(group: int, at: int, size: int) -> pa.RecordBatch:
+        def fetch(group: int, at: int, size: int) -> late.pa.RecordBatch:
             for batch in file.batches([group], max(size, 64)):
                 if at < batch.num_rows:
                     return batch.slice(at, size)
                 at -= batch.num_rows
             return batch.slice(0, 0)
 
-        with named(path), content.bytes_of(source) as opened:
+        with arrow.named(path), content.bytes_of(source) as opened:
             size_of_file = content.size_of(source)
             file = _File(opened, size_of_file)
             meta = file.meta

@@ -8,10 +8,8 @@ from tokenizers import Tokenizer
 from stages import encoders
 from stages.chat_template import render_pair, segments
 from stages.errors import RowError, counted
-from stages.tokenizers import template_probes
+from stages.tokenizers import survival, template_probes, token_probes
 from stages.tokenizers.probes import TEMPLATE, TOKENS, BrokenError, Probes, ProbeSubject
-from stages.tokenizers.survival import loss
-from stages.tokenizers.token_probes import one_id
 
 PROBES = Probes(TOKENS)
 
@@ -88,8 +86,7 @@ def added_tokens_agree_with_stock(subject: ProbeSubject) -> str:
         return "no token was added"
     if not subject.wide:  # parsing both files takes longer than all other probes of a build
         return _no_added_token_in_text(subject)
-    count = _same_elsewhere(subject)
-    return f"{counted(count, 'token')} added, the rest of the file is untouched"
+    return f"{counted(_same_elsewhere(subject), 'token')} added, the rest of the file is untouched"
 
 
 _BEFORE = ("3.", "x", " ", "\n", "+", "ки", "好", ".\n\n")
@@ -102,7 +99,7 @@ def step_tokens_are_one_id_in_context(subject: ProbeSubject) -> str | None:
     if subject.model.step_id < 0:
         return None
     tokens = subject.model.profile.step_tokens
-    ids = [one_id(subject, token) for token in tokens]
+    ids = [token_probes.one_id(subject, token) for token in tokens]
     for before in _BEFORE:
         for after in _AFTER:
             frames = []
@@ -146,10 +143,10 @@ def all_text_survives(subject: ProbeSubject) -> str:
     for name in ("dropout", "alpha"):  # of BPE, and of a unigram model that samples
         if value := getattr(subject.tokenizer.model, name, None):
             raise BrokenError(detail=f"{name} = {value} gives one text other ids each time")
-    lost = loss(subject.model, _PLAIN)
+    lost = survival.loss(subject.model, _PLAIN)
     if lost:
         raise BrokenError(detail=lost)
-    others = [seen for text in _OTHERS if (seen := loss(subject.model, text))]
+    others = [seen for text in _OTHERS if (seen := survival.loss(subject.model, text))]
     lossy = f"; {others[0]}" if others else ""
     return f"{1 + len(_OTHERS) - len(others)} of {1 + len(_OTHERS)} texts come back{lossy}"
 

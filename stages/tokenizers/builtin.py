@@ -10,8 +10,8 @@ import hashlib
 import importlib.util
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from stages.errors import ModelError
 from stages.files import file_hash, toml_file
@@ -21,8 +21,7 @@ from stages.tokenizers import builders, hub
 _SECONDS = 120.0  # so that a build does not wait for an index that does not answer
 
 
-@dataclass(frozen=True, slots=True)
-class Carrier:
+class Carrier(NamedTuple):
     """One vocabulary file of a package.
 
     Attributes:

@@ -11,8 +11,7 @@ from typing import Any
 
 from tokenizers import Encoding, Tokenizer
 
-from stages.chat_template import turn_ends, ways
-from stages.chat_template.segments import controls_pattern
+from stages.chat_template import segments, turn_ends, ways
 from stages.chat_template.template import Template
 from stages.encoders import parsed
 from stages.errors import ModelError, RowError
@@ -187,7 +186,7 @@ def load(
     unknown = claims.token_text(config.get("unk_token")) or document["model"].get("unk_token")
     template = Template(source, _DATE, **tokens)
     declared = _declared_stops(claims.read(folder), added)
-    pattern = controls_pattern(controls or ["\0"])
+    pattern = segments.controls_pattern(controls or ["\0"])
     end_of_turn = eos or _end_of_turn(template, pattern, stops=declared, name=name)
     end_of_call = turn_ends.of_calls(template, pattern, end_of_turn, declared)
     ends = (end_of_turn, end_of_call or end_of_turn)
@@ -214,7 +213,7 @@ def load(
         end_of_call=end_of_call,
         recurrent=claims.recurrent(model),
         promoted=_openers(template, end_of_turn, [t for t in added if t not in controls]),
-        text_markers=_text_markers(template, controls_pattern([*added, "\0"])),
+        text_markers=_text_markers(template, segments.controls_pattern([*added, "\0"])),
         text_lead=_text_lead(parsed(content), end_of_turn),
     )
     return profile, content

@@ -11,8 +11,9 @@ hub's own client. A snapshot is a commit's; the commit is recorded with the buil
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from stages.errors import ModelError
 from stages.profile import ModelProfile
@@ -25,8 +26,7 @@ PROBE_SECONDS = 3.0
 _DOWNLOADED: dict[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """A model's files of one commit.
 
     Attributes:

@@ -10,16 +10,15 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tokenizers import Tokenizer
 
 from stages import catalog, encoders
-from stages.chat_template import reasoning
+from stages.chat_template import reasoning, ways
 from stages.chat_template.printed_fields import printed_fields
 from stages.chat_template.render import Renderer, Row, exchange, template_of
 from stages.chat_template.template import Template
-from stages.chat_template.ways import UNPROMPTED
 from stages.encoders import parsed
 from stages.errors import ModelError, PipelineError, RowError
 from stages.profile import ModelProfile, TargetModel, declare
@@ -94,7 +93,7 @@ class ProbeSubject:
         try:
             self._renderer(exchange("x", "y"))
         except RowError as error:
-            if error.code == UNPROMPTED and name is not None:
+            if error.code == ways.UNPROMPTED and name is not None:
                 return {name: "A thought."}
         return {}
 
@@ -129,8 +128,7 @@ class Probe:
     kind: str = TEMPLATE
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeVerdict:
+class ProbeVerdict(NamedTuple):
     """The result of a probe.
 
     Attributes:

@@ -19,7 +19,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stages import catalog, encoders
 from stages.errors import ModelError, UsageError, did_you_mean
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 _WRITE = "For another model write a profile: --model ./profile.toml (see docs/profiles.md)"
 
 
-@dataclass(frozen=True, slots=True)
-class Overrides:
+class Overrides(NamedTuple):
     """Values of options that replace those of the profile."""
 
     chat_template: str | None = None
@@ -228,8 +227,7 @@ def resolve(model: str, cache: Path, overrides: Overrides, *, fetch: bool = Fals
 
 
 def _is_path(model: str) -> bool:
-    started = model.startswith((".", os.sep, "~"))
-    return started or model.endswith(os.sep) or model.count("/") > 1
+    return model.startswith((".", os.sep, "~")) or model.endswith(os.sep) or model.count("/") > 1
 
 
 def require_known(model: str) -> bool:

@@ -21,14 +21,13 @@ are the same nevertheless, for two reasons:
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # SentencePiece's types of pieces
 SPACE = "▁"
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(NamedTuple):
     text: str
     score: float
     kind: int

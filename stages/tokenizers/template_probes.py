@@ -3,8 +3,7 @@
 import contextlib
 import itertools
 import json
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -232,8 +231,7 @@ def no_double_bos(subject: ProbeSubject) -> str:
 Turns = list[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Rendering:
+class Rendering(NamedTuple):
     """A conversation's segments, and how it was rendered (see ``Renderer``)."""
 
     texts: list[str]

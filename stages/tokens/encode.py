@@ -7,6 +7,7 @@ to the same ids.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,16 +29,20 @@ from stages.columns import (
 from stages.contract import Batch
 from stages.errors import counted
 from stages.tokens import folded_labels, outline_tokens
-from stages.tokens.max_length import too_long
-from stages.tokens.segment_encoder import Encoded, SegmentEncoder, digests, weighted_digests
+from stages.tokens.segment_encoder import (
+    Encoded,
+    SegmentEncoder,
+    digests,
+    too_long,
+    weighted_digests,
+)
 
 _SUMS = ("controls", "truncated", "longer", "merged_cuts")  # over both sides of a pair
 COUNTS = ("length", "trained", *_SUMS, "digest")
 COLUMNS, SEGMENTS = "columns", "segments"  # the ways in which rows are encoded
 
 
-@dataclass(frozen=True, slots=True)
-class _Sequences:
+class _Sequences(NamedTuple):
     """What a column of outlines or segments was encoded to, one sequence a row.
 
     Attributes:
@@ -217,8 +222,7 @@ class EncodePair:
     writes: tuple[str, ...] = ("chosen_ids", "rejected_ids", "prompt_length", *COUNTS, "encoded")
 
     def __call__(self, batch: Batch) -> Batch:
-        prefixes = [f"{side}_" for side in _SIDES]
-        return _both_ways(batch, self.encoder, prefixes, self._finish)
+        return _both_ways(batch, self.encoder, [f"{side}_" for side in _SIDES], self._finish)
 
     def _finish(self, batch: Batch, sides: list[_Sequences]) -> Batch:
         ids = [(side.offsets, side.ids) for side in sides]
@@ -231,8 +235,7 @@ class EncodePair:
             _put_counts(batch, sides, np.sum(trained, axis=0)), digest=digests(*ids)
         )
         for name, side in zip(_SIDES, sides, strict=True):
-            limit = self.encoder.max_length
-            batch = too_long(batch, side.lengths, limit, f" on the {name} side")
+            batch = too_long(batch, side.lengths, self.encoder.max_length, f" on the {name} side")
         return batch
 
 
@@ -304,5 +307,4 @@ class EncodeSteps:
             values = values.filter(pa.array(pieces.kept[markers]))
             offsets = offsets_of(count_per_row(bounds, pieces.kept & markers))
             batch = columns.put(batch, "step_labels", make_list(offsets, values))
-        floats = values.to_numpy(zero_copy_only=False).astype(np.float32)
-        return batch, floats, offsets
+        return batch, values.to_numpy(zero_copy_only=False).astype(np.float32), offsets

@@ -5,15 +5,14 @@ A hybrid reasoning model has two, chosen by an argument of its chat template: wi
 one of them, and a server must use the same one.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from stages import columns, encoders
-from stages.chat_template import turn_ends, ways
-from stages.chat_template.render import template_of, template_of_profile
+from stages.chat_template import render, turn_ends, ways
 from stages.chat_template.segments import CONTROL, controls_pattern, cut
 from stages.columns import Ids
 from stages.errors import ModelError, RowError
@@ -25,8 +24,7 @@ NAMES = {True: "thinking", False: "non_thinking"}
 _ASKED = [turn_ends.asks("x")]
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(NamedTuple):
     """One generation prompt.
 
     Attributes:
@@ -49,7 +47,7 @@ def modes(profile: ModelProfile) -> dict[bool, dict[str, object]]:
     name = keywords[0][0]
     if all(isinstance(value, bool) for _, value in keywords):
         return {reasons: {name: reasons} for reasons in (True, False)}
-    template = template_of_profile(profile)
+    template = render.template_of_profile(profile)
     own = [pair for pair in ways.keywords(template) if pair[0] == name]
     return {ways.follows(template, True, (pair,)): dict([pair]) for pair in reversed(own)}
 
@@ -97,7 +95,7 @@ def prompts(model: TargetModel, asked: str = "x") -> tuple[Prompt, ...]:
     """
     if model.profile.pair is not None:
         return ()
-    template = template_of(model)
+    template = render.template_of(model)
     named = {NAMES[reasons]: one for reasons, one in modes(model.profile).items()}
     by_tail: dict[tuple[int, ...], Prompt] = {}
     for name, arguments in (named or {"": dict[str, object]()}).items():
@@ -145,7 +143,7 @@ def tails(model: TargetModel) -> Tails:
 def _after_results(model: TargetModel, output: str) -> set[tuple[int, ...]]:
     """What the prompts end in that follow the output of a tool; none where it is in the tail."""
     turns = [turn_ends.asks("x"), turn_ends.calls("quince"), turn_ends.result(output)]
-    template = template_of(model)
+    template = render.template_of(model)
     tails = set()
     for keywords in model.profile.template_variants:
         given = template.given(dict(keywords))
@@ -158,7 +156,7 @@ def _after_results(model: TargetModel, output: str) -> set[tuple[int, ...]]:
 
 
 def _opens(model: TargetModel) -> bool:
-    template = template_of(model)
+    template = render.template_of(model)
     try:
         texts = {template.render(_ASKED, None, add_generation_prompt=x) for x in (True, False)}
     except RowError:  # whatever such a template does without

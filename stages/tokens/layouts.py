@@ -6,8 +6,7 @@ a build do not use this inverse but one of their own (``expectations/undo_layout
 that an error here cannot hide itself.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stages import catalog
 
@@ -23,8 +22,7 @@ MEMBERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """What the rows of a build have in common.
 
     Attributes:

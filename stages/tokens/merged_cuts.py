@@ -7,7 +7,7 @@ are counted, so that who compares a row knows whether the ids of its whole text 
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +39,7 @@ def may_merge(texts: pa.StringArray, which: columns.Ints) -> npt.NDArray[np.bool
     # Letters beyond ASCII begin with a byte that is not in the table; a regex looks at those texts.
     unsure = np.flatnonzero(odd)
     if len(unsure):
-        beginnings = texts.take(pa.array(which[unsure]))
-        letters = pc.match_substring_regex(beginnings, "^[\\p{L}\\p{N}]")
+        letters = pc.match_substring_regex(texts.take(pa.array(which[unsure])), "^[\\p{L}\\p{N}]")
         odd[unsure] = ~letters.to_numpy(zero_copy_only=False)
     return odd
 
@@ -158,8 +157,7 @@ WHITESPACE = (
 Bools = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Swallowed:
+class Swallowed(NamedTuple):
     """The texts as they are encoded.
 
     Attributes:

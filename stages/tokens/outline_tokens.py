@@ -135,8 +135,7 @@ class OutlineEncoder:
     def takes(self, column: pa.DictionaryArray) -> Bools:
         """The rows that this class can encode; the others must be encoded by their segments."""
         known = [self._of(spelled) is not None for spelled in column.dictionary.to_pylist()]
-        usable = np.array([*known, False])
-        rows: Bools = usable[column.indices.fill_null(-1).to_numpy()]
+        rows: Bools = np.array([*known, False])[column.indices.fill_null(-1).to_numpy()]
         return rows
 
     def __call__(

@@ -12,10 +12,8 @@ import pyarrow as pa
 from stages import columns, contract, profile
 from stages.chat_template import loss_weights
 from stages.columns import IGNORED, count_per_row, make_list, numbers
-from stages.tokens.encode import COUNTS
+from stages.tokens import encode, segment_encoder
 from stages.tokens.folded_labels import folded_ids
-from stages.tokens.max_length import too_long
-from stages.tokens.segment_encoder import digests
 
 
 @dataclass
@@ -26,7 +24,7 @@ class Accept:
     max_length: int
     name: str = "accept"
     reads: tuple[str, ...] = ("input_ids", "labels")
-    writes: tuple[str, ...] = ("labels", "loss_weights", *COUNTS)
+    writes: tuple[str, ...] = ("labels", "loss_weights", *encode.COUNTS)
 
     def __call__(self, batch: contract.Batch) -> contract.Batch:
         offsets, ids = numbers(batch.column("input_ids"))
@@ -51,11 +49,11 @@ class Accept:
         # which no id of a vocabulary folds, gives such a row another digest.
         wrong = (labels != IGNORED) & (labels != ids)
         folded = np.where(wrong, np.int32(np.iinfo(np.int32).min), folded_ids(ids, labels))
-        batch = columns.put(batch, "digest", digests((offsets, folded)))
+        batch = columns.put(batch, "digest", segment_encoder.digests((offsets, folded)))
         unknown = count_per_row(offsets, ids >= self.model.vocab_size)
         details = [
             f"{count} ids are not in the vocabulary of {self.model.vocab_size}"
             for count in unknown[unknown > 0]
         ]
         batch = columns.refuse(batch, unknown > 0, "id_outside_vocabulary", details)
-        return too_long(batch, lengths, self.max_length)
+        return segment_encoder.too_long(batch, lengths, self.max_length)

@@ -126,8 +126,7 @@ def test_a_bare_tag_is_found_nowhere(build, figure):
 def test_steps_are_learned(layout, build, figure, tmp_path):
     rows = _math_shepherd(_solutions(200, seed=0))
     options = ("--layout", layout, "--max-length", 256, "--test-size", 0.2)
-    folder = build("prm", rows, "--model", "qwen2-1.5b", *options)
-    trainer = _trainer(folder, tmp_path / "out")
+    trainer = _trainer(build("prm", rows, "--model", "qwen2-1.5b", *options), tmp_path / "out")
     before = trainer.evaluate()
     trainer.train()
     after = trainer.evaluate()
@@ -150,8 +149,7 @@ def test_soft_ratings_are_learned_as_shares(layout, build, figure, tmp_path):
         labels = [SHARES[verb] for verb in verbs]
         rows.append({"prompt": f"{number}: how many?", "completions": steps, "labels": labels})
     options = ("--layout", layout, "--max-length", 256, "--test-size", 0.2)
-    folder = build("prm", rows, "--model", "qwen2-1.5b", *options)
-    trainer = _trainer(folder, tmp_path / "out")
+    trainer = _trainer(build("prm", rows, "--model", "qwen2-1.5b", *options), tmp_path / "out")
     trainer.train()
     found = trainer.predict(trainer.eval_dataset)
     rated = found.label_ids != -100

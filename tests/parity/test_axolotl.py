@@ -55,8 +55,7 @@ def test_documents_packed_at_run_time_are_our_rows(order, train, build, few, tmp
 
 def test_steps_are_classes_at_the_step_tokens(train, build, few):
     """process_reward_model: every row, padded, 1 or 0 at each step token and nothing elsewhere."""
-    made = build("prm", few["prm"], "--for", "axolotl")
-    batches = train(NEWEST, made, *CPU)
+    batches = train(NEWEST, build("prm", few["prm"], "--for", "axolotl"), *CPU)
     plain = build("prm", few["prm"], "--layout", "ragged")
     good, bad = 151647, 151648
     classes = {-100: -100, good: 1, bad: 0}

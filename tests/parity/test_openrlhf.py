@@ -56,8 +56,7 @@ def equal(ours: Any, theirs: Any) -> bool:
 @FROM_OLDEST
 def test_sft_gives_the_tensors_of_sft_dataset(peer, build, sources, version):
     """Where text is exact: its items are ours up to the untrained newline that it cuts off."""
-    load = peer("openrlhf", version, bare=BARE)
-    theirs = load("openrlhf.datasets.sft_dataset").SFTDataset
+    theirs = peer("openrlhf", version, bare=BARE)("openrlhf.datasets.sft_dataset").SFTDataset
     texts = build("sft", sources["single"], "--for", "openrlhf-text")
     shards = build("sft", sources["single"], "--for", "openrlhf", "--layout", "ragged")
     tokenizer = tokenizer_of(shards)
@@ -90,8 +89,7 @@ def test_packs_are_taken_apart_into_the_same_documents(build, sources):
     tokenizer, keys = tokenizer_of(packed), strategy()
 
     def documents(folder: Path) -> list[Any]:
-        rows = load_from_disk(str(folder))["train"]
-        data = ShardSFT(rows, tokenizer, LONGEST, keys)
+        data = ShardSFT(load_from_disk(str(folder))["train"], tokenizer, LONGEST, keys)
         items = [doc for i in range(len(data)) for doc in data[i]]
         return sorted((ids.tolist(), mask.tolist()) for ids, _, mask in items)
 
@@ -226,8 +224,7 @@ def test_left_padded_steps_reach_the_last_process_reward_loss_as_stored(peer, bu
 @pytest.mark.parametrize("is_dpo", [False, True], ids=["rm", "dpo"])
 def test_pairs_are_the_tensors_of_reward_dataset(peer, build, sources, is_dpo, version):
     """Both sides, masks, padding side and extras of a batch, for rm and dpo."""
-    load = peer("openrlhf", version, bare=BARE)
-    theirs = load("openrlhf.datasets.reward_dataset").RewardDataset
+    theirs = peer("openrlhf", version, bare=BARE)("openrlhf.datasets.reward_dataset").RewardDataset
     source = Path(__file__).parents[2] / "sample_data" / "rm" / "pairs_margin.jsonl"
     texts = build("rm", source, "--for", "openrlhf-text")
     shards = build("rm", source, "--for", "openrlhf")
@@ -302,8 +299,7 @@ def test_soft_labels_reach_its_loss(peer, build, tmp_path):
     source.write_text("".join(json.dumps({**row, "prompt": f"{i} and?"}) + "\n" for i in range(4)))
     folder = build("prm", source, "--for", "openrlhf", "--layout", "ragged")
     tokenizer = tokenizer_of(folder)
-    keys = strategy(**OF_STEPS)
-    own = ShardPRM(rows_of(folder), tokenizer, LONGEST, keys)
+    own = ShardPRM(rows_of(folder), tokenizer, LONGEST, strategy(**OF_STEPS))
     ids, _, labels = (t.squeeze(1) for t in own.collate_fn([own[i] for i in range(len(own))]))
     step, *rewards = tokenizer.convert_tokens_to_ids(["<|step|>", "<|good|>", "<|bad|>"])
     small = {step: 0, rewards[0]: 1, rewards[1]: 2}

@@ -118,8 +118,7 @@ def test_pairs_reach_the_reward_model(peer, build, sources, tmp_path):
 
 def test_steps_reach_the_process_reward_model(peer, build, sources, tmp_path):
     """PRMTrainer of the last version that has one: a class at each step token."""
-    load = peer("trl", LAST_PRM)
-    prm = load("trl.experimental.prm")
+    prm = peer("trl", LAST_PRM)("trl.experimental.prm")
     folder = build("prm", sources["prm"], "--for", "trl")
     ours = load_from_disk(str(build("prm", sources["prm"], "--layout", "ragged")))["train"]
     rows = rows_of(folder)

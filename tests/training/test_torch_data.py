@@ -107,8 +107,7 @@ def test_packed_loss_and_gradients_are_those_of_single_rows(builds, model):
 
 def test_the_isolation_check_can_fail(builds, model):
     """A mask of ones over a pack, as stock collators make it, gives other losses."""
-    row = max(Rows(builds["sft", "packed"]), key=lambda r: len(r["seq_lengths"]))
-    batch = Flatten()([row])
+    batch = Flatten()([max(Rows(builds["sft", "packed"]), key=lambda r: len(r["seq_lengths"]))])
     naive = {"input_ids": batch["input_ids"], "labels": batch["labels"]}
     naive["attention_mask"] = torch.ones_like(batch["input_ids"])
     assert not torch.allclose(losses(model, naive), losses(model, batch), rtol=1e-4)
