@@ -11,7 +11,7 @@ import numpy as np
 
 from expectations.witness import choices, raw, said, stored
 from expectations.witness.laws import FIGURES, notes, question
-from expectations.witness.pairs import PAIRS
+from expectations.witness.pairs import PAIRS, unfolded
 from expectations.witness.printed import BrokenError
 from expectations.witness.ranks import ranked
 from expectations.witness.raw import Row, UnreadError
@@ -149,15 +149,14 @@ class _Reading:
 
     def expected(self, row: Row) -> list[dict[str, Any] | BrokenError | None]:
         """The columns of all examples of a row; None or why for those that must be refused."""
-        if self.words["already_templated"]:
-            raise UnreadError("texts that carry a template")
         found = []
         for name, view in said.views(row, self.format, self.words):
             read = _FORMATS[self.task].get(name)
             if read is None:
                 raise UnreadError(f"the format {name}")
             try:
-                found.append(read(view))
+                made = read(view)
+                found.append([*map(unfolded, made)] if self.words["already_templated"] else made)
                 if view.named.keys() - view.asked:
                     raise UnreadError("a column under a name that is not read here")
             except (UnreadError, *_STRANGE) as error:
