@@ -185,7 +185,7 @@ def _hear(
     published = reading.published
     before = published.merged, published.truncated
     expected = _expected(statement, reading, row)
-    if not choices.meets(row, reading.words, expected):
+    if False in choices.judged(row, reading.words, expected):
         statement.found.append((name, "where: it is stored, and does not meet the condition"))
     if expected is None:
         published.merged, published.truncated = before
@@ -263,14 +263,15 @@ def _miss(
     if keep or choices.by_figures(words):
         expected = _expected(statement, reading, row)
     published.merged, published.truncated = before
-    met = choices.meets(row, words, expected, unknown=False)
+    told = choices.judged(row, words, expected)
+    met = {*told} <= {True}
+    statement.noted[f"filter {choices.leaves_out(told, words)}"] += not met
     if not keep or not met:
         statement.read += 1
         if met:
-            told = "where: it meets the condition, and is not stored"
-            asked = words["where"] or words["filter"]
-            told = told if asked else "rows: it is neither stored nor refused"
-            statement.found.append((name, told))
+            what = "rows: it is neither stored nor refused"
+            what = "where: it meets the condition, and is not stored" if told else what
+            statement.found.append((name, what))
         return []
     statement.read += expected is not None
     alone = expected is not None and len(expected) == 1
