@@ -24,14 +24,15 @@ MARKED = "template_text"  # the note of a text with a template's markers
 MULTIPLE = 8  # of which a padded width is one
 _FORMATS = {"sft": TALKS, "rm": {**PAIRS, "ranked": ranked}, "prm": {**STEPS, **CHAINS}}
 # What rows of a shape that is not known make of a reader.
-_STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+_STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration)
 
 
-LONG = "too_long"
+LONG, TIE = "too_long", "tie"
 # Why rows are refused, where the row itself shows whether that is so.
 _SEEN = {
     *("no_user_turn", "begins_with_assistant", "no_answer", "nothing_trained", "no_problem"),
-    *("no_steps", "empty_step", "nothing_labelled", LONG),
+    *("no_steps", "empty_step", "nothing_labelled", LONG, TIE),
+    *("no_turns", "unknown_role", "no_prompt", "bad_margin", "unrated_answer"),
 }
 
 
@@ -282,7 +283,8 @@ def _miss(
 def _doubt(statement: Statement, reading: _Reading, name: str, row: Row, codes: set[str]) -> None:
     """A row that is refused, for what can be seen here: it must be so."""
     published = reading.published
-    if not codes <= _SEEN or (LONG in codes and published.words["too_long"] != "reject"):
+    of_cells = {"bad_json"} if raw.are_plain(row, reading.words["container"]) else set()
+    if not codes <= _SEEN | of_cells or (LONG in codes and published.trims):
         return
     statement.rows += 1
     before = published.merged, published.truncated
@@ -293,8 +295,14 @@ def _doubt(statement: Statement, reading: _Reading, name: str, row: Row, codes: 
     every = [one for one in expected or () if isinstance(one, dict)]
     sizes = [len(ids) for one in every for law, ids in one.items() if law.endswith("_ids")]
     fits = max(sizes, default=0) <= published.words["limit"]
-    if every and len(every) == len(expected or ()) and (fits or LONG not in codes):
+    sure = (fits or LONG not in codes) and (TIE not in codes or not any(map(_has_margin, every)))
+    if every and len(every) == len(expected or ()) and sure:
         statement.found.append((name, f"refused: {' and '.join(sorted(codes))}, which it is not"))
+
+
+def _has_margin(made: dict[str, Any]) -> bool:
+    """Whether two numbers, which may be equal, say which side is better."""
+    return made.get("margin") is not None
 
 
 def _differences(expected: dict[str, Any], columns: dict[str, Any]) -> Iterator[str]:
