@@ -164,12 +164,13 @@ def sum_per_row(offsets: Ints, values: npt.NDArray[np.integer]) -> Ints:
 
 def count_per_row(offsets: Ints, mask: Bools) -> Ints:
     """How many values of each run are true; cheap when few are."""
-    if 4 * np.count_nonzero(mask) > len(mask):
-        before = np.zeros(len(mask) + 1, np.int32 if len(mask) < 1 << 31 else np.int64)
-        np.cumsum(mask, out=before[1:], dtype=before.dtype)
-        return np.diff(before[offsets]).astype(np.int64)
-    # searchsorted counts the true values before each offset; neighbours differ by those in the run.
-    return np.diff(np.searchsorted(np.flatnonzero(mask), offsets))
+    if 64 * np.count_nonzero(mask) <= len(mask):
+        # The true values before each offset; neighbours differ by those in the run.
+        return np.diff(np.searchsorted(np.flatnonzero(mask), offsets))
+    found = np.zeros(len(offsets) - 1, np.int64)
+    filled = np.flatnonzero(np.diff(offsets))  # a sum of nothing would be its first value
+    found[filled] = np.add.reduceat(mask[: offsets[-1]], offsets[filled], dtype=np.int32)
+    return found
 
 
 def refuse(batch: Batch, rows: Bools, code: str, details: Sequence[str]) -> Batch:

@@ -3,18 +3,23 @@ the shipped templates print are known as templated, wherever they were cut."""
 
 import json
 import re
+from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rows import normalizing, unfolded
 from support import table
 
+from expectations.witness import talks
+from expectations.witness import turns as turns_of
+from expectations.witness.raw import UnreadError
 from pipeline.tasks import kind_of
 from stages import errors, formats
 from stages.chat_template import turn_ends
 from stages.chat_template.template import Template
 from stages.contract import Conversation, FormatOptions, Message, Pair, Record, Row
+from stages.formats import _inside
 from stages.normalize.evidence import detect
 from stages.profile import ModelProfile
 from stages.rows import carried, stop_text
@@ -113,6 +118,68 @@ def test_contents_between_two_markers_come_back_exactly(said, system, name):
     prompt = stop_text.read(write(name, talk[:-1]) + DIALECTS[name]["opening"])
     assert prompt is not None
     assert stop_text.answered(*prompt, talk[-1][1]) == wanted(talk)
+
+
+@given(
+    said=st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=3),
+    system=st.none() | WORDS,
+    name=st.sampled_from(sorted(DIALECTS)),
+    cut=st.integers(0, 400),
+    answer=WORDS,
+    end=st.sampled_from(["", "<|im_end|>", "</s>", "<|eot_id|>\n", "</s> </s>", "\n"]),
+    opened=st.booleans(),
+)
+@example([("a", "b")], None, "Llama 4", 47, "\n\nb", "", True)
+@example([("a", ""), ("b", "")], "s", "Llama 2 or Mistral", 400, "", "</s>", False)
+def test_the_witness_reads_the_same_turns_or_none(said, system, name, cut, answer, end, opened):
+    """Whole or cut anywhere, as a question, an answer or alone; where the build refuses one, the
+    witness may say anything, since nothing is stored."""
+    talk: Said = [] if system is None else [("system", system)]
+    for pair in said:
+        talk += zip(("user", "assistant"), pair, strict=True)
+    whole = write(name, talk) + end
+    if opened:
+        whole = write(name, talk[:-1]) + DIALECTS[name]["opening"]
+    for text in (
+        whole,
+        whole[:cut],
+        ALPACA.format(whole)[: cut or None],
+        ALPACA_INPUT.format(*said[0]),
+    ):
+        for turns in (
+            [Message("user", text), Message("assistant", answer + end)],
+            [Message("user", said[-1][0]), Message("assistant", text)],
+        ):
+            own = [{"role": turn.role, "content": turn.content} for turn in turns]
+            with suppress(UnreadError, errors.RowError):
+                wanted = _inside.unfolded(turns, ALLOWED)
+                found, _ = talks.unfolded(own, [None, None])
+                assert [(x["role"], x["content"]) for x in found] == [
+                    (turn.role, turn.content) for turn in wanted
+                ]
+        with suppress(UnreadError, errors.RowError):
+            alone = stop_text.allowed(text, "", already_templated=True, whole=True)
+            inside = turns_of.inside(text)
+            assert (alone and [(x.role, x.content) for x in alone[1].messages]) == (
+                inside and [(x["role"], x["content"]) for x in inside[0]]
+            )
+
+
+UNREAD = {"DeepSeek", "Harmony", "Human/Assistant", "Llama 2 or Mistral"}  # the last: a system text
+
+
+@pytest.mark.parametrize("name", sorted({*DIALECTS} - UNREAD))
+def test_the_witness_reads_what_templates_write(name: str) -> None:
+    """Most of them, as a question with its answer and as a whole text."""
+    turns = [{"role": one.role, "content": one.content} for one in wanted(TALK, name)]
+    found = turns_of.inside(write(name, TALK))
+    assert found is not None
+    assert found[0] == turns
+    asked = {"role": "user", "content": write(name, TALK[:-1]) + DIALECTS[name]["opening"]}
+    assert talks.unfolded([asked, turns[-1]], [None, 0.5]) == (
+        turns,
+        [*[None] * 4, 0.5][-len(turns) :],
+    )
 
 
 def test_other_texts_are_content():

@@ -460,6 +460,22 @@ def test_a_condition_is_met_by_what_is_stored_and_by_nothing_else(
         assert named == {one.partition("#")[0] for one, _ in own}
 
 
+def test_a_row_counts_for_the_first_filter_that_is_not_true(
+    asked: tuple[str, Case, Statement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fewer that are counted for it, as where a row counts for the last one, are named."""
+    _, case, _ = asked
+    told = copy.deepcopy(case) | {"fitted": False}
+    told["inputs"] = told["inputs"][:1]
+    told["inputs"][0]["words"]["filter"] = ("1 = 1", "missing = 1", "1 = 2")
+    monkeypatch.setattr(stored, "examples", lambda *_: iter(()))
+    rows = len(next(iter(ROWS[asked[0]](random.Random(asked[0])).values())))
+    for counted, other in ((rows, 0), (rows - 1, 1)):
+        told["noted"] = case["noted"] | {"filter missing = 1": counted, "filter 1 = 2": other}
+        found = attest.attest(told).found
+        assert [name for name, _ in found] == ["manifest.json"] * other
+
+
 VALUES: tuple[Any, ...] = (
     None,
     0,
@@ -501,6 +517,12 @@ def test_what_stands_at_a_path_is_read_alike() -> None:
     assert read > 200
 
 
+def _meets(row: Row, words: Case, unknown: bool) -> bool:
+    """Whether a row meets all conditions; ``unknown``: what is said of one that is not read."""
+    told = choices.judged(row, words)
+    return False not in told and (unknown or None not in told)
+
+
 def test_a_condition_is_read_alike() -> None:
     """``--where`` with any sign, of any value."""
     rng, told = random.Random("where"), 0
@@ -509,7 +531,7 @@ def test_a_condition_is_read_alike() -> None:
         values = (0, 1, 2.5, 3) if sign in (">=", "<") else (0, 1, "a", "true", "null")
         text = f"{path}{sign}{rng.choice(values)}"
         holds, words = condition(text).holds(row), {"where": [text], "filter": []}
-        known = [choices.meets(row, words, unknown=unknown) for unknown in (True, False)]
+        known = [_meets(row, words, unknown=unknown) for unknown in (True, False)]
         told += known[0] == known[1]
         assert holds in known, (row, text)
     assert told > 400
@@ -565,7 +587,7 @@ def test_a_filter_is_evaluated_alike(seed: int) -> None:
         theirs = evaluate(parse(text), frame, types).fill_null(False).to_list()
         told = {"where": [], "filter": [text]}
         ours = [
-            choices.meets({**row, "a": {"m": row["a.m"]}}, told, unknown=not wanted)
+            _meets({**row, "a": {"m": row["a.m"]}}, told, unknown=not wanted)
             for row, wanted in zip(rows, theirs, strict=True)
         ]
         assert ours == theirs, text
@@ -579,8 +601,8 @@ def test_a_filter_is_evaluated_alike(seed: int) -> None:
 def test_a_filter_that_sqlite_takes_otherwise_is_not_read(asked: str) -> None:
     """Nothing is said of it, neither of a row that is stored nor of one that is left out."""
     row, told = {"n": 1, "m": {"o": 1}, "l": [1]}, {"where": [], "filter": [asked]}
-    assert choices.meets(row, told, unknown=True)
-    assert not choices.meets(row, told, unknown=False)
+    assert _meets(row, told, unknown=True)
+    assert not _meets(row, told, unknown=False)
 
 
 @pytest.mark.parametrize("keep", ["first", "highest:n", "lowest:n"])

@@ -11,7 +11,7 @@ import numpy as np
 
 from expectations.witness import choices, raw, said, stored
 from expectations.witness.laws import FIGURES, notes, question
-from expectations.witness.pairs import PAIRS
+from expectations.witness.pairs import PAIRS, unfolded
 from expectations.witness.printed import BrokenError
 from expectations.witness.ranks import ranked
 from expectations.witness.raw import Row, UnreadError
@@ -24,14 +24,15 @@ MARKED = "template_text"  # the note of a text with a template's markers
 MULTIPLE = 8  # of which a padded width is one
 _FORMATS = {"sft": TALKS, "rm": {**PAIRS, "ranked": ranked}, "prm": {**STEPS, **CHAINS}}
 # What rows of a shape that is not known make of a reader.
-_STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+_STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration)
 
 
-LONG = "too_long"
+LONG, TIE = "too_long", "tie"
 # Why rows are refused, where the row itself shows whether that is so.
 _SEEN = {
     *("no_user_turn", "begins_with_assistant", "no_answer", "nothing_trained", "no_problem"),
-    *("no_steps", "empty_step", "nothing_labelled", LONG),
+    *("no_steps", "empty_step", "nothing_labelled", LONG, TIE),
+    *("no_turns", "unknown_role", "no_prompt", "bad_margin", "unrated_answer"),
 }
 
 
@@ -149,15 +150,14 @@ class _Reading:
 
     def expected(self, row: Row) -> list[dict[str, Any] | BrokenError | None]:
         """The columns of all examples of a row; None or why for those that must be refused."""
-        if self.words["already_templated"]:
-            raise UnreadError("texts that carry a template")
         found = []
         for name, view in said.views(row, self.format, self.words):
             read = _FORMATS[self.task].get(name)
             if read is None:
                 raise UnreadError(f"the format {name}")
             try:
-                found.append(read(view))
+                made = read(view)
+                found.append([*map(unfolded, made)] if self.words["already_templated"] else made)
                 if view.named.keys() - view.asked:
                     raise UnreadError("a column under a name that is not read here")
             except (UnreadError, *_STRANGE) as error:
@@ -186,7 +186,7 @@ def _hear(
     published = reading.published
     before = published.merged, published.truncated
     expected = _expected(statement, reading, row)
-    if not choices.meets(row, reading.words, expected):
+    if False in choices.judged(row, reading.words, expected):
         statement.found.append((name, "where: it is stored, and does not meet the condition"))
     if expected is None:
         published.merged, published.truncated = before
@@ -264,14 +264,15 @@ def _miss(
     if keep or choices.by_figures(words):
         expected = _expected(statement, reading, row)
     published.merged, published.truncated = before
-    met = choices.meets(row, words, expected, unknown=False)
+    told = choices.judged(row, words, expected)
+    met = {*told} <= {True}
+    statement.noted[f"filter {choices.leaves_out(told, words)}"] += not met
     if not keep or not met:
         statement.read += 1
         if met:
-            told = "where: it meets the condition, and is not stored"
-            asked = words["where"] or words["filter"]
-            told = told if asked else "rows: it is neither stored nor refused"
-            statement.found.append((name, told))
+            what = "rows: it is neither stored nor refused"
+            what = "where: it meets the condition, and is not stored" if told else what
+            statement.found.append((name, what))
         return []
     statement.read += expected is not None
     alone = expected is not None and len(expected) == 1
@@ -282,7 +283,8 @@ def _miss(
 def _doubt(statement: Statement, reading: _Reading, name: str, row: Row, codes: set[str]) -> None:
     """A row that is refused, for what can be seen here: it must be so."""
     published = reading.published
-    if not codes <= _SEEN or (LONG in codes and published.words["too_long"] != "reject"):
+    of_cells = {"bad_json"} if raw.are_plain(row, reading.words["container"]) else set()
+    if not codes <= _SEEN | of_cells or (LONG in codes and published.trims):
         return
     statement.rows += 1
     before = published.merged, published.truncated
@@ -293,8 +295,14 @@ def _doubt(statement: Statement, reading: _Reading, name: str, row: Row, codes: 
     every = [one for one in expected or () if isinstance(one, dict)]
     sizes = [len(ids) for one in every for law, ids in one.items() if law.endswith("_ids")]
     fits = max(sizes, default=0) <= published.words["limit"]
-    if every and len(every) == len(expected or ()) and (fits or LONG not in codes):
+    sure = (fits or LONG not in codes) and (TIE not in codes or not any(map(_has_margin, every)))
+    if every and len(every) == len(expected or ()) and sure:
         statement.found.append((name, f"refused: {' and '.join(sorted(codes))}, which it is not"))
+
+
+def _has_margin(made: dict[str, Any]) -> bool:
+    """Whether two numbers, which may be equal, say which side is better."""
+    return made.get("margin") is not None
 
 
 def _differences(expected: dict[str, Any], columns: dict[str, Any]) -> Iterator[str]:

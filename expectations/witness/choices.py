@@ -140,25 +140,29 @@ def by_figures(words: dict[str, Any]) -> bool:
     return any(name in text for text in words["filter"] for name in _FIGURES)
 
 
-def meets(
-    row: Row, words: dict[str, Any], made: list[Any] | None = None, unknown: bool = True
-) -> bool:
-    """Whether a row meets all conditions.
+def judged(row: Row, words: dict[str, Any], made: list[Any] | None = None) -> list[bool | None]:
+    """Whether a row meets each condition, and then each filter; None for one that is not read.
 
     Args:
-        made: the examples that it becomes; ``unknown``: what is said of a condition that is not
-            read.
+        made: the examples that it becomes.
     """
     known = figures(made or [])
     of_all: list[bool | None] = []
     each: list[Callable[[], bool]] = [partial(_compared, row, one) for one in words["where"]]
     each += [partial(_filtered, row, one, known) for one in words["filter"]]
-    for judged in each:
+    for condition in each:
         try:
-            of_all.append(judged())
+            of_all.append(condition())
         except (UnreadError, TypeError):
             of_all.append(None)
-    return False not in of_all and (unknown or None not in of_all)
+    return of_all
+
+
+def leaves_out(told: list[bool | None], words: dict[str, Any]) -> str:
+    """The first filter that is not true, where all that is asked before it is known to be."""
+    at = next((n for n, one in enumerate(told) if not one), 0)
+    asked = [*[""] * len(words["where"]), *words["filter"]]
+    return asked[at] if False in told[at : at + 1] else ""
 
 
 _Rank: TypeAlias = tuple[float, tuple[int, int]]  # the least one stays

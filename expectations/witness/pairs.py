@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 from expectations.witness import said, talks, trees, turns
 from expectations.witness.raw import UnreadError
-from expectations.witness.said import Said, Sides, View
+from expectations.witness.said import Said, Sides, Steps, Talk, View
 from expectations.witness.turns import Turn
 
 _PROMPTS = ("prompt", "question", "query", "input", "input_text")
@@ -75,7 +76,8 @@ def pair(view: View, chosen: Any, rejected: Any, apart: float | None) -> Sides:
     """Both sides as whole conversations."""
     prompt, sides = _prompt(view), [_side(one, view.words) for one in (chosen, rejected)]
     whole = [side[0]["role"] != "assistant" for side in sides]
-    if not prompt and not all(whole):
+    alone = not prompt and not all(whole)
+    if alone and (not view.words["already_templated"] or view.get("history", *said.SYSTEM)):
         raise UnreadError("a pair without a prompt")
     if all(whole):
         chosen, rejected = (said.opened(view, side) for side in sides)
@@ -262,3 +264,21 @@ PAIRS: dict[str, Callable[[View], list[Said]]] = {
     "answer_lists": _several,
     "message_tree": trees.pairs,
 }
+
+
+def unfolded(one: Said) -> Said:
+    """The same with the turns that a chat template has written into its texts."""
+    if isinstance(one, Talk) and one.turns[0]["role"] != "text":
+        own, weights = talks.unfolded(one.turns, one.weights)
+        return replace(one, turns=tuple(own), weights=tuple(weights))
+    if isinstance(one, Sides):
+        chosen, rejected = (
+            talks.unfolded(side, [None] * len(side))[0] for side in (one.chosen, one.rejected)
+        )
+        if (tuple(chosen), tuple(rejected)) == (one.chosen, one.rejected):
+            return one
+        shared = _shared(chosen, rejected)
+        return replace(one, chosen=tuple(chosen), rejected=tuple(rejected), shared=shared)
+    if isinstance(one, Steps) and any(map(turns.inside, (one.problem, *one.steps))):
+        raise UnreadError("steps that carry a template")
+    return one

@@ -7,12 +7,12 @@ import datetime
 import functools
 import itertools
 import json
-import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from expectations.witness import library, uncollected
 from expectations.witness.raw import UnreadError
 from expectations.witness.turns import Turn
 
@@ -28,14 +28,6 @@ _THOUGHT = "\ue004a thought\ue004"
 
 class BrokenError(Exception):
     """A row that the published tokenizer and template cannot have given."""
-
-
-def library() -> Any:
-    """What loads tokenizers; it needs no torch, and takes half a second to import."""
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that there is no torch
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer
 
 
 def calls(turn: Turn) -> bool:
@@ -57,7 +49,8 @@ class Printer:
     """
 
     def __init__(self, folder: str, words: dict[str, Any]) -> None:
-        self.tokenizer = library().from_pretrained(folder, local_files_only=True)
+        with uncollected():
+            self.tokenizer = library().from_pretrained(folder, local_files_only=True)
         self.words, self._folder = words, Path(folder)
         added = self.tokenizer.added_tokens_decoder
         self._swallow = {t.content for t in added.values() if t.lstrip or t.rstrip}

@@ -7,7 +7,7 @@ import json
 import re
 import zlib
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
@@ -84,10 +84,24 @@ def rows(path: str, lines: Collection[int], words: dict[str, Any]) -> dict[int, 
 def _parsed(line: bytes) -> Any:
     """A value of JSON; None where it is none: not in UTF-8, with a key twice, or no number."""
     try:
-        text = line.decode("utf-8-sig")
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+        return _value(line.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         return None
+
+
+def _value(text: str) -> Any:
+    return json.loads(text or "null", object_pairs_hook=_once, parse_constant=_no_number)
+
+
+def are_plain(row: Row, container: str) -> bool:
+    """Whether nothing in the cells of a row of texts is spelled so that readers of JSON differ."""
+    try:
+        told = json.dumps(row, ensure_ascii=False, allow_nan=False)
+        return (
+            container.partition("/")[0] in _TABLES and "\ufeff" not in told and bool(told.encode())
+        )
+    except (TypeError, ValueError):
+        return False
 
 
 def _once(pairs: list[tuple[str, Any]]) -> Row:
@@ -160,8 +174,8 @@ def _of_texts(file: BinaryIO, lines: Collection[int], words: Row, kind: str) -> 
     for cells in table:
         if before + 1 in lines and cells:
             row: Row = {k: x or None for k, x in zip(header, cells, strict=False)}
-            row |= {k: _parsed((row[k] or "null").encode()) for k in listed}
-            found[before + 1] = row
+            with suppress(ValueError, RecursionError):
+                found[before + 1] = row | {k: _value((row[k] or "").strip()) for k in listed}
         before = table.line_num
     return found
 

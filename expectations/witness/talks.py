@@ -7,7 +7,17 @@ from typing import Any
 from expectations.witness import trees
 from expectations.witness.raw import UnreadError
 from expectations.witness.said import QUESTIONS, TOOLS, Given, Said, Talk, View, opened, tools
-from expectations.witness.turns import Turn, assistant, role_of, text, thinking, turns, user, weight
+from expectations.witness.turns import (
+    Turn,
+    assistant,
+    inside,
+    role_of,
+    text,
+    thinking,
+    turns,
+    user,
+    weight,
+)
 
 _ANSWERS = ("answer", "response", "solution", "output", "output_text")
 
@@ -80,6 +90,9 @@ def _answered(asked: Sequence[str], said: Sequence[str]) -> Callable[[View], lis
 
 def _bare(view: View) -> list[Said]:
     said = view.text("text")
+    if said is not None and view.words["already_templated"] and (found := inside(said)):
+        every = opened(view, found[0], whole=False)
+        return [Talk(tuple(every), (None,) * len(every), tools(view))]
     if said is None or view.get(*TOOLS) is not None:
         raise UnreadError("a text with tools")
     return [Talk(({"role": "text", "content": said},), (None,))]
@@ -162,3 +175,39 @@ def each(said: Talk, words: dict[str, Any]) -> list[Talk]:
         for i in answers
         if weights[i]
     ]
+
+
+def unfolded(
+    own: Sequence[Turn], weights: Sequence[float | None]
+) -> tuple[list[Turn], list[float | None]]:
+    """Turns with those that a chat template has written into their texts."""
+    out: list[Turn] = []
+    of: list[float | None] = []
+    behind: Callable[[str], str] | None = None
+    for turn, flag in zip(own, weights, strict=True):
+        asks, answers = turn["role"] == "user", turn["role"] == "assistant"
+        found = inside(turn["content"]) if asks or answers else None
+        more = [turn]
+        if answers and behind is not None:
+            more = [{**turn, "content": behind(turn["content"] or "")}]
+        elif found is not None:
+            more, behind = found
+            more = more if asks else [*more[:-1], {**turn, **more[-1]}]
+            if asks and more[-1]["role"] == "assistant" and more.pop()["content"]:
+                raise UnreadError("a prompt in which an answer begins")
+            if answers and [*filter(_speaks, out)] not in ([], [*filter(_speaks, more[:-1])]):
+                raise UnreadError("an answer whose template has other turns before it")
+            keep = len(out) if asks else len(out) - len([*filter(_speaks, out)])
+            out, of = out[:keep], of[:keep]
+        behind = behind if asks and found is not None else None
+        if out and more[0]["role"] == "system":
+            if out != more[:1]:
+                raise UnreadError("two system texts")
+            out, of = [], []
+        out += more
+        of += [*[None] * (len(more) - 1), flag]
+    return out, of
+
+
+def _speaks(turn: Turn) -> bool:
+    return bool(turn["role"] != "system")

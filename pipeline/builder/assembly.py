@@ -122,6 +122,7 @@ def _case(
     how = prepared.config.judge.witness
     notes = [report.counts.get("note", {}) for report in planned.reports]
     noted = {name: sum(one.get(name, 0) for one in notes) for name in carried.WORDS}
+    noted |= witnessed.left_out(description.filters_of(outcome))
     counts = description.merged_cuts_of(outcome), noted, description.tokens_of(outcome).truncated
     return witnessed.case_of(prepared.recipe, prepared.inputs, lines, folder, shards, how, counts)
 

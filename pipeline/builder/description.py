@@ -246,7 +246,7 @@ def tokens_of(outcome: Outcome) -> tallies.TokenCounts:
     )
 
 
-def _filters(outcome: Outcome) -> tuple[tallies.FilterCounts, ...]:
+def filters_of(outcome: Outcome) -> tuple[tallies.FilterCounts, ...]:
     """What each filter left out; empty without filters.
 
     Raises:
@@ -321,7 +321,7 @@ def describe(outcome: Outcome, verdict: findings.Validation) -> records.Manifest
         splits=splits_of(outcome),
         sides=_sides(outcome),
         sources=budgets.records(config, outline.counts.portions, outline.asked, sides),
-        filters=_filters(outcome),
+        filters=filters_of(outcome),
         doubles=_doubles(outcome),
         decontamination=outcome.decontamination,
         near_duplicates=outcome.near_duplicates,

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from expectations import contract, gx_library, gx_suites, invariants
-from expectations.witness import printed
+from expectations import contract, gx_library, gx_suites, invariants, witness
 from expectations.witness.attest import Statement
 from pipeline.builder import gate, witnessed
 from pipeline.options.config import Config
@@ -33,7 +32,7 @@ def _apart(_: None, item: tuple[gate.Evidence, contract.Context] | None) -> Vali
 def _heard(_: None, case: Mapping[str, Any] | None) -> Statement:
     """What another process does for the witness; without a case it only imports."""
     if case is None:
-        printed.library()
+        witness.library(alone=True)
         return Statement()
     return witnessed.hear(case)
 

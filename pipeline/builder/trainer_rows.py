@@ -104,26 +104,28 @@ def _neat(rows: Rows) -> Checks:
     labels, positions = rows.found("labels")[1], rows.found("position_ids")[1]
     real, docs = mask != 0, rows.ids[0]
     wide = np.diff(offsets)
-    count = np.diff(docs[rows.at])  # tokens of each row
-    place = np.arange(len(mask)) - np.repeat(offsets[:-1], wide)
-    kept = place < np.repeat(count, wide)  # padding is at the end
+    count = np.minimum(np.diff(docs[rows.at]), wide)  # tokens of each row; padding is at the end
+    both = np.stack([count, wide - count], axis=1).ravel()
+    kept = np.repeat(np.tile([True, False], len(wide)), both)
     bad = count_per_row(offsets, real != kept) > 0
     rest = ~kept & ((ids != rows.facts.model.pad_token_id) | (labels != IGNORED))
     bad |= (count_per_row(offsets, rest) > 0) | (wide % 8 > 0)
     row_of = np.repeat(np.arange(len(wide)), np.diff(rows.at))
     yield "its row has padding that is trained, seen, not the pad token or too short", bad[row_of]
+    ids, labels, inside, numbered = (
+        np.concatenate([one[a : a + n] for a, n in zip(offsets, count, strict=False)])
+        for one in (ids, labels, positions, mask)
+    )
     for name, values, wanted in (
         ("input_ids", ids, rows.ids[1]),
         ("labels", labels, rows.labels[1]),
     ):
-        yield f"{name} are not the build's", differs((docs, values[kept]), (docs, wanted))
-    inside, numbered = positions[kept], mask[kept]
-    begins = np.zeros(len(inside), bool)
-    begins[docs[:-1]] = True
-    steps = np.where(begins, inside, np.diff(inside, prepend=0) - 1)
-    yield "position_ids do not begin again with it", count_per_row(docs, steps != 0) > 0
+        yield f"{name} are not the build's", differs((docs, values), (docs, wanted))
+    wrong = np.diff(inside, prepend=-1) != 1
+    wrong[docs[:-1]] = inside[docs[:-1]] != 0
+    yield "position_ids do not begin again with it", count_per_row(docs, wrong) > 0
     number = np.arange(len(docs) - 1) - np.repeat(rows.at[:-1], np.diff(rows.at)) + 1
-    other = numbered != np.repeat(number, np.diff(docs))
+    other = numbered != np.repeat(number.astype(np.int32), np.diff(docs))
     yield "the mask does not number it apart from its neighbours", count_per_row(docs, other) > 0
 
 

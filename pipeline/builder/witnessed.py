@@ -1,6 +1,7 @@
 """The witness of a build: the case that it is given, in plain values, and what follows from it."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from expectations.witness.attest import Statement, attest
 from pipeline.builder import origin
 from pipeline.inputs.recipe import Recipe
 from pipeline.inputs.scan import Input
-from pipeline.manifest.counts import WitnessCounts
+from pipeline.manifest.counts import FilterCounts, WitnessCounts
 from pipeline.options.config import Config
 from pipeline.shards.measured import OURS
 from stages.errors import ModelError, OwnLawError, counted
@@ -76,6 +77,14 @@ def case_of(
         "whole": by_rows and not config.plan.dedup,
         "keep": config.plan.dedup_keep if by_rows and config.plan.dedup else "",
     }
+
+
+def left_out(filters: Sequence[FilterCounts]) -> Counter[str]:
+    """How many examples each filter leaves out, as the witness calls it."""
+    found: Counter[str] = Counter()
+    for one in filters:
+        found[f"filter {one.expression}"] += one.examples
+    return found
 
 
 def _input(recipe: Recipe, source: Input, reading: str, lines: Sequence[int]) -> dict[str, Any]:

@@ -251,6 +251,7 @@ def _heard(recipe: Recipe, inputs: list[Input], said: Manifest) -> Statement:
     lines = [own if all(own) else [one.rows] for own, one in known]
     shards, how = [shard.path for shard in said.shards], config.judge.witness
     where, noted = config.run.output, {carried.MARKED: 0, **said.rows.notes}
+    noted |= witnessed.left_out(said.filters)
     counts = said.encoder.merged_cuts, noted, said.tokens.truncated
     case = witnessed.case_of(recipe, inputs, lines, where, shards, how, counts)
     if said.rows.contaminated + said.rows.near_duplicates:
