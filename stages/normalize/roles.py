@@ -15,18 +15,17 @@ from stages.contract import FormatOptions, Row
 from stages.errors import RowError, counted
 from stages.format import Format
 from stages.normalize import finders
-from stages.normalize.role_columns import JSON, ODD, Columns, columns_of
+from stages.normalize.role_columns import JSON, Columns, columns_of
 from stages.normalize.role_names import COUNTED, SAID, SHAPES, TWO, Shape, answer_beside
 from stages.rows import judgements
 from stages.rows.selection import renamed
+from stages.rows.shapes import NEARLY_ALL
 from stages.rows.unread import differs_from, mapped
 
 SAMPLED = 100  # rows that candidates are run on
 MOST = 24  # candidates of one format
-NEARLY_ALL = 0.9
 # Read, and refused as it is.
 _REFUSED_AS = tuple("tie two_orders two_margins unrated_answer empty_answer".split())
-_TALKING = (kinds.CONVERSATION, kinds.PAIR)  # kinds of rows that say answers
 _OPTIONS = FormatOptions(already_templated=True)
 
 
@@ -158,17 +157,7 @@ def find(
     """
     some = rows[:SAMPLED]
     found = _found(some, kind, columns, only)
-    found = found or _found(some, kind, columns, only, guess=True)
-    if found or not kind.marks:
-        return found
-    others = (one for one in map(kinds.load, _TALKING) if _is_read(some, one, columns))
-    return [] if any(others) else _found(some, kind, columns, only, odd=1 - NEARLY_ALL)
-
-
-def _is_read(some: Sequence[Row], kind: kinds.Kind, columns: Mapping[str, str]) -> bool:
-    """Whether rows can be read as those of another kind."""
-    known = any(all(map(one.matches, some)) for one in formats.usable_for(kind))
-    return known or bool(_found(some, kind, columns, ""))
+    return found or _found(some, kind, columns, only, guess=True)
 
 
 def _found(
@@ -178,11 +167,10 @@ def _found(
     only: str,
     *,
     guess: bool = False,
-    odd: float = ODD,
 ) -> list[Candidate]:
-    """See ``find``; ``guess`` and ``odd`` as ``Columns`` has them."""
+    """See ``find``; ``guess`` as ``Columns`` has it."""
     free = [{name: value for name, value in row.items() if name not in columns} for row in some]
-    held = columns_of(free, kind.trains_answers, guess, odd)
+    held = columns_of(free, kind.trains_answers, guess)
     found: dict[str, Candidate] = {}
     for shape in SHAPES.get(kind.formats, ()):
         if only in ("", shape.format):
