@@ -68,17 +68,20 @@ def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) ->
     for path in [*values]:  # a text where all lists have one alone
         if path.endswith(".0") and any(map(_has_more, values[path.removesuffix(".0")])):
             del values[path]
-    lists = [p for p in values if _are_json(values[p])]
-    asked = any(role_names.role_of(path) == "question" for path in lists)
-    for path in lists if asked else ():  # what is said stands inside
-        values[f"{path}{JSON}"] = [judgements.together(one, "json") for one in values.pop(path)]
+    said = [p for p in values if role_names.role_of(p) in ("question", "answer")]
+    said += [p for both in role_names.by_better([*values]) for p in both if p not in said]
+    for path in (p for p in said if _are_json(values[p])):  # what is said stands inside
+        inside = usual([judgements.together(one, "json") for one in values.pop(path)])
+        if any(isinstance(one, list) for one in inside):
+            inside = [[one] if shapes.is_text(one) else one for one in inside]
+        values[f"{path}{JSON}"] = inside
     return Columns(values, answers_alone, guess)
 
 
 def _are_json(values: Sequence[Any]) -> bool:
-    """Whether all values that say anything are JSON lists of texts."""
-    told = [one for one in values if one not in EMPTY]
-    return bool(told) and all(map(judgements.listed_in, told))
+    """Whether all values that say anything are JSON lists of texts that are more than names."""
+    told = [judgements.listed_in(one) for one in values if one not in EMPTY]
+    return all(told) and shapes.mostly(map(signals.is_prose, told))
 
 
 @dataclass(frozen=True)

@@ -78,10 +78,10 @@ class Candidate:
             what = f"nothing says which answer {strength} prefers where it is below 0"
             other = self.options.replace(*_SIGNS, 1)
             return what, f"Say which with {self.options}, or with {other}"
-        if said := [path for path in self.renamed.values() if path.endswith(JSON)]:
-            what = f"{' and '.join(map(judgements.bare, said))} are JSON lists of texts"
-            plain = self.options.replace(JSON, "")
-            return what, f"To read what is inside, add {self.options}, or as it is with {plain}"
+        if said := [path for path in self.renamed.values() if JSON in path]:
+            what = f"JSON lists of texts stand in {' and '.join(map(judgements.bare, said))}"
+            inside = "the first of each" if "[first]" in self.options else "what is inside"
+            return what, f"To read {inside}, add {self.options}"
         for path in self.renamed.values():
             before, how = judgements.ended(path)
             if how == "good":
@@ -219,7 +219,8 @@ def misses(
     if read * 2 < len(some):
         return True
     free = [{name: value for name, value in row.items() if name not in columns} for row in some]
-    if any(path.endswith(JSON) for path in columns_of(free, kind.trains_answers).values):
+    own, held = formats.names_of(format_), columns_of(free, kind.trains_answers)
+    if any(path.endswith(JSON) and judgements.bare(path) in own for path in held.values):
         return True
     if not kind.trains_answers:
         return False

@@ -335,4 +335,6 @@ def _type_of(value: Any) -> object:
         return None
     if isinstance(value, list):
         return frozenset(kind for one in value if (kind := _type_of(one)) is not None) or None
+    if isinstance(value, str) and judgements.listed_in(value):
+        return orjson
     return float if type(value) is int else type(value)
