@@ -1,6 +1,7 @@
 """Columns play the roles of a format by names and values: any spelling, order and company of them
 is read at once or asked about with every way, and what is used says the same as its options."""
 
+import contextlib
 import itertools
 import json
 import shlex
@@ -558,19 +559,89 @@ def test_rows_that_are_pieces_of_one_example_are_told_so(
 
 
 @pytest.mark.parametrize("names", [("question", "answer"), ("Ask", "Reply"), ("prompt", "output")])
-def test_lists_in_texts_are_asked_about_before_they_are_read(names: tuple[str, str]) -> None:
-    """Both ways build: with what is inside, and with the brackets."""
+@pytest.mark.parametrize("several", range(3))
+@pytest.mark.parametrize("asked_plainly", [True, False])
+def test_lists_in_texts_are_asked_about_before_they_are_read(
+    names: tuple[str, str], several: int, asked_plainly: bool
+) -> None:
+    """What is inside is read, the first where several answers are; nothing is, with its brackets."""
     said = [(SAYS["question"](i), SAYS["answer"](i)) for i in ROWS]
-    rows = [dict(zip(names, (json.dumps([one]) for one in both), strict=True)) for both in said]
+    rows = [
+        {
+            names[0]: question if asked_plainly else json.dumps([question]),
+            names[1]: json.dumps([answer, *[f"Or else {answer}"] * (several and (i % several))]),
+        }
+        for i, (question, answer) in enumerate(said)
+    ]
     with pytest.raises(DataError) as asked:
         evidence.detect(rows, kind_of("sft"), "x.jsonl")
-    for way, inside_ in zip(ways(asked.value.remedy), (True, False), strict=True):
-        columns = dict(value.split("=", 1) for _, value in way)
-        given = [renamed(row, columns) for row in rows]
-        found = evidence.detect(given, kind_of("sft"), "x.jsonl", columns=columns).format
-        read = [found.read(row, found.told(FormatOptions(columns=columns))) for row in given]
-        texts = [[turn.content for turn in turns_of(examples)] for examples in read]
-        assert texts == [[*both] if inside_ else [json.dumps([x]) for x in both] for both in said]
+    (way,) = ways(asked.value.remedy)
+    columns = dict(value.split("=", 1) for _, value in way)
+    given = [renamed(row, columns) for row in rows]
+    found = evidence.detect(given, kind_of("sft"), "x.jsonl", columns=columns).format
+    read = [found.read(row, found.told(FormatOptions(columns=columns))) for row in given]
+    assert [[turn.content for turn in turns_of(one)] for one in read] == [[*both] for both in said]
+
+
+def _steps(i: int) -> list[str]:
+    return [f"Step {n} adds {i} to what was found." for n in range(3)]
+
+
+_ASK, _SAY = SAYS["question"], SAYS["answer"]
+# Rows under names of nobody's format, each with another way to say it.
+NAMELESS: Mapping[str, tuple[str, Callable[[int], Sequence[Any]]]] = {
+    "Frage Antwort": ("sft", lambda i: (_ASK(i), _SAY(i))),
+    "user_query model_reply": ("sft", lambda i: (_ASK(i), _SAY(i))),
+    "id convo": ("sft", lambda i: (f"x{i}", _turns(i, "role", "content"))),
+    "chat_log": ("sft", lambda i: (_turns(i, "speaker", "text"),)),
+    "user_1 assistant_1 user_2 assistant_2": (
+        "sft", lambda i: (_ASK(i), _SAY(i), _ASK(i + 9), _SAY(i + 9)),
+    ),
+    "ask reply_a reply_b winner": ("rm", lambda i: (_ASK(i), _SAY(i), f"No {i}, no.", "ab"[i % 2])),
+    "ask good_reply bad_reply": ("rm", lambda i: (_ASK(i), _SAY(i), f"No {i}, not that one.")),
+    "question candidates ratings": (
+        "rm", lambda i: (_ASK(i), [_SAY(i + n) for n in range(3)], [5, 1, 3]),
+    ),
+    "Ask chain verdicts": ("prm", lambda i: (_ASK(i), _steps(i), [1, i % 2, 0])),
+    "problem solution_steps first_wrong_step": ("prm", lambda i: (_ASK(i), _steps(i), i % 4 - 1)),
+    "question process labels": (
+        "prm", lambda i: (_ASK(i), "".join(f"{one} ки\n" for one in _steps(i)), [1, 1, 0]),
+    ),
+}  # fmt: skip
+
+
+def _turns(i: int, who: str, what: str) -> list[dict[str, Any]]:
+    return [{who: "user", what: _ASK(i)}, {who: "assistant", what: _SAY(i)}]
+
+
+_PLAIN = st.none() | st.booleans() | st.integers(-3, 9) | st.floats(-1, 1) | st.text(max_size=9)
+_NESTED = st.recursive(
+    _PLAIN,
+    lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text("ab"), one),
+    max_leaves=4,
+)
+
+
+@pytest.mark.parametrize("names", NAMELESS)
+@settings(max_examples=12)
+@given(odd=_NESTED, column=st.integers(0, 3), at=st.sets(st.integers(0, 39), max_size=3))
+def test_rows_of_another_kind_hide_no_reading(
+    names: str, odd: Any, column: int, at: set[int]
+) -> None:
+    """The file is read as it is without them; each of these is read so too, or refused."""
+    task, made = NAMELESS[names]
+    rows: list[Row] = [dict(zip(names.split(), made(i), strict=True)) for i in range(40)]
+    whole = evidence.detect(rows, kind_of(task), "x.jsonl")
+    name = [*rows[0]][column % len(rows[0])]
+    if type(odd) is type(rows[0][name]) or {type(odd), type(rows[0][name])} <= {int, float}:
+        odd = [{"a": [odd]}]
+    rows = [{**row, name: odd} if i in at else row for i, row in enumerate(rows)]
+    found = evidence.detect(rows, kind_of(task), "x.jsonl")
+    assert found.reading == whole.reading
+    read = found.format
+    for row in rows:
+        with contextlib.suppress(RowError, AttributeError, LookupError, TypeError, ValueError):
+            assert read.read(renamed(row, read.renamed), read.told(FormatOptions()))
 
 
 def test_a_column_of_reasoning_is_that_of_the_last_turn() -> None:

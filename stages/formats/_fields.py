@@ -6,15 +6,16 @@ raises ``AskError`` with the options that settle it, so the build refuses that r
 of a file's sample asks about the file before anything is built, so that both ask the same.
 """
 
+import contextlib
 import itertools
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from stages.contract import Columns, FormatOptions, Row
-from stages.errors import AskError, RowError
+from stages.errors import AskError, RowError, UndecidedError
 from stages.format import Format
 from stages.rows.column_names import EMPTY, peek
 from stages.rows.unread import ignore, mapped
@@ -233,7 +234,7 @@ class Field:
         return open_question(what, f"Say which with {ways}")
 
 
-def _asks(row: Row, ways: Sequence[Format], options: FormatOptions) -> AskError | None:
+def _asks(row: Row, ways: Iterable[Format], options: FormatOptions) -> AskError | None:
     """What a row asks when it is read, in the first way in which it says anything."""
     for way in ways:
         try:
@@ -268,6 +269,9 @@ class Asking(Format, abstract=True):
         """
         options = FormatOptions(columns=columns, already_templated=True)
         ways = [self, *self.variants.values()]
+        with contextlib.suppress(UndecidedError):
+            variant, _ = self.settle(rows, columns)
+            ways = [self.variants[variant] if variant else self]
         errors = (_asks(row, ways, options) for row in rows)
         asked = [error for error in errors if error is not None and error.code != "tie"]
         if len(asked) <= FEW * len(rows):

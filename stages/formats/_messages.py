@@ -184,6 +184,8 @@ def _message(turn: Any, where: str) -> Message:
         _require_one_spelling(turn, where)
     spelled = speaker(turn)
     role = role_named(spelled)
+    if spelled is None:
+        raise RowError("bad_column", f"{where} is an object that does not say who speaks")
     if role is None:
         raise unknown_role(spelled, where)
     body = turn.get("content") if turn.get("content") is not None else turn.get("value")

@@ -9,6 +9,7 @@ from stages.formats import _fields, _pairs
 from stages.rows import signals
 from stages.rows.column_names import peek
 from stages.rows.judgements import is_tie, one_hot, side_of
+from stages.rows.shapes import usual
 from stages.rows.unread import differs_from
 
 _STEMS = (
@@ -182,7 +183,8 @@ class _IndexedPair(_pairs.PairFormat):
         self, rows: Sequence[Row], name: str, columns: Mapping[str, str]
     ) -> tuple[str, str]:
         """What the values of one column show."""
-        said = [(peek(row, name), row) for row in rows]
+        values = usual([peek(row, name) for row in rows])
+        said = [one for one in zip(values, rows, strict=True) if one[0] is not None]
         unnamed = [one for one in said if not is_tie(one[0]) and not _is_verdict(*one, columns)]
         # What is not an index at all is refused row by row, and is no reason to read it as one.
         seen = {index for value, _ in unnamed if (index := _index(value)) in (0, 1, 2)}

@@ -10,7 +10,7 @@ from typing import Any
 
 from stages.formats import _rated_steps, _ratings, _turns
 from stages.normalize import role_columns, role_names, verdict_columns
-from stages.normalize.role_columns import ODD, Columns
+from stages.normalize.role_columns import JSON, Columns
 from stages.rows import column_names, judgements, shapes, signals, stop_text
 from stages.rows.judgements import are_numbers, is_marked, of_several
 
@@ -62,7 +62,7 @@ def _answer(held: Columns) -> list[str]:
     listed.sort(key=lambda path: not held.all(path, lambda value: len(value) == 1))
     if held.answers or _good_answer(held):
         return held.answers
-    return [f"{path}.0" for path in listed if "[]" not in path]
+    return [path + ("[first]" if JSON in path else ".0") for path in listed if "[]" not in path]
 
 
 def _good_answer(held: Columns) -> list[str]:
@@ -171,7 +171,8 @@ def _rated(held: Columns) -> list[str]:
     for path in dict.fromkeys((*held.where(_are_marks), *held.families, *judged)):
         if signals.is_low(judgements.bare(path)):
             continue  # true says that something is bad, or not there
-        steps = [p for p in steps_of(held) if held.odd <= ODD or _are_surely_rated(held, p, path)]
+        even = [p for p in steps_of(held) if held.as_long(path, [p], 1)]
+        steps = even or [p for p in steps_of(held) if _are_surely_rated(held, p, path)]
         if held.all(path, _are_marks) and held.as_long(path, steps):
             scale = _scale(held, path)
             found += [f"{path}[{scale}]" if scale else path]

@@ -31,14 +31,11 @@ _WORDS: Mapping[type, str] = {
 
 def columns_named(rows: Iterable[contract.Row]) -> str:
     """The columns of rows with what is in them, for a message."""
-    held = role_columns.columns_of([*rows], answers_alone=False)
-    said = []
-    for path, values in held.values.items():
-        if "." not in path:
-            there = next((value for value in values if value not in EMPTY), None)
-            what = "empty" if there is None else _WORDS.get(type(there), "value")
-            said.append(f"{judgements.bare(path)} ({what})")
-    return ", ".join(said[:NAMED])
+    told: dict[str, Any] = {}
+    for name, value in itertools.chain.from_iterable(row.items() for row in rows):
+        told[name] = value if told.get(name) in EMPTY else told[name]
+    words = ("empty" if one in EMPTY else _WORDS.get(type(one), "value") for one in told.values())
+    return ", ".join([f"{name} ({what})" for name, what in zip(told, words, strict=True)][:NAMED])
 
 
 _TEXTS = ("content", "value")

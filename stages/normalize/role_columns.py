@@ -19,11 +19,10 @@ from stages.normalize import role_names
 from stages.rows import judgements, shapes, signals
 from stages.rows.column_names import EMPTY
 from stages.rows.selection import lookup
+from stages.rows.shapes import NEARLY_ALL, usual
 
 _DEEPEST = 5
 _MOST_PATHS = 1000
-_MOST = 0.9  # of the rows, that must have a value where a format needs one
-ODD = 0.02  # of the rows, that may be otherwise: a build refuses them one by one
 _ENOUGH = 8  # rows, of which a question and an answer are not nearly all the same text
 _FEW = 0.2  # different texts in that many rows: a category, a name, a constant
 _SHORT = 16  # characters of what may only be checked against
@@ -57,28 +56,32 @@ def _has_more(value: Any) -> bool:
     return value not in EMPTY and not (isinstance(value, list) and len(value) == 1)
 
 
-def columns_of(
-    rows: Sequence[Row], answers_alone: bool, guess: bool = False, odd: float = ODD
-) -> "Columns":
+def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) -> "Columns":
     """The columns of some rows; see ``Columns``."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    kept = {name: usual([row.get(name) for row in rows]) for name in names}
+    rows = [{name: kept[name][at] for name in row} for at, row in enumerate(rows)]
     paths = Counter(path for row in rows for path in paths_of(row))
     if len(paths) > _MOST_PATHS:  # keys that are data, such as ids
         paths = Counter({path: n for path, n in paths.items() if 2 * n > len(rows)})
-    values = {path: [lookup(row, path) for row in rows] for path in paths}
+    values = {path: usual([lookup(row, path) for row in rows]) for path in paths}
     for path in [*values]:  # a text where all lists have one alone
         if path.endswith(".0") and any(map(_has_more, values[path.removesuffix(".0")])):
             del values[path]
-    lists = [p for p in values if _are_json(values[p])]
-    asked = any(role_names.role_of(path) == "question" for path in lists)
-    for path in lists if asked else ():  # what is said stands inside
-        values[f"{path}{JSON}"] = [judgements.together(one, "json") for one in values.pop(path)]
-    return Columns(values, answers_alone, guess, odd)
+    said = [p for p in values if role_names.role_of(p) in ("question", "answer")]
+    said += [p for both in role_names.by_better([*values]) for p in both if p not in said]
+    for path in (p for p in said if _are_json(values[p])):  # what is said stands inside
+        inside = usual([judgements.together(one, "json") for one in values.pop(path)])
+        if any(isinstance(one, list) for one in inside):
+            inside = [[one] if shapes.is_text(one) else one for one in inside]
+        values[f"{path}{JSON}"] = inside
+    return Columns(values, answers_alone, guess)
 
 
 def _are_json(values: Sequence[Any]) -> bool:
-    """Whether all values that say anything are JSON lists of texts."""
-    told = [one for one in values if one not in EMPTY]
-    return bool(told) and all(map(judgements.listed_in, told))
+    """Whether all values that say anything are JSON lists of texts that are more than names."""
+    told = [judgements.listed_in(one) for one in values if one not in EMPTY]
+    return all(told) and shapes.mostly(map(signals.is_prose, told))
 
 
 @dataclass(frozen=True)
@@ -88,14 +91,11 @@ class Columns:
     Attributes:
         answers_alone: every answer is trained, so one of two sides is no answer.
         guess: the one text that has no role by its name may be the question, or the answer.
-        odd: the share of lists that may be longer or shorter than those that they belong to; more
-            than usual only of ratings of what are surely steps.
     """
 
     values: Mapping[str, list[Any]]
     answers_alone: bool
     guess: bool = False
-    odd: float = ODD
 
     @cached_property
     def _rows(self) -> list[Row]:
@@ -107,18 +107,15 @@ class Columns:
         known = self.values.get(path)
         return [lookup(row, path) for row in self._rows] if known is None else known
 
-    def all(self, path: str, fits: Fits, share: float = _MOST) -> bool:
-        """Whether nearly every row has a value at a path, and all but a few of them fit."""
+    def all(self, path: str, fits: Fits, share: float = NEARLY_ALL) -> bool:
+        """Whether nearly every row has a value at a path that fits, and nearly all values do: a
+        build refuses the other rows one by one."""
         told = self.told(path)
         there = [value for value in told if value not in EMPTY]
-        most, odd = list[Any](), list[Any]()
-        for value in there:
-            (most if fits(value) else odd).append(value)
-            if len(odd) > ODD * len(there):
-                return False
-        return len(there) >= max(1, share * len(told)) and (not odd or shapes.are_like(odd, most))
+        count = sum(map(bool, map(fits, there)))
+        return count >= max(1, share * len(told), NEARLY_ALL * len(there))
 
-    def where(self, fits: Fits, share: float = _MOST) -> list[str]:
+    def where(self, fits: Fits, share: float = NEARLY_ALL) -> list[str]:
         """The paths of which that is true."""
         return [path for path in self.values if self.all(path, fits, share)]
 
@@ -158,13 +155,17 @@ class Columns:
         """Whether most texts at a path are more than a name."""
         return shapes.mostly(signals.is_prose(value) for value in self.told(path) if value)
 
-    def as_long(self, path: str, others: Iterable[str]) -> bool:
-        """Whether lists at a path are as long as those at one of some others, in most rows."""
+    def as_long(self, path: str, others: Iterable[str], least: float = NEARLY_ALL) -> bool:
+        """Whether lists at a path are as long as those at one of some others, in nearly all rows.
+
+        Args:
+            least: the share of the rows.
+        """
         mine = self.told(path)
         for other in others:
             both = zip(mine, self.told(other), strict=True)
             lists = [(a, b) for a, b in both if isinstance(a, list) and isinstance(b, list)]
-            if sum(len(a) != len(b) for a, b in lists) <= self.odd * len(lists):
+            if sum(len(a) == len(b) for a, b in lists) >= least * len(lists):
                 return True
         return False
 

@@ -15,18 +15,17 @@ from stages.contract import FormatOptions, Row
 from stages.errors import RowError, counted
 from stages.format import Format
 from stages.normalize import finders
-from stages.normalize.role_columns import JSON, ODD, Columns, columns_of
+from stages.normalize.role_columns import JSON, Columns, columns_of
 from stages.normalize.role_names import COUNTED, SAID, SHAPES, TWO, Shape, answer_beside
 from stages.rows import judgements
 from stages.rows.selection import renamed
+from stages.rows.shapes import NEARLY_ALL
 from stages.rows.unread import differs_from, mapped
 
 SAMPLED = 100  # rows that candidates are run on
 MOST = 24  # candidates of one format
-NEARLY_ALL = 0.9
 # Read, and refused as it is.
 _REFUSED_AS = tuple("tie two_orders two_margins unrated_answer empty_answer".split())
-_TALKING = (kinds.CONVERSATION, kinds.PAIR)  # kinds of rows that say answers
 _OPTIONS = FormatOptions(already_templated=True)
 
 
@@ -79,10 +78,10 @@ class Candidate:
             what = f"nothing says which answer {strength} prefers where it is below 0"
             other = self.options.replace(*_SIGNS, 1)
             return what, f"Say which with {self.options}, or with {other}"
-        if said := [path for path in self.renamed.values() if path.endswith(JSON)]:
-            what = f"{' and '.join(map(judgements.bare, said))} are JSON lists of texts"
-            plain = self.options.replace(JSON, "")
-            return what, f"To read what is inside, add {self.options}, or as it is with {plain}"
+        if said := [path for path in self.renamed.values() if JSON in path]:
+            what = f"JSON lists of texts stand in {' and '.join(map(judgements.bare, said))}"
+            inside = "the first of each" if "[first]" in self.options else "what is inside"
+            return what, f"To read {inside}, add {self.options}"
         for path in self.renamed.values():
             before, how = judgements.ended(path)
             if how == "good":
@@ -158,17 +157,7 @@ def find(
     """
     some = rows[:SAMPLED]
     found = _found(some, kind, columns, only)
-    found = found or _found(some, kind, columns, only, guess=True)
-    if found or not kind.marks:
-        return found
-    others = (one for one in map(kinds.load, _TALKING) if _is_read(some, one, columns))
-    return [] if any(others) else _found(some, kind, columns, only, odd=1 - NEARLY_ALL)
-
-
-def _is_read(some: Sequence[Row], kind: kinds.Kind, columns: Mapping[str, str]) -> bool:
-    """Whether rows can be read as those of another kind."""
-    known = any(all(map(one.matches, some)) for one in formats.usable_for(kind))
-    return known or bool(_found(some, kind, columns, ""))
+    return found or _found(some, kind, columns, only, guess=True)
 
 
 def _found(
@@ -178,11 +167,10 @@ def _found(
     only: str,
     *,
     guess: bool = False,
-    odd: float = ODD,
 ) -> list[Candidate]:
-    """See ``find``; ``guess`` and ``odd`` as ``Columns`` has them."""
+    """See ``find``; ``guess`` as ``Columns`` has it."""
     free = [{name: value for name, value in row.items() if name not in columns} for row in some]
-    held = columns_of(free, kind.trains_answers, guess, odd)
+    held = columns_of(free, kind.trains_answers, guess)
     found: dict[str, Candidate] = {}
     for shape in SHAPES.get(kind.formats, ()):
         if only in ("", shape.format):
@@ -231,7 +219,8 @@ def misses(
     if read * 2 < len(some):
         return True
     free = [{name: value for name, value in row.items() if name not in columns} for row in some]
-    if any(path.endswith(JSON) for path in columns_of(free, kind.trains_answers).values):
+    own, held = formats.names_of(format_), columns_of(free, kind.trains_answers)
+    if any(path.endswith(JSON) and judgements.bare(path) in own for path in held.values):
         return True
     if not kind.trains_answers:
         return False

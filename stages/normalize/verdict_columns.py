@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
+from stages.formats import _ratings
 from stages.normalize import role_columns, role_names
 from stages.normalize.role_columns import Columns
 from stages.rows import column_names, judgements, shapes, signals
@@ -39,7 +40,9 @@ def numbers_of(held: Columns, *roles: str) -> list[str]:
     lists = role_columns.list_of_answers(held)
     likely = [p for p in paths if held.all(p, are_numbers)]
     likely = [p for p in likely if held.as_long(p, lists) and _in_order(held, p, lists)]
-    return [*map(_turned_round, likely)]
+    # Lists of ratings from 0 to 1 that are not as long as the others may be of steps.
+    even = [p for p in likely if held.as_long(p, lists, 1) or not held.all(p, _ratings.are_ratings)]
+    return [*map(_turned_round, even)]
 
 
 def _in_order(held: Columns, path: str, others: Iterable[str]) -> bool:

@@ -62,7 +62,7 @@ def together(value: Any, how: str) -> Any:
     if how == "place":
         return _number_in(value) if isinstance(value, str) and is_place(value) else value
     if how == "good":
-        return _first_good(*value) if isinstance(value, list) and depth(value) > 1 else None
+        return _first_good(value)
     each = how == "low" or ".." in how
     if isinstance(value, list) and (each or list in map(type, value)):
         return [together(one, how) for one in value]
@@ -117,8 +117,15 @@ def is_place(value: Any) -> bool:
     )
 
 
-def _first_good(answers: Any, verdicts: Any) -> Any:
-    each = zip(answers or (), verdicts or (), strict=False)
+def _first_good(both: Any) -> Any:
+    """The first good one of a list of answers, by a list of verdicts; None where the lists are not as
+    long as each other."""
+    if not isinstance(both, list) or [*map(type, both)] != [list, list]:
+        return None
+    answers, verdicts = both
+    if len(answers) != len(verdicts):
+        return None
+    each = zip(answers, verdicts, strict=True)
     return next((answer for answer, verdict in each if is_good(verdict)), "")
 
 

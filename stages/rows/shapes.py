@@ -316,15 +316,25 @@ def _of_words(path: str, values: Sequence[str], everywhere: bool) -> tuple[str, 
     return ("!=", bad) if bad else None
 
 
-def are_like(odd: Iterable[Any], most: Iterable[Any]) -> bool:
-    """Whether odd values have no type that most do not have, so that they are read as these are:
-    objects are not compared, and lists of one are no lists of several."""
-    usual = set[object]().union(*map(_kinds, most))
-    return dict not in usual and all(_kinds(one) <= usual for one in odd)
+NEARLY_ALL = 0.9  # of the values of a column, which are what the column holds
 
 
-def _kinds(value: Any) -> set[object]:
-    if not isinstance(value, list):
-        return {type(value)}
-    told = [one for one in value if one is not None]
-    return {list, *map(type, told), "one" if len(told) == 1 else "several"}
+def usual(values: Sequence[Any]) -> list[Any]:
+    """Values of a column, without those of another kind than nearly all have: null in their place.
+    All of them where no kind is that frequent."""
+    kinds = [*map(_type_of, values)]
+    counts = Counter(kind for kind in kinds if kind is not None)
+    known = {kind for kind, count in counts.items() if count >= NEARLY_ALL * counts.total()}
+    known = known or {*counts}
+    return [value if kind in known else None for value, kind in zip(values, kinds, strict=True)]
+
+
+def _type_of(value: Any) -> object:
+    """What a value is, however long, and what a list has in it; None for a value that is empty."""
+    if value in column_names.EMPTY:
+        return None
+    if isinstance(value, list):
+        return frozenset(kind for one in value if (kind := _type_of(one)) is not None) or None
+    if isinstance(value, str) and judgements.listed_in(value):
+        return orjson
+    return float if type(value) is int else type(value)
