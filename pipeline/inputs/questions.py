@@ -83,12 +83,26 @@ def _are_texts_alone(reading: str) -> bool:
 def _of_another(path: str, row: Row, raw: Sequence[Row], reading: str, config: Config) -> str:
     """The answer that a column rates, where nothing reads it, or the texts that are left out of
     which its lists say something; else empty."""
-    for name in config.source.ignore:
+    taken = [one.partition(",")[0] for one in config.source.map.values() if "[good]" in one]
+    for name in (*config.source.ignore, *taken):
         if all(_are_as_many(one.get(name), one.get(path)) for one in raw):
             return name
     given = {**row, **dict.fromkeys(config.source.ignore, "")}
     found, about = formats.load(reading), answer_beside(path, given)
     return "" if about in {*formats.names_of(found), *found.renamed.values()} else about
+
+
+def _is_measure(column: Column) -> bool:
+    """Whether a column that rates has more than two values, numbers of which none is surely good:
+    asked about after verdicts, which decide."""
+    told = {*map(judgements.spelled, judgements.flat([*column.values]))}
+    return column.asked is not None and column.asked.code == "rated" and len(told - {None}) > 2
+
+
+def _is_decided(config: Config) -> bool:
+    """Whether some rating says already which answers are trained."""
+    said = *config.source.map.values(), *selection_of(config).decided
+    return any(one.endswith("[good]") or column_names.is_rating(one) for one in said)
 
 
 def _are_as_many(texts: Any, verdicts: Any) -> bool:
@@ -118,14 +132,17 @@ def _rated(
         what = f"{said} rates the texts in {column.of!r}, and {shown} trained where there is one."
     ways = [f"train all of them with {ignore(path)}"]
     if about := _of_another(path, rows[0], raw, reading, config):
-        what = f"{said} rates {about!r}, which is not trained."
+        kept = any(one.startswith(f"{about},") for one in config.source.map.values())
+        how = "of which another column says which is trained" if kept else "which is not trained"
+        what = f"{said} rates {about!r}, {how}."
         ways = [f"leave it out with {ignore(path)}"]
     elif any(map(signals.is_tie, column.values)):
         what += " It says which of two answers is better, and not whether this one is good."
     elif chosen := condition_for(path, column):
         # Of numbers without a middle nobody but the user knows which are good.
         known = column.of or shapes.have_a_middle(column.values)
-        ways.insert(not known, f"{_what_it_does(chosen, path, column)} with {chosen}")
+        decided = _is_measure(column) and _is_decided(config)
+        ways.insert(decided or not known, f"{_what_it_does(chosen, path, column)} with {chosen}")
     if (other := _other_task(rows, where, config)) is not None:
         what += f" The rows also read as {other[0]} data ({other[1]})."
         ways.append(f"use another task: pipeline run {other[0]}")
@@ -243,7 +260,7 @@ def ask(
     Raises:
         DataError: there is such a column.
     """
-    for path, column in survey.columns.items():
+    for path, column in sorted(survey.columns.items(), key=lambda one: _is_measure(one[1])):
         error = column.asked
         if error is None or path in settled:
             continue

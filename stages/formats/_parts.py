@@ -249,7 +249,8 @@ def _function(call: Any, where: str) -> dict[str, Any]:
 
 
 def _call(value: Any, where: str) -> dict[str, Any]:
-    """A tool call in either spelling: the function inside, or by itself."""
+    """A tool call in either spelling: the function inside, or by itself; or its JSON text."""
+    value = json_value(value, where, "bad_tool_call")
     if isinstance(value, dict) and "function" in value:
         return {**value, "function": _function(value["function"], where)}
     return {"type": "function", "function": _function(value, where)}

@@ -10,7 +10,7 @@ from stages.formats._fields import columns_of, keeping_one, listing, open_questi
 from stages.formats._messages import kind_of
 from stages.formats._parts import json_value
 from stages.formats._parts import tools as tools
-from stages.rows import column_names
+from stages.rows import column_names, shapes
 from stages.rows.unread import ignore
 
 SYSTEM = columns_of("system")["system text"]
@@ -302,3 +302,33 @@ def is_turns(value: Any, role_key: str) -> bool:
         and bool(value)
         and all(isinstance(turn, dict) and role_key in turn for turn in value)
     )
+
+
+# Values that are turns, or answers, by what is in them.
+
+
+def ends_with(value: Any, asks: bool) -> bool:
+    """Whether a value is turns that end with a question, or with an answer."""
+    turns = value if isinstance(value, list) else turns_in(value)
+    if not turns or not are_turns(turns):
+        return False
+    roles = [_messages.role_of(turn) for turn in turns]
+    return (roles[-1] == "user" and "assistant" not in roles[:1]) if asks else "assistant" in roles
+
+
+def are_talks(value: Any, asks: bool) -> bool:
+    """Whether a value is turns of a user too, and not answers of which each names its model."""
+    return ends_with(value, asks) and "user" in map(_messages.role_of, value)
+
+
+def is_said(value: Any) -> bool:
+    """Whether a value can be an answer: a text, a turn, or turns."""
+    turns = [value] if isinstance(value, dict) else value
+    return isinstance(value, str) or are_turns(turns)
+
+
+def are_answers(value: Any) -> bool:
+    """Whether a value is a list of several texts or objects, and not of turns."""
+    if not isinstance(value, list) or len(value) < 2 or are_turns(value):
+        return False
+    return shapes.are_texts(value) or all(isinstance(one, dict) for one in value)

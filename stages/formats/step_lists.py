@@ -1,7 +1,7 @@
 """Steps in a list beside their ratings, or in one text or in turns with a tag after each."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -10,7 +10,7 @@ from stages.contract import Example, FormatOptions, Row, StepChain
 from stages.errors import AskError, RowError
 from stages.format import Format
 from stages.formats import _rated_steps, _ratings, _turns
-from stages.formats._fields import NOTHING, Asking, Field, columns_of, is_list
+from stages.formats._fields import NOTHING, Asking, Field, Question, columns_of, is_list
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
 from stages.rows.judgements import is_marked
@@ -18,6 +18,7 @@ from stages.rows.shapes import is_text
 from stages.rows.unread import differs_from
 
 _LABELS = columns_of("stepwise")["ratings"]
+_NEARLY_ALL = 0.9  # of the rows with several steps
 
 
 def _counts_from_minus_one(value: Any) -> bool:
@@ -83,6 +84,16 @@ class _Stepwise(_ratings.Signed, _Rated):
         labels = _labels(row)
         steps = _rated_steps.STEPS.first(row)
         return f"{steps} and a rating each in {labels}" if labels else None
+
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
+        names = [_rated_steps.STEPS.first(row, columns) for row in rows]
+        lists = [peek(row, name) for row, name in zip(rows, names, strict=True) if name]
+        if several := [some for some in lists if len(some) > 1]:
+            whole = sum(map(_rated_steps.are_attempts, several))
+            if whole >= _NEARLY_ALL * len(several):
+                what = f"each text in {names[0]} is a whole attempt, and no step of one solution"
+                return what, "Give rows with the steps of one solution, and a rating of each"
+        return super().doubt(rows, columns)
 
     def _chain(self, row: Row, options: FormatOptions, count: int | None) -> StepChain:
         steps = _rated_steps.texts(row, _rated_steps.STEPS, options)

@@ -254,7 +254,8 @@ def _require_no_third(row: Row, names: tuple[str, ...], columns: Mapping[str, st
     Raises:
         AskError: a column beside the two has the next number or letter.
     """
-    stem, known = names[0][:-1], (*names, *columns)
+    stem = names[0][:-1]
+    known = (*names, *columns, *(path.partition(".")[0] for path in columns.values()))
     more = (f"{stem}{end}" for end in "0123cCdD")
     third = next((name for name in more if name not in known and _fields.says(row, name)), None)
     if third is not None:

@@ -50,7 +50,7 @@ def _none_fits(rows: Sequence[contract.Row], kind: kinds.Kind, where: str) -> Un
     """The error for rows that have no format, and no columns that play the roles of one."""
     said = lacking.columns_named(rows[:10]) or "(none)"
     none = f"{where}: no format of {kind.words} fits rows with the columns {said}."
-    if pieces := lacking.in_pieces(rows[: roles.SAMPLED], kind):
+    if pieces := lacking.in_pieces(rows, kind):
         return UnknownFormatError(f"{none[:-1]}: {pieces[0]}.", f"{pieces[1]}.")
     if kind.marks and (rated := lacking.without_ratings(rows[: roles.SAMPLED])):
         return UnknownFormatError(f"{none[:-1]}: {rated[0]}.", f"{rated[1]}.")
@@ -92,9 +92,10 @@ class _Roles:
         """
         if not found:
             raise _none_fits(self.rows, self.kind, self.where)
-        if len(found) > 1:
+        pieces = lacking.in_pieces(self.rows, self.kind) if found[0].guessed else None
+        if len(found) > 1 and not pieces:
             raise lacking.which(found, self.where)
-        if open_ := found[0].open:
+        if open_ := pieces or found[0].open:
             raise DataError(f"{self.where}: {open_[0]}.", f"{open_[1]}.")
         return self.reading(found[0])
 
@@ -160,7 +161,7 @@ def _read_as(
         if len(ways) == 1 or (ways and (doubt is None or elsewhere)):
             return by_roles.only(ways)
     alone = "text" in detected.columns or (doubt is not None and elsewhere)
-    pieces = lacking.in_pieces(fitting[: roles.SAMPLED], kind) if alone else None
+    pieces = lacking.in_pieces(fitting, kind) if alone else None
     if doubt := pieces or doubt:
         raise DataError(f"{by_roles.where}: {doubt[0]}.", f"{doubt[1]}.")
     try:

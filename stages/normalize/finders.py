@@ -31,7 +31,7 @@ def couples(held: Columns, role: str) -> list[tuple[str, str]]:
     elif role == "chosen score":
         of, paths = "chosen", held.where(shapes.is_number)
     else:
-        said = [path for path in held.where(role_columns.is_said) if not role_names.is_about(path)]
+        said = [path for path in held.where(_turns.is_said) if not role_names.is_about(path)]
         of, paths = role.partition(" ")[0], held.varied([p for p in said if "[]" not in p])
     found = held.of_two((role_names.by_side if of == "first" else role_names.by_better)(paths))
     named = verdict_columns.named_sides(held) if role == "first answer" else ()
@@ -112,7 +112,7 @@ def _instruction(held: Columns) -> list[str]:
     titles = [p for p in held.called("topic", held.alone) if "title" in role_names.parts(p)]
     named = held.called("question", held.alone)
     spoken = [p for p in named if not held.unnamed or held.is_spoken(p)]
-    return held.distinct(spoken or titles)
+    return held.distinct(held.asking(spoken or titles))
 
 
 # Rated steps.

@@ -1,7 +1,6 @@
 """What to say of rows that no format fits: what is in them, what they lack, what would do."""
 
 import itertools
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,9 +9,9 @@ from stages.errors import DataError
 from stages.formats import _rated_steps, _ratings, _turns
 from stages.formats._messages import as_role, role_of
 from stages.normalize import finders, role_columns, role_names
-from stages.normalize.roles import Candidate
+from stages.normalize.roles import SAMPLED, Candidate
 from stages.normalize.survey import MOST_OF_THE_TEXT, _text
-from stages.rows import judgements, shapes, speakers
+from stages.rows import judgements, speakers
 from stages.rows.column_names import EMPTY
 from stages.rows.signals import is_about, is_prose
 from stages.rows.unread import mapped
@@ -41,7 +40,6 @@ def columns_named(rows: Iterable[contract.Row]) -> str:
 _TEXTS = ("content", "value")
 _OFFERED = 4  # ways, and columns that are told apart by them
 _BESIDE = ("system", "reasoning")  # no question, and no answer
-_MARKED = re.compile(r"(?:^|[\s>\]|])[\[<|(*#]*(\w{2,12})[\]>|)*]*:\s")
 
 
 def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
@@ -57,13 +55,16 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
     if len(texts) != 2:
         texts = [p for p in texts if _is_said(p, [value for value in held.values[p] if value])]
     said = {p: [value for value in held.values[p] if value] for p in texts}
-    if told := next((p for p in texts if shapes.mostly(map(_is_dialogue, said[p]))), ""):
+    if told := next(filter(held.is_dialogue, texts), ""):
         return (
             f'{told} holds dialogues under marks that are not known; write {{"messages": [...]}}.'
         )
     least = MOST_OF_THE_TEXT * sum(map(_text, rows))
     if not texts or len(texts) > _OFFERED or sum(map(_text, said.values())) <= least:
         return ""
+    talk = [p for p in held.values if role_names.role_of(p) in ("question", "answer")]
+    if len(texts) == 1 and any(map(is_prose, itertools.chain(*(held.values[p] for p in talk)))):
+        return ""  # what is asked about it, and said
     if len(texts) == 1:
         whole = mapped("text", texts[0])
         return f"If {texts[0]} is a text by itself, without a question, train it with {whole}."
@@ -73,11 +74,6 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         for asked, answer in [*in_order, *((b, a) for a, b in in_order)][:_OFFERED]
     ]
     return f"Say which column is the question and which the answer: {', or '.join(ways)}."
-
-
-def _is_dialogue(text: str) -> bool:
-    """Whether a text names speakers before what they say, in whatever marks."""
-    return len({*map(str.casefold, _MARKED.findall(text))}) > 1
 
 
 def _speakers(rows: Sequence[contract.Row]) -> str:
@@ -141,6 +137,7 @@ def without_ratings(rows: Sequence[contract.Row]) -> tuple[str, str] | None:
 # What a row is where several make one example.
 
 
+_NEARLY_ALL = 0.9  # of several turns, that are in order
 _FEW = 3  # rows that name another one: fewer may do so by chance
 _JOINED = {
     "step": _GIVEN,
@@ -152,7 +149,7 @@ _JOINED = {
 def in_pieces(rows: Sequence[contract.Row], kind: kinds.Kind) -> tuple[str, str] | None:
     """What each row is a piece of, where rows share an id or a question and each has one turn, one
     step or one answer of the whole; and what would do. None where rows are whole."""
-    held = role_columns.columns_of(rows, answers_alone=False)
+    held = role_columns.columns_of(rows[:SAMPLED], answers_alone=False)
     names = [path for path in held.values if "." not in path]
     texts = [path for path in held.texts if path in names and held.is_spoken(path)]
     repeated = [path for path in names if 3 * _different(held.values[path]) <= 2 * len(rows)]
@@ -169,6 +166,8 @@ def in_pieces(rows: Sequence[contract.Row], kind: kinds.Kind) -> tuple[str, str]
     elif kind.trains_answers and texts and not asked and (linked := _linked(held, names)):
         what = f"each row is one turn, and {linked} says which other row it belongs to"
         return what, f"Join these rows. {_JOINED['turn']}"
+    if not said and kind.trains_answers and texts:
+        piece, said = "turn", [path for path in ids if _is_counted(held, path, names)]
     if not said:
         return None
     what = f"each row is one {piece}, and those with one {said[0]} belong together"
@@ -179,6 +178,19 @@ def _both(held: role_columns.Columns, path: str, spoken: str) -> int:
     """How many values of an id both speakers have."""
     both = {*zip(held.values[path], held.values[spoken], strict=True)}
     return len(both) - len({one for one, _ in both})
+
+
+def _is_counted(held: role_columns.Columns, path: str, names: Sequence[str]) -> bool:
+    """Whether another column numbers the turns of each value of an id."""
+    for number in (p for p in names if not role_names.SPOKEN.isdisjoint(role_names.parts(p))):
+        turns: dict[Any, list[float | None]] = {}
+        for one, told in zip(held.values[path], held.values[number], strict=True):
+            turns.setdefault(one, []).append(judgements.spelled(told))
+        several = [some for some in turns.values() if len(some) > 1]
+        rising = [some for some in several if None not in some and some == sorted({*some})]
+        if several and len(rising) >= _NEARLY_ALL * len(several):
+            return True
+    return False
 
 
 def _linked(held: role_columns.Columns, names: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from stages.contract import Row
-from stages.formats import _messages, _turns
+from stages.formats import _turns
 from stages.normalize import role_names
 from stages.rows import judgements, shapes, signals
 from stages.rows.column_names import EMPTY
@@ -122,7 +122,13 @@ class Columns:
     @cached_property
     def texts(self) -> list[str]:
         """The texts that are no names of something else."""
-        return [path for path in self.where(shapes.is_text) if not role_names.is_about(path)]
+        return [
+            p for p in self.where(shapes.is_text) if not role_names.is_about(p) or self._is_told(p)
+        ]
+
+    def _is_told(self, path: str) -> bool:
+        """Whether a source is a text, and not the name of one."""
+        return role_names.is_origin(path) and self.is_spoken(path) and self.is_varied(path)
 
     @property
     def single(self) -> list[str]:
@@ -136,6 +142,13 @@ class Columns:
     def varied(self, paths: list[str]) -> list[str]:
         """Those that are not the same few texts in all rows; all of them where none is."""
         return [path for path in paths if self.is_varied(path)] or paths
+
+    def asking(self, paths: list[str]) -> list[str]:
+        """Those with nearly as many different values as the one that has most: a
+        question differs from row to row, and what a task is called does not."""
+        many = {path: len({repr(one) for one in self.told(path)}) for path in paths}
+        most = max(many.values(), default=0)
+        return [path for path in self.varied(paths) if 2 * many[path] >= most]
 
     def is_varied(self, path: str) -> bool:
         """Whether a path has not the same few values in all rows."""
@@ -154,6 +167,16 @@ class Columns:
     def is_spoken(self, path: str) -> bool:
         """Whether most texts at a path are more than a name."""
         return shapes.mostly(signals.is_prose(value) for value in self.told(path) if value)
+
+    def are_most(self, paths: Collection[str]) -> bool:
+        """Whether some texts hold more than half of all that is said."""
+        bare = {*map(judgements.bare, paths)}
+        size = {path: sum(map(len, filter(None, self.values[path]))) for path in self.single}
+        return 2 * sum(n for path, n in size.items() if path in bare) >= sum(size.values())
+
+    def is_dialogue(self, path: str) -> bool:
+        """Whether most texts at a path are dialogues, whose speakers stand before what they say."""
+        return shapes.mostly(signals.is_dialogue(value) for value in self.told(path) if value)
 
     def as_long(self, path: str, others: Iterable[str], least: float = NEARLY_ALL) -> bool:
         """Whether lists at a path are as long as those at one of some others, in nearly all rows.
@@ -216,7 +239,8 @@ class Columns:
         said = [path for path in self.answers if self.long(path)]
         open_ = [q for q in named if not any(self._holds(q, answer) for answer in said)]
         spoken = list(filter(self.is_spoken, open_))
-        return self.distinct(self.varied(spoken or self.unnamed or open_))
+        short = [path for path in open_ if self.is_varied(path)]  # no names of a few tasks
+        return self.distinct(self.asking(spoken or self.unnamed or short))
 
     @cached_property
     def unnamed(self) -> list[str]:
@@ -255,6 +279,7 @@ class Columns:
         """The texts that may be answers, without those that one of these is checked against."""
         named = self.called("answer", self.alone)
         named = [p for p in named if not role_names.is_reference(p) and self._is_given(p)]
+        named = [p for p in named if not self.is_dialogue(p)]
         if self.answers_alone:
             sides = {path for pair in role_names.by_better(self.texts) for path in pair}
             named = [p for p in named if not role_names.is_worse(p) and p not in sides]
@@ -297,48 +322,21 @@ class Columns:
 # Turns, questions and answers.
 
 
-def _ends_with(value: Any, asks: bool) -> bool:
-    """Whether a value is turns that end with a question, or with an answer."""
-    turns = value if isinstance(value, list) else _turns.turns_in(value)
-    if not turns or not _turns.are_turns(turns):
-        return False
-    roles = [_messages.role_of(turn) for turn in turns]
-    return (roles[-1] == "user" and "assistant" not in roles[:1]) if asks else "assistant" in roles
-
-
-def _are_talks(value: Any, asks: bool) -> bool:
-    """Whether a value is turns of a user too, and not answers of which each names its model."""
-    return _ends_with(value, asks) and "user" in map(_messages.role_of, value)
-
-
-def is_said(value: Any) -> bool:
-    """Whether a value can be an answer: a text, a turn, or turns."""
-    turns = [value] if isinstance(value, dict) else value
-    return isinstance(value, str) or _turns.are_turns(turns)
-
-
-def are_answers(value: Any) -> bool:
-    """Whether a value is a list of several texts or objects, and not of turns."""
-    if not isinstance(value, list) or len(value) < 2 or _turns.are_turns(value):
-        return False
-    return shapes.are_texts(value) or all(isinstance(one, dict) for one in value)
-
-
 def list_of_answers(held: Columns) -> list[str]:
     """Lists of texts or of objects, and families of texts, that are answers by their names."""
     families = [
         p for p in held.texts_of_families if role_names.role_of(p.split(",")[0]) == "answer"
     ]
-    return [*held.called("answer", held.where(are_answers)), *families]
+    return [*held.called("answer", held.where(_turns.are_answers)), *families]
 
 
 def talks(held: Columns, asks: bool = False) -> list[str]:
     """Turns that have an answer, or end with a question, also where who speaks and what stand under
     other names."""
-    plain = held.where(lambda value: _ends_with(value, asks))
+    plain = held.where(lambda value: _turns.ends_with(value, asks))
     others = held.where(lambda v: isinstance(v, list | dict) and not _turns.are_turns(v))
     turned = [f"{path}[turns]" for path in others]
-    return plain + [p for p in turned if held.all(p, lambda value: _are_talks(value, asks))]
+    return plain + [p for p in turned if held.all(p, lambda value: _turns.are_talks(value, asks))]
 
 
 def conversation(held: Columns) -> list[str]:

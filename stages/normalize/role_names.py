@@ -115,11 +115,14 @@ def is_about(path: str) -> bool:
     return bool(own) and (own[-1] in _ABOUT or not _KEPT.isdisjoint(own))
 
 
+def is_origin(path: str) -> bool:
+    """Whether the name is ``source``: where a text is from, or what a target is made of."""
+    return parts(path)[-1:] in (("source",), ("src",))
+
+
 def may_be_asked(path: str) -> bool:
-    """Whether the name is of no role but that of a context, and not about another column, but for
-    ``source``, beside which an answer is the target."""
-    free = not is_about(path) or parts(path)[-1] == "source"
-    return role_of(path) in ("", "context") and free
+    """Whether the name is of no role but that of a context, and not about another column."""
+    return role_of(path) in ("", "context") and (not is_about(path) or is_origin(path))
 
 
 def may_be_told(path: str) -> bool:

@@ -43,8 +43,6 @@ _COUPLES = {
     "first answer": "second answer",
     "first turns": "second turns",
 }
-
-
 _PROMPTS = {"instruction": "instruction", "input": "input"}
 
 
@@ -175,6 +173,8 @@ def _found(
     for shape in SHAPES.get(kind.formats, ()):
         if only in ("", shape.format):
             for one in itertools.islice(_candidates(shape, held, columns), MOST):
+                if guess and not held.are_most(one.paths):
+                    continue
                 read, said = _run(one, some, columns) if not _is_crossed(one, some) else (0, "")
                 if read and read >= NEARLY_ALL * len(some):
                     found.setdefault(said, replace(one, read=read, rows=len(some), guessed=guess))

@@ -15,11 +15,12 @@ from stages import contract, formats, kinds
 from stages.errors import AskError, RowError, counted
 from stages.format import Format
 from stages.formats._messages import role_of
-from stages.rows import speakers
+from stages.rows import judgements, speakers
 from stages.rows.carried import size_of
 from stages.rows.column_names import Watched, are_set_aside, are_verdicts
 from stages.rows.selection import Selection
 from stages.rows.selection import inside as selection_inside
+from stages.rows.signals import is_about
 from stages.rows.unread import Leaving, ReadRow, Unread, asked, ignore, mapped, rated
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
@@ -106,7 +107,17 @@ def _text(value: Any) -> int:
     return sum(map(_text, value)) if isinstance(value, (list, type({}.values()))) else 0
 
 
-def _ask_of_all(found: Survey, kind: kinds.Kind, settled: Collection[str]) -> None:
+def _name_answers(path: str, values: Sequence[Any], names: Collection[str]) -> bool:
+    """Whether texts name the better of two answers, as left and right or by their columns."""
+    texts = [one for one in values if isinstance(one, str)]
+    columns = len({*texts}) > 1 and {*texts} <= {*names}
+    named = bool(texts) and not is_about(path) and judgements.name_sides(texts)
+    return len(texts) == len(values) and (columns or named)
+
+
+def _ask_of_all(
+    found: Survey, kind: kinds.Kind, settled: Collection[str], names: Collection[str]
+) -> None:
     """Ask about the columns of which all values together show that they rate answers, or number
     steps."""
     for path, column in found.columns.items():
@@ -114,6 +125,9 @@ def _ask_of_all(found: Survey, kind: kinds.Kind, settled: Collection[str]) -> No
         numbers_steps = None not in column.numbers and any(column.numbers)
         if open_to_doubt and (numbers_steps or are_verdicts(path, column.values, kind)):
             column.asked = rated(path, column.values[0], kind)
+        elif open_to_doubt and kind.compares and _name_answers(path, column.values, names):
+            what = f"{path} names one of two answers, and nothing reads it"
+            column.asked = AskError("unread_column", what, f"Add {ignore(path)}.")
         elif open_to_doubt and are_set_aside(path, column.values):
             what = f"{path} is set in some rows, and nothing reads whether these are trained"
             column.asked = AskError("unread_weight", what, f"Add {ignore(path)}.")
@@ -201,6 +215,6 @@ def survey(
                     column.of, column.own = name or column.of, column.own and good is not False
     for column in result.columns.values():
         column.of_rows = result.rows
-    _ask_of_all(result, kind, settled)
+    _ask_of_all(result, kind, settled, rows[0].keys() if rows else ())
     _ask_of_long(result, unread, total, 2 if format_.name == "text" else 1)
     return result

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterable
-from typing import Any
 
 from stages.formats import _ratings
 from stages.normalize import role_columns, role_names
@@ -96,19 +95,13 @@ def verdict(held: Columns) -> list[str]:
     between = [p for p in between if not all(v in (None, 1, 2) for v in held.values[p])]
     few = [p for p in few if p not in between]
     few += [f"{p}[nearest]" for p in between if role_names.mentions(p, "verdict")]
-    said = _one_hot(held) or _named_winners(held, scalars) or [*few, *_votes(held)]
-    return said or [p for p in scalars if held.guess and _name_sides(held.told(p))]
-
-
-def _name_sides(values: Iterable[Any], names: tuple[str, ...] = ()) -> bool:
-    """Whether verdicts name both sides, and nothing else but ties.
-
-    Args:
-        names: of the columns that they name; without any, sides are left and right, or A and B.
-    """
-    said = [v for v in values if v not in EMPTY and not judgements.is_tie(v)]
-    name = judgements.named_by if names else judgements.side_of
-    return {name(value, names) for value in said} == {0, 1}
+    by_name = _one_hot(held) or _named_winners(held, scalars) or [*few, *_votes(held)]
+    sides_ = role_names.by_side(held.single)
+    said = [
+        p for p in scalars if any(judgements.name_sides(held.values[p], both) for both in sides_)
+    ]
+    some = [*dict.fromkeys([*said, *by_name])]
+    return some or [p for p in scalars if held.guess and judgements.name_sides(held.told(p))]
 
 
 def strength(held: Columns) -> list[str]:
@@ -136,7 +129,7 @@ def _votes(held: Columns) -> list[str]:
     for path in (",".join(by_key[key]) for key in said_of_all):  # two lists: two groups of judges
         said = [value for value in held.told(f"{path}[most]") if value not in EMPTY]
         if "," in path:
-            found += [f"{path}[most]"] * _name_sides(said)
+            found += [f"{path}[most]"] * judgements.name_sides(said)
             continue
         said = [value for value in held.values[path] if value not in EMPTY]
         hot = all(judgements.one_hot(value) is not None for value in said)
@@ -151,22 +144,23 @@ def _named_winners(held: Columns, scalars: Iterable[str]) -> list[str]:
     each = itertools.product(scalars, role_names.by_side(texts))
     some = [(path, *both) for path, both in each if path not in both]
     told = {",".join(one): zip(*map(held.values.get, one), strict=True) for one in some}
-    return [one for one, values in told.items() if _name_sides(map(list, values))]
+    return [one for one, values in told.items() if judgements.name_sides(map(list, values))]
 
 
 def named_sides(held: Columns) -> list[tuple[str, str]]:
     """Two texts whose columns a verdict names: ``answer_ours`` where it says ``ours``."""
     verdicts = [held.told(path) for path in verdict(held) if "," not in path]
     each = itertools.combinations(held.single, 2)
-    return [both for both in each if any(_name_sides(said, both) for said in verdicts)]
+    return [both for both in each if any(judgements.name_sides(said, both) for said in verdicts)]
 
 
 def _one_hot(held: Columns) -> list[str]:
     """Columns that say of one side each, or of a tie, whether it won: 1 in one of them."""
-    flags = [p for p in held.where(lambda v: v in (0, 1, "0", "1")) if "[]" not in p]
+    flags = held.where(lambda v: v in (0, 1, "0", "1"))
+    flags = [p for p in flags if "[]" not in p]
     ties = [p for p in flags if "tie" in role_names.parts(p)]
     found = []
-    for both in role_names.by_side(flags):
+    for both in role_names.by_side([p for p in flags if not signals.is_low(p)]):
         for some in ([*both, *ties[:1]], [*both]):
             each = zip(*(held.values[path] for path in some), strict=True)
             if all(sum(map(int, one)) == 1 for one in each):

@@ -88,6 +88,8 @@ def classes(path: str) -> Mapping[str, bool]:
     found = {name: words.says_no_more(said, name) for name in every}
     head = next(iter(found), "")
     named = head in ("question", "answer", "context") and said[0] not in _ASKING
+    if head in ("tools", "media"):  # target tools are no target
+        found = {name: alone for name, alone in found.items() if name not in RATING}
     if named or ("corrected" in found and "number" not in found):
         # A correct answer, or a corrected one, is no verdict; whether an answer is correct is one.
         rated = [found.pop(name) for name in ("label", "verdict") if name in found]
@@ -213,6 +215,16 @@ def is_prose(value: Any) -> bool:
         return len(text) >= 12 and (" " in text or "\n" in text or not text.isascii())
     inside = value.values() if isinstance(value, dict) else value if type(value) is list else ()
     return any(map(is_prose, inside))
+
+
+_SPEAKER = re.compile(r"^\W{0,3}([^\W\d_][\w ]{0,19}?)\W{0,3}:\s", re.MULTILINE)
+
+
+def is_dialogue(text: str) -> bool:
+    """Whether lines of a text begin with the names of two and more speakers, and one of them with a
+    name that was there before."""
+    names = [name.casefold() for name in _SPEAKER.findall(text)]
+    return len(names) > len({*names}) > 1 and _SPEAKER.match(text.lstrip()) is not None
 
 
 def is_text(value: Any, alone: bool) -> bool:
