@@ -1,6 +1,7 @@
 """What to say of rows that no format fits: what is in them, what they lack, what would do."""
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -183,11 +184,12 @@ def _both(held: role_columns.Columns, path: str, spoken: str) -> int:
 def _is_counted(held: role_columns.Columns, path: str, names: Sequence[str]) -> bool:
     """Whether another column numbers the turns of each value of an id."""
     for number in (p for p in names if not role_names.SPOKEN.isdisjoint(role_names.parts(p))):
-        turns: dict[Any, list[float | None]] = {}
+        turns: dict[Any, list[float]] = {}
         for one, told in zip(held.values[path], held.values[number], strict=True):
-            turns.setdefault(one, []).append(judgements.spelled(told))
+            at = judgements.spelled(told)
+            turns.setdefault(one, []).append(math.nan if at is None else at)
         several = [some for some in turns.values() if len(some) > 1]
-        rising = [some for some in several if None not in some and some == sorted({*some})]
+        rising = [some for some in several if all(a < b for a, b in itertools.pairwise(some))]
         if several and len(rising) >= _NEARLY_ALL * len(several):
             return True
     return False
