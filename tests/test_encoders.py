@@ -239,6 +239,7 @@ def test_a_build_gives_what_its_tokenizer_gives(name, pipeline, tmp_path):
     manifest = read_manifest(tmp_path / "out")
     assert manifest["rows"]["rejected_by_code"] == {"too_long": 1}
     assert manifest["max_length"] == LIMIT
+    assert manifest["witness"] == {"drawn": 31, "read": 31, "unread": {}}
     assert manifest["model"]["padding_side"] == "right"
     assert manifest["model"]["pair"]["position_offset"] == (2 if name == "roberta-base" else 0)
     if name == "bert-base-uncased":

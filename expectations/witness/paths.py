@@ -1,5 +1,6 @@
 """What stands at a path of a row, as ``--map``, ``--where`` and filters name it."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -107,10 +108,8 @@ _MADE: dict[str, Callable[[list[Any]], Any]] = {
 
 
 def _together(value: Any, how: str) -> Any:
-    if how == "turns":
-        return turned(value)
-    if how == "place":
-        return _place(value)
+    if how in _OF_ONE:
+        return _OF_ONE[how](value)
     scaled = how == "low" or ".." in how
     if isinstance(value, list) and (scaled or any(isinstance(one, list) for one in value)):
         return [_together(one, how) for one in value]
@@ -124,6 +123,41 @@ def _together(value: Any, how: str) -> Any:
         raise UnreadError("a path with an ending")
     values = value if isinstance(value, list) else [value]
     return _MADE[how]([one for one in values if one not in (None, "")])
+
+
+def _nearest(value: Any) -> Any:
+    known = number(value)
+    return value if known is None else "tie" if known % 1 == 0.5 else round(known)
+
+
+def _order(value: Any) -> list[int] | None:
+    """The ranks of the answers that letters name from the best to the worst."""
+    letters = [str(one).lower() for one in value] if isinstance(value, list) else []
+    known = len(letters) > 1 and sorted(letters) == [*"abcdefghijklmnopqrstuvwxyz"[: len(letters)]]
+    return [letters.index(one) + 1 for one in sorted(letters)] if known else None
+
+
+def _listed(value: Any) -> Any:
+    """The texts of the JSON of a list of texts; the only one where there is one."""
+    found = json.loads(value) if isinstance(value, str) and value.lstrip()[:2] == '["' else []
+    texts = found if all(isinstance(one, str) for one in found) else []
+    return texts[0] if len(texts) == 1 else texts or None
+
+
+def _good(value: Any) -> str | None:
+    """The first answer that is good: half of 1 or more."""
+    if not isinstance(value, list) or not all(isinstance(one, list) for one in value):
+        raise UnreadError("a path with an ending")
+    answers, verdicts = value
+    every = [*map(number, map(_whole, verdicts))]
+    if any(one is None or not 0 <= one <= 1 for one in every):
+        raise UnreadError("verdicts in words")
+    good = (one for one, rated in zip(answers, every, strict=False) if (rated or 0) >= 0.5)
+    return next(good, "")
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, bool) else value
 
 
 def _place(value: Any) -> Any:
@@ -145,6 +179,9 @@ def turned(value: Any) -> Any:
             value = [
                 dict(zip(value, one, strict=True)) for one in zip(*value.values(), strict=True)
             ]
+    couples = isinstance(value, list) and all(isinstance(one, list) for one in value)
+    if couples and all([*map(type, one)] == [str, str] for one in value):
+        value = [{"role": who, "content": what} for who, what in value]
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         raise UnreadError("turns of another shape")
     first = value[0] if value else {}
@@ -155,3 +192,13 @@ def turned(value: Any) -> Any:
     others = [{k: x for k, x in one.items() if k not in (who, what)} for one in value]
     both = zip(value, others, strict=True)
     return [{"role": one.get(who), "content": one.get(what), **more} for one, more in both]
+
+
+_OF_ONE: dict[str, Callable[[Any], Any]] = {
+    "turns": turned,
+    "place": _place,
+    "nearest": _nearest,
+    "order": _order,
+    "json": _listed,
+    "good": _good,
+}

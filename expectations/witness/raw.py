@@ -1,5 +1,6 @@
 """The rows of a file by their numbers, read with the plainest means there are."""
 
+import base64
 import csv
 import gzip
 import io
@@ -62,7 +63,7 @@ def rows(path: str, lines: Collection[int], words: dict[str, Any]) -> dict[int, 
     kind = words["container"].partition("/")[0]
     if kind == "parquet":
         return _of_table(_parquet(path), lines, words)
-    if kind == "arrow":
+    if kind in ("arrow", "hf"):  # one of the files of a saved dataset
         return _of_table(_arrow(path), lines, words)
     if kind not in ("jsonl", "json", *_TABLES):
         raise UnreadError(f"files that {kind} reads")
@@ -204,10 +205,24 @@ def _of_table(batches: Iterator[Any], lines: Collection[int], words: Row) -> dic
     before = 0
     for batch in batches:
         here = sorted(n for n in lines if before < n <= before + batch.num_rows)
-        some = batch.take([n - before - 1 for n in here]).to_pylist() if here else []
+        some = batch.take([n - before - 1 for n in here]).to_struct_array() if here else ()
+        some = [_plain(one.as_py(), one.type) for one in some]
         found |= {n: _without_nulls(row, kept) for n, row in zip(here, some, strict=True)}
         before += batch.num_rows
     return found
+
+
+def _plain(value: Any, kind: Any) -> Any:
+    """A value as JSON has it: of bytes their base64, and the text of what it has no type for."""
+    if isinstance(value, dict):
+        return {one.name: _plain(value[one.name], one.type) for one in kind}
+    if isinstance(value, list):
+        return [_plain(one, kind.value_type) for one in value]
+    if str(kind).startswith("extension<arrow.json") and value is not None:
+        return json.loads(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value if isinstance(value, str | int | float | None) else str(value)
 
 
 def _without_nulls(value: Any, kept: Collection[str]) -> Any:

@@ -189,6 +189,16 @@ def _wrong_steps(view: View) -> list[Said]:
     return [_listed(view, steps, found)]
 
 
+def _next(view: View) -> list[Said]:
+    """The steps so far, the next one, and how good that one is."""
+    before = _texts(view.get("prior_steps", "previous_steps") or [])
+    step = view.text("next_step", "current_step")
+    rated = rating(view.get("rating", "label", "current_label"), view)
+    if step is None or rated is None:
+        raise UnreadError("a next step without a rating")
+    return [_listed(view, [*before, step], [*[None] * len(before), rated])]
+
+
 def _objects(view: View) -> list[Said]:
     steps = view.get("steps", "process", "solution_steps", "reasoning_steps", "rated_steps")
     if not isinstance(steps, list) or not all(isinstance(one, dict) for one in steps):
@@ -266,6 +276,7 @@ def one_text(said: Steps, separator: str) -> list[str]:
 
 STEPS: dict[str, Callable[[View], list[Said]]] = {
     "stepwise": _stepwise,
+    "next_step": _next,
     "math_shepherd": _shepherd,
     "openrlhf_prm": _valued,
     "processbench": _first_error,

@@ -241,12 +241,18 @@ class Published(Printer):
         sides = {"chosen_ids": said.chosen, "rejected_ids": said.rejected}
         made: dict[str, Any] = {"margin": said.margin}
         for name, side in sides.items():
-            turns = _with_system(plain(side, words), words)
-            if [turn["role"] for turn in turns] != ["user", "assistant"] or said.tools:
-                raise UnreadError("several turns for an encoder")
+            own = plain(side, words)
+            turns = _with_system(own, words)
+            shared = said.shared + len(turns) - len(own)
+            if said.tools or (len(turns) > 2 and self.tokenizer.chat_template is None):
+                raise UnreadError("tools, or several turns without a template, for an encoder")
             if self.spelled.search(str(turns)):
                 raise UnreadError("control tokens as text, for an encoder")
-            both = self.tokenizer(turns[0]["content"], turns[1]["content"])
+            texts = (
+                own[0]["content"] if len(own) == 1 else self.rendered(own, None)
+                for own in (turns[:shared], turns[shared:])
+            )
+            both = self.tokenizer(*texts)
             made[name] = list(both["input_ids"])
             answer = sum(one == 1 for one in both.sequence_ids())
             made["prompt_length"] = len(made[name]) - answer - 1

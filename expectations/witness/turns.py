@@ -12,11 +12,11 @@ from expectations.witness.raw import UnreadError
 
 Turn: TypeAlias = dict[str, Any]  # as a template gets it
 _ROLES = {
-    "user": ("user", "human", "prompter"),
-    "assistant": ("assistant", "gpt", "bot", "model", "chatgpt", "ai", "chatbot"),
-    "system": ("system",),
-    "tool": ("tool", "observation", "ipython"),
-    "call": ("function_call", "function_calls", "tool_call", "tool_calls"),
+    "user": "user human prompter customer client caller visitor 用户".split(),
+    "assistant": "assistant gpt bot model chatgpt ai chatbot bing bard llm agent 助手".split(),
+    "system": ["system"],
+    "tool": ["tool", "observation", "ipython", "environment", "function"],
+    "call": ["function_call", "function_calls", "tool_call", "tool_calls"],
 }
 FLAGS = ("weight", "loss_weight", "train", "training", "trainable", "loss", "loss_mask")
 _PASSED = ("tool_call_id", "name")
