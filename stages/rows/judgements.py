@@ -118,8 +118,8 @@ def is_place(value: Any) -> bool:
 
 
 def _first_good(both: Any) -> Any:
-    """The first good one of a list of answers, by a list of verdicts; None where the lists are not as
-    long as each other."""
+    """The first good one of a list of answers, by a list of verdicts; None where these are not as
+    many."""
     if not isinstance(both, list) or [*map(type, both)] != [list, list]:
         return None
     answers, verdicts = both
