@@ -438,3 +438,40 @@ def test_the_steps_before_the_next_one_are_a_list(earlier: str) -> None:
     row = {"problem": "p", "prior_steps": earlier, "next_step": "s", "label": 1}
     with pytest.raises(RowError, match="not a list of texts"):
         formats.load("next_step").read(row, FormatOptions())
+
+
+@pytest.mark.parametrize("name", ["prior_labels", "earlier_step_ratings", "previous_scores"])
+@pytest.mark.parametrize("marks", [[1, 0], ["good", "bad"], [True, True]])
+def test_ratings_of_steps_that_are_read_without_them_are_asked_about(
+    name: str, marks: list[Any]
+) -> None:
+    """Only the next step would have one."""
+    own = {"problem": "Add.", "prior_steps": ["One and one.", "It is two."], "label": 1}
+    rows = [{**own, "next_step": f"So it is {i}.", name: marks} for i in ROWS]
+    found = evidence.detect(rows, kind_of("prm"), "x.jsonl").format
+    left = survey(rows, found, kind_of("prm"), FormatOptions(), Selection())
+    assert left.asked == {name}
+
+
+@pytest.mark.parametrize("key", ["score", "value", "rating"])
+@pytest.mark.parametrize(
+    ("inside", "names"),
+    [
+        (False, ("prompt", "completions", "labels")),
+        (False, ("Ask", "chain", "marks")),
+        (True, ("Ask", "chain", "marks")),
+    ],
+)
+def test_ratings_may_stand_in_objects(key: str, inside: bool, names: tuple[str, ...]) -> None:
+    """Beside the steps, or in each of them."""
+    ask, steps, marks = names
+    rows: list[Row] = []
+    for i in ROWS:
+        each = [{key: said, "by": "x"} for said in (1, i % 2, 0)]
+        own = {ask: _asked(i), steps: _steps(i), marks: each}
+        if inside:
+            both = zip(_steps(i), each, strict=True)
+            own = {ask: _asked(i), steps: [{"text": text, marks: said} for text, said in both]}
+        rows.append(own)
+    for i, (chain,) in enumerate(_read(rows, "prm")):
+        assert (chain.steps, chain.labels) == (_steps(i), [1, i % 2, 0])

@@ -564,7 +564,7 @@ def test_rows_that_are_pieces_of_one_example_are_told_so(
 def test_lists_in_texts_are_asked_about_before_they_are_read(
     names: tuple[str, str], several: int, asked_plainly: bool
 ) -> None:
-    """What is inside is read, the first where several answers are; no brackets are."""
+    """What is inside is read, of several answers the first; nothing is read with its brackets."""
     said = [(SAYS["question"](i), SAYS["answer"](i)) for i in ROWS]
     rows = [
         {

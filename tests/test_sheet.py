@@ -123,6 +123,31 @@ def test_answers_lead_to_the_questions_behind_them() -> None:
     assert read(applied(offered[0], _config())) == "read"
 
 
+_SAYS = ("--ignore {}", "--where {}=x", "--map prompt={}", "--map completion={}")
+_SAID = st.sampled_from([said.format(name) for said in _SAYS for name in "ab"])
+
+
+@given(st.lists(st.lists(_SAID, min_size=1, max_size=3, unique=True), min_size=2, max_size=4))
+def test_no_command_takes_an_answer_back(remedies: list[list[str]]) -> None:
+    """It reads no column that it leaves out, and no name from two columns."""
+
+    def read(config: Config) -> str:
+        source = config.source
+        done = sum(map(len, (source.ignore, source.where, source.map)))
+        if done == len(remedies):
+            return "read"
+        raise DataError(f"{'abcd'[done]} is open.", f"Say which: {', or '.join(remedies[done])}.")
+
+    with pytest.raises(DataError) as asked:
+        answers.settled(read, _config(), lambda config, why: {})
+    for way in ways(asked.value.remedy):
+        ignored = {value for flag, value in way if flag == "--ignore"}
+        named = [value.split("=") for flag, value in way if flag == "--map"]
+        chosen = {value[0] for flag, value in way if flag == "--where"}
+        assert ignored.isdisjoint({*chosen, *(column for _, column in named)})
+        assert len({name for name, _ in named}) == len(named)
+
+
 @pytest.mark.parametrize("dead", ["--ignore dead", "--where x=1", "--map prompt=dead"])
 def test_an_answer_that_leads_nowhere_is_not_offered(dead: str) -> None:
     """Nor are its words, where all answers of a question settle it by themselves."""
@@ -201,3 +226,15 @@ def test_an_answer_is_added_to_what_was_said(one: str, other: str) -> None:
     (way,) = ways(f"Add {both}.")
     assert config == applied(way, _config())
     assert written(way) == both
+
+
+def test_a_folder_of_several_kinds_is_asked_about_by_file(pipeline: Run, tmp_path: Path) -> None:
+    """The column of one file is left out of the folder, which has another file without it."""
+    (tmp_path / "data").mkdir()
+    write_rows(tmp_path / "data" / "chat.jsonl", _rows(12, READ["sft"], {}))
+    rated = {"prompt": "What is {n}?", "completion": "It is {n}."}
+    write_rows(tmp_path / "data" / "rated.jsonl", _rows(12, rated, {"Label": [1, 2]}))
+    stopped = pipeline("plan", "data", "--task", "sft", *MODEL).ended(3)
+    assert "rated.jsonl: column 'Label'" in stopped.err
+    (command,) = printed(stopped.err)
+    pipeline(*shlex.split(command)[1:]).ended()

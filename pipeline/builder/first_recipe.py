@@ -302,4 +302,4 @@ def _nothing_fits(errors: dict[str, PipelineError]) -> PipelineError:
         (error,) = knowing.values()
         return error
     reasons = " ".join(f"[{task}] {error}" for task, error in knowing.items())
-    return type(next(iter(knowing.values())))(reasons, "Or name the task with --task.")
+    return type(next(iter(knowing.values())))(reasons, "Name the task with --task.")

@@ -6,13 +6,15 @@ and no more of them are refused than a build allows, where any answer gives that
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from pipeline.options.config import Config
-from pipeline.options.ways import Way, applied, ways, without, written
+from pipeline.options.many_values import Pairs
+from pipeline.options.ways import FLAGS, Way, applied, ways, without, written
 from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError
 from stages.rows import judgements
 from stages.rows.expressions import parse
@@ -22,6 +24,7 @@ Read = TypeVar("Read")
 Page: TypeAlias = Callable[[Config, Mapping[str, str]], Mapping[str, Any]]
 _DEEPEST = 12  # questions after one another
 _MOST = 32  # readings that are tried
+_PAIRS = tuple(flag for flag, option in FLAGS.items() if isinstance(option.value, Pairs))
 _OTHER = "Name the columns with --map, or the format with --format."
 
 
@@ -80,17 +83,24 @@ class _Explorer:
         self.behind: tuple[Way, PipelineError] | None = None  # the first answer, where it moved on
 
     def chains(
-        self, error: PipelineError, config: Config, depth: int = 0, *, every: bool = True
+        self,
+        error: PipelineError,
+        config: Config,
+        taken: tuple[Way, ...] = (),
+        *,
+        every: bool = True,
     ) -> list[_Chain]:
         """For each answer to a question that leads to a reading: it, and those that follow. Where
         one refuses too many rows, only if all do.
 
         Args:
-            every: for each answer; else for the first.
+            taken: the answers before; every: for each answer; else for the first.
         """
         found: dict[Way, list[_Chain]] = {}
         for way in ways(error.remedy):
-            after = self._after(error, way, config, depth, every=every and not found)
+            if not _go_together((*taken, way)):
+                continue
+            after = self._after(error, way, config, taken, every=every and not found)
             if after:
                 found[way] = after
             if after and not after[0].refused and not every:
@@ -105,10 +115,10 @@ class _Explorer:
         ]
 
     def _after(
-        self, error: PipelineError, way: Way, config: Config, depth: int, *, every: bool
+        self, error: PipelineError, way: Way, config: Config, taken: tuple[Way, ...], *, every: bool
     ) -> list[_Chain]:
         """What may follow an answer; nothing where it leads nowhere, or too far to be tried."""
-        if depth == _DEEPEST or not self._left:
+        if len(taken) == _DEEPEST or not self._left:
             return []
         self._left -= 1
         try:
@@ -117,9 +127,9 @@ class _Explorer:
         except DataError as another:
             if _question(another) == _question(error):
                 return []
-            if not (depth or self.behind or isinstance(another, UnknownFormatError)):
+            if not (taken or self.behind or isinstance(another, UnknownFormatError)):
                 self.behind = way, another
-            rest = self.chains(another, changed, depth + 1, every=every)
+            rest = self.chains(another, changed, (*taken, way), every=every)
             if not isinstance(another, RefusedError):
                 return rest
             left = [] if another.every else [_Chain((), True)]
@@ -228,6 +238,26 @@ def _asked_about(chain: Sequence[Asked]) -> dict[str, str]:
     }
 
 
+def _joined(answers: Iterable[Way]) -> Way:
+    """Answers as one, of an option that has one value the last."""
+    pairs = itertools.chain(*answers)
+    known = {f if f in FLAGS and not FLAGS[f].value.many else (f, v): (f, v) for f, v in pairs}
+    return tuple(known.values())
+
+
+def _go_together(answers: Sequence[Way]) -> bool:
+    """Whether no answer takes another one back: leaves a column out that one reads, or gives a name
+    another value."""
+    pairs = [*itertools.chain(*answers)]
+    left = {value for flag, value in pairs if flag == "--ignore"}
+    used = {path for flag, value in pairs if flag != "--ignore" for path in _columns(flag, value)}
+    named = {(flag, value.partition("=")[0]): value for flag, value in pairs if flag in _PAIRS}
+    same = all(
+        named[flag, value.partition("=")[0]] == value for flag, value in pairs if flag in _PAIRS
+    )
+    return same and left.isdisjoint(itertools.chain(*(judgements.bare(p).split(",") for p in used)))
+
+
 def _columns(flag: str, value: str) -> Sequence[str]:
     """The columns that an option is about."""
     if flag == "--filter":
@@ -240,7 +270,7 @@ def _columns(flag: str, value: str) -> Sequence[str]:
 
 def _together(error: PipelineError, chains: Sequence[Sequence[Asked]]) -> DataError:
     """One error for several questions."""
-    answers = [written(tuple(pair for one in chain for pair in one.answer)) for chain in chains]
+    answers = [written(_joined(one.answer for one in chain)) for chain in chains]
     if len(chains[0]) == 1:
         listed = ", or with ".join(answers)
         return DataError(error.what, f"Say which with {listed}.", error.figures)

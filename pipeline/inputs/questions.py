@@ -173,7 +173,7 @@ def _scored(
         # what the judges of the verdict that is read say of something else.
         sure = not BETTER.isdisjoint(parts(path)) and shapes.have_a_middle(values)
         unsure = (signals.has_side(path) and not sure) or beside
-        kept = "leave out the ties" if "!=" in chosen else "keep only the better rows"
+        kept = "leave out the ties" if "!=" in chosen else "keep only the rows that it says most of"
         ways.insert(unsure, f"{kept} with {chosen}")
     odd = sum(type(value) not in (int, float) for value in values)  # rows that are refused then
     if 10 * odd <= len(values) and column_names.is_a(path, "margin") and not signals.has_side(path):

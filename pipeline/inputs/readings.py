@@ -25,7 +25,7 @@ from stages.errors import DataError, PipelineError, counted
 from stages.format import Format
 from stages.normalize.evidence import Detection
 from stages.normalize.mixture import in_words
-from stages.rows.selection import renamed
+from stages.rows.selection import names_something, renamed
 
 # Why a build with these options would refuse each of some rows, read as some format; None of rows
 # that it would use.
@@ -187,7 +187,8 @@ class _Reading:
         for number, (_, file, reader, glimpse) in enumerate(self._looks):
             try:
                 where = file.origin or file.path
-                one = recognise_glimpse(glimpse, where, config, reader, **self._said)
+                own = self._own(number, config)
+                one = recognise_glimpse(glimpse, where, own, reader, **self._said)
                 if one.change is not None:
                     raise self._changed(number, one, config)
             except PipelineError:
@@ -197,6 +198,19 @@ class _Reading:
         if self._refusals is not None:
             self._require_kept(found, config, self._refusals)
         return found
+
+    def _own(self, number: int, config: Config) -> Config:
+        """The options of one input: files of a source may be of several kinds, so that a column to
+        ignore need not be in each."""
+        if len(self._looks) == 1 or not config.source.ignore:
+            return config
+        samples = [rows_of(look) for *_, look in self._looks]
+        there = {
+            path: [any(names_something(row, path) for row in rows) for rows in samples]
+            for path in config.source.ignore
+        }
+        kept = (path for path, has in there.items() if has[number] or not any(has))
+        return config.but(ignore=tuple(kept))
 
     def _asked_by(self, number: int) -> None:
         """The error that people read is the first; those of the answers that are tried follow."""
@@ -211,12 +225,14 @@ class _Reading:
         """
         seen: list[contract.Refused | None] = []
         of: list[int] = []  # the input of each
+        lines: list[int] = []  # of each, from 1
         for number, ((_, _, reader, glimpse), one) in enumerate(
             zip(self._looks, found, strict=True)
         ):
             step = -(-len(glimpse.records) * len(self._looks) // TRIED_ROWS)
             own = config.leaving([(0, one.left)])
             some = parsed(glimpse.records[:: max(step, 1)], config, reader)
+            lines += [record.line + 1 for record in some]
             seen += refusals(own, one.reading, some)
             of += [number] * (len(seen) - len(of))
         refused = [one for one in seen if one is not None]
@@ -225,13 +241,15 @@ class _Reading:
         codes = Counter(one.code for one in refused)
         code = codes.most_common(1)[0][0]
         details = [*dict.fromkeys(one.detail for one in refused if one.code == code)]
-        first = next(at for at, one in zip(of, seen, strict=True) if one and one.code == code)
-        self._asked_by(first)
+        place = next(at for at, one in enumerate(seen) if one and one.code == code)
+        self._asked_by(first := of[place])
         where, many = self._looks[first][1].origin, len(self._looks) > 1
         what = f"{codes[code]:,} of {counted(len(seen), 'sampled row')} would be refused as {code}"
+        left = len(seen) - len(refused)
+        others = f" {left:,} read as {found[first].format.name}." if left else ""
         raise answers.RefusedError.of(
             f"{f'the inputs: {what}, first in {where}' if many else f'{where}: {what}'}: "
-            f"{details[0]}.",
+            f"{details[0]} (row {lines[place]}).{others}",
             _way_on(code, details),
             code,
             found,

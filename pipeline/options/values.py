@@ -205,6 +205,7 @@ class Number(Value):
             min_open=self.above is not None,
             max_open=self.below is not None,
         )
+        kind.name = self.called.removeprefix("a ")
         return {"type": kind, "metavar": self.metavar}
 
     def schema(self) -> Schema:

@@ -86,7 +86,7 @@ def side(value: Any, where: str) -> list[Message]:
         return [Message("assistant", value)]
     if isinstance(value, dict):
         return [_messages.message(value, where)]
-    return _turns.conversation(value, where)
+    return _turns.conversation(_turns.unspoken(value, where), where)
 
 
 def is_whole(turns: list[Message]) -> bool:
@@ -272,7 +272,8 @@ def pair(row: Row, chosen: Any, rejected: Any, options: FormatOptions, own: Own 
     """A pair from the row's prompt and two answers; ``own``: as ``margin`` takes it."""
     extent = margin(row, options.columns, own)
     tools = _turns.tools(row)
-    sides = [side(chosen, "chosen"), side(rejected, "rejected")]
+    names = [name if name in row else f"the {name} answer" for name in _SIDES]
+    sides = [side(chosen, names[0]), side(rejected, names[1])]
     if all(map(is_whole, sides)):
         sides = [_turns.behind(row, turns) for turns in sides]
         asked = split(*sides)

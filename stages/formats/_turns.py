@@ -39,7 +39,7 @@ def conversation(turns: Any, where: str) -> list[Message]:
         if turns is None:
             raise RowError("no_turns", f"{where} is a text, and not the JSON of a list of turns")
     if not isinstance(turns, list) or not turns:
-        what = "null" if turns is None else "an empty list" if turns == [] else kind_of(turns)
+        what = "null or missing" if turns is None else "an empty list" if turns == [] else kind_of(turns)
         raise RowError("no_turns", f"{where} is {what}, and no list of turns")
     if are_spoken(turns):
         said = [text for text in turns if text]
@@ -58,6 +58,17 @@ def conversation(turns: Any, where: str) -> list[Message]:
         else:
             messages += said
     return messages
+
+
+def unspoken(value: Any, where: str) -> Any:
+    """The value of one answer, which is no list of texts.
+
+    Raises:
+        RowError: it is one, of which nothing says whose they are.
+    """
+    if shapes.is_list_of_texts(value):
+        raise RowError("bad_column", f"{where} is a list of texts, and not one answer")
+    return value
 
 
 def _system_text(value: Any, name: str) -> str:
@@ -206,7 +217,7 @@ def answered(row: Row, question: str, answer: str) -> list[Message]:
         return exchange(row, text(row, question), text(row, answer))
     said = row.get(answer)
     if isinstance(said, list):
-        return whole(row, question) + conversation(said, answer)
+        return whole(row, question) + conversation(unspoken(said, answer), answer)
     return [*whole(row, question), Message("assistant", text(row, answer))]
 
 

@@ -106,5 +106,6 @@ def _how(error: RowError, rows: Sequence[Row]) -> str:
     if error.code == "unknown_role":
         who = speakers.guessed([*rows])
         ways = " ".join(_messages.as_role(name, role) for name, role in who.items())
-        return f"Say who that is, for instance {ways}; roles are {', '.join(speakers.ROLES)}"
+        shown = f", for instance {ways}" * bool(ways)
+        return f"Say who that is{shown}; roles are {', '.join(speakers.ROLES)}"
     return getattr(error, "remedy", "") or _ALLOW

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Fields of a turn that are checked where they are rendered: see lost_in_template.
 _THOUGHT = "reasoning_content"
-_CHECKED = frozenset(("tool_calls", _THOUGHT))
+_CHECKED = frozenset(("tool_calls", "tool_call_id", _THOUGHT))
 _SPEAKER = frozenset(("role", "from"))
 _SAID = _SPEAKER | {"content", "value"}
 # Keys of a turn about its own training; formats._turns reads them.
@@ -131,6 +131,9 @@ class ReadRow:
         chains = [one.labels for one in self._examples if isinstance(one, StepChain)]
         if not isinstance(said, list):
             return any(said in _places(labels) for labels in chains)
+        ahead = [[*itertools.takewhile(lambda one: one is None, labels)] for labels in chains]
+        if len(said) in map(len, ahead):
+            return False  # of steps that are read without their ratings
         alike = [labels for labels in chains if len(labels) == len(said)]
         if not all(isinstance(one, bool | int | float) for one in said) or max(said) > 1:
             return not alike
