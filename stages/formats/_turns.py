@@ -39,7 +39,13 @@ def conversation(turns: Any, where: str) -> list[Message]:
         if turns is None:
             raise RowError("no_turns", f"{where} is a text, and not the JSON of a list of turns")
     if not isinstance(turns, list) or not turns:
-        what = "null or missing" if turns is None else "an empty list" if turns == [] else kind_of(turns)
+        what = (
+            "null or missing"
+            if turns is None
+            else "an empty list"
+            if turns == []
+            else kind_of(turns)
+        )
         raise RowError("no_turns", f"{where} is {what}, and no list of turns")
     if are_spoken(turns):
         said = [text for text in turns if text]

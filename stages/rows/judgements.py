@@ -16,7 +16,7 @@ another.
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -331,3 +331,14 @@ def named_by(value: Any, names: tuple[str, ...]) -> int | None:
     left = said - (frozenset(parts(names[0])) & frozenset(parts(names[1]))) - {*_NOUNS}
     own = [bool(left) and left == one - {*_NOUNS} for one in _own((names[0], names[1]))]
     return own.index(True) if own.count(True) == 1 else None
+
+
+def name_sides(values: Iterable[Any], names: tuple[str, ...] = ()) -> bool:
+    """Whether verdicts name both sides, and nothing else but ties.
+
+    Args:
+        names: of the columns that they name; without any, sides are left and right, or A and B.
+    """
+    said = [v for v in values if v not in _NOTHING and not is_tie(v)]
+    name = named_by if names else side_of
+    return {name(value, names) for value in said} == {0, 1}
