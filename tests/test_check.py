@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from support import SAMPLES, Make, few, files_of, writable
 
 from expectations.witness import turns
 from pipeline import exports, tasks
+from pipeline.builder import export_gate
 from pipeline.builder.exporting import export_build
+from pipeline.builds.build import Build
 from pipeline.builds.publish import MANIFEST
 from pipeline.builds.stored import read_file as read
 from pipeline.manifest import dataset_files, json_records
@@ -247,6 +250,10 @@ def test_an_export_is_sound_and_every_file_of_it_counts(
     found = check(tmp_path / "out", tmp_path)
     assert not found.faults
     assert found.verdict.judged > 10
+    written = Build.open(tmp_path / "out")
+    tokens = replace(written.manifest.tokens, padding=written.manifest.tokens.padding + 1)
+    miscounted = replace(written, manifest=replace(written.manifest, tokens=tokens))
+    assert [one.file for one in export_gate.problems(miscounted, None)] == [MANIFEST]
     whole = files_of(writable(tmp_path / "out"), with_run=True)
 
     def named(*names: str, gone: bool = False) -> bool:

@@ -733,11 +733,14 @@ def _broken(example: Any) -> Iterator[Any]:
         yield replace(example, rejected=example.chosen)
         yield replace(example, chosen=(*example.chosen[:-1], {"role": "assistant", "content": ""}))
         yield replace(example, shared=len(example.chosen))
+        cut = {**example.chosen[-1], "unfinished": True}
+        yield replace(example, chosen=(*example.chosen[:-1], cut))
     else:
         blank = tuple({**turn, "content": ""} for turn in example.turns)
         yield replace(example, turns=blank)
         if example.turns[0]["role"] != "text":
             yield replace(example, weights=(0.0,) * len(example.turns))
+            yield replace(example, turns=[{**turn, "unfinished": True} for turn in example.turns])
             answer = next(turn for turn in example.turns if turn["role"] == "assistant")
             yield replace(example, turns=(answer, *example.turns), weights=(0.0, *example.weights))
 

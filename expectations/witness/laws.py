@@ -49,6 +49,8 @@ def refusal(said: Said, words: dict[str, Any]) -> str:
             return "sides: they are alike, or the prompt ends in an answer"
     if any(map(_is_empty, answers)):
         return "answers: one is empty"
+    if any(turn.get("unfinished") for turn in answers[: 1 if isinstance(said, Sides) else None]):
+        return "answers: one was cut off"
     texts = [str(turn.get("content") or "").rstrip() for turn in answers]
     stops = any(text.endswith(STOPS) and "<s>" not in text for text in texts)  # as of HTML
     if stops and words["stop_text"] == "reject":

@@ -22,6 +22,13 @@ FLAGS = ("weight", "loss_weight", "train", "training", "trainable", "loss", "los
 _PASSED = ("tool_call_id", "name")
 _CALLS = ("tool_calls", "function_call")
 _REASONING = ("reasoning_content", "reasoning", "thinking")
+_LONG = ("length", "max_tokens", "max_output_tokens", "model_length")
+_UNFINISHED: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("finish_reason", "stop_reason"), _LONG),
+    **dict.fromkeys(("prefix", "partial"), (True,)),
+    "end_turn": (False,),
+    "status": ("incomplete", "in_progress"),
+}
 _BODIES = ("content", "value", "parts")
 _TEXTS = ("text", "message", "utterance", "system_prompt")  # where there is none of these
 _NAMING = ("role", "from", *_BODIES)
@@ -217,6 +224,9 @@ def _spoken(one: Turn, words: dict[str, Any]) -> Iterator[tuple[Turn, float | No
     other = {key for key in one.keys() - known if one[key] not in _EMPTY}
     if other & words["printed"]:
         raise UnreadError("a key of a turn that the template may print")
+    said = {key: one.get(key) for key in _UNFINISHED if isinstance(one.get(key), str | bool)}
+    if any(value in _UNFINISHED[key] for key, value in said.items()):
+        turn["unfinished"] = True
     results: list[Turn] = parts.get("result", [])
     yield from ((result, None) for result in results[:-1])
     if results and "text" in parts:

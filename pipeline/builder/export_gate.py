@@ -7,6 +7,7 @@ does the same with an export alone: its rows are then compared with what it says
 example beside the trainer's columns.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -25,7 +26,7 @@ from pipeline.builds import stored
 from pipeline.builds.build import Build
 from pipeline.builds.stored_model import stored_model
 from pipeline.inputs.recipe import traits
-from pipeline.manifest.manifest import Manifest
+from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.shards.measured import OURS
 from stages.columns import Ints, list_parts, make_list, numbers, offsets_of
 from stages.errors import DataError, OwnLawError
@@ -110,12 +111,16 @@ def problems(written: Build, source: Build | None) -> list[Problem]:
         Problem(name, "", what)
         for name, what in launch_gate.problems(written, whole=source is not None)
     ]
-    model = stored_model(written)
+    model, sizes = stored_model(written), Counter[str]()
     for split in written.splits.values():
         try:
-            found += _Split(written, split.name, source, model).problems()
+            found += _Split(written, split.name, source, model, sizes).problems()
         except (DataError, ValueError, KeyError) as error:  # whatever wrong rows make of readers
             found.append(Problem(split.shards[0].record.path, "", f"it cannot be read: {error}"))
+    tokens = written.manifest.tokens
+    said = {"total": tokens.total, "padding": tokens.padding}
+    if not found and said != {name: sizes[name] for name in said}:
+        found.append(Problem(MANIFEST, "", f"tokens are {said}, and the shards have {dict(sizes)}"))
     return found
 
 
@@ -170,12 +175,13 @@ def _places(found: pa.Array, wanted: pa.Array) -> Ints | None:
 
 @dataclass(frozen=True)
 class _Split:
-    """One split of an export."""
+    """One split of an export; ``sizes`` counts its tokens and its padding."""
 
     written: Build
     name: str
     source: Build | None
     model: TargetModel
+    sizes: Counter[str]
 
     def problems(self) -> Iterator[Problem]:
         """Its differences."""
@@ -201,6 +207,10 @@ class _Split:
         start = 0
         for shard, table, (at, names) in zip(shards, tables, named, strict=True):
             ours = _examples(table.combine_chunks(), context)
+            for name in context.kind.ids:
+                tokens = len(list_parts(column(ours, name))[1])
+                self.sizes["total"] += tokens
+                self.sizes["padding"] += len(list_parts(column(table, name))[1]) - tokens
             wanted = ours if every is None else every.slice(start, len(names)).combine_chunks()
             start += len(names)
             path = self.written.here / shard.record.path

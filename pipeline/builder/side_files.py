@@ -57,8 +57,12 @@ def problems(evidence: Evidence) -> list[Problem]:
 
 
 def _declared(evidence: Evidence) -> Iterator[Problem]:
-    """The columns that ``datasets`` is told of are those of the shards, in our layouts."""
+    """The splits and shards that ``datasets`` is told of; in our layouts their columns, too."""
     ours = evidence.manifest.layout in layouts.MEMBERS
+    for name, side in evidence.manifest.splits.items():
+        shards = [{"filename": shard.path.removeprefix(f"{name}/")} for shard in side.shards]
+        wanted = {"_split": name, "_data_files": shards, "_format_type": None}
+        yield from _unequal(f"{name}/state.json", evidence.read(f"{name}/state.json"), wanted)
     for name, side in evidence.manifest.splits.items() if ours else ():
         told, file = f"{name}/dataset_info.json", evidence.build.here / side.shards[0].path
         columns = {field.name: field.type for field in stored.read_file(file).schema}
