@@ -24,7 +24,7 @@ MARKED = "template_text"  # the note of a text with a template's markers
 MULTIPLE = 8  # of which a padded width is one
 _FORMATS = {"sft": TALKS, "rm": {**PAIRS, "ranked": ranked}, "prm": {**STEPS, **CHAINS}}
 # What rows of a shape that is not known make of a reader.
-_STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration)
+_STRANGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration)
 
 
 LONG, TIE = "too_long", "tie"

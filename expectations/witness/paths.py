@@ -121,8 +121,8 @@ def _together(value: Any, how: str) -> Any:
         return (known - low) / (high - low) if low != high else value
     if how not in _MADE:
         raise UnreadError("a path with an ending")
-    values = value if isinstance(value, list) else [value]
-    return _MADE[how]([one for one in values if one not in (None, "")])
+    listed = isinstance(value, list)
+    return _MADE[how]([one for one in value if one not in (None, "")] if listed else [value])
 
 
 def _nearest(value: Any) -> Any:
@@ -146,7 +146,7 @@ def _listed(value: Any) -> Any:
 
 def _good(value: Any) -> str | None:
     """The first answer that is good: half of 1 or more."""
-    if not isinstance(value, list) or not all(isinstance(one, list) for one in value):
+    if not isinstance(value, list) or [*map(type, value)] != [list, list]:
         raise UnreadError("a path with an ending")
     answers, verdicts = value
     every = [*map(number, map(_whole, verdicts))]
