@@ -144,22 +144,6 @@ def _listed(value: Any) -> Any:
     return texts[0] if len(texts) == 1 else texts or None
 
 
-def _good(value: Any) -> str | None:
-    """The first answer that is good: half of 1 or more."""
-    if not isinstance(value, list) or [*map(type, value)] != [list, list]:
-        raise UnreadError("a path with an ending")
-    answers, verdicts = value
-    every = [*map(number, map(_whole, verdicts))]
-    if any(one is None or not 0 <= one <= 1 for one in every):
-        raise UnreadError("verdicts in words")
-    good = (one for one, rated in zip(answers, every, strict=False) if (rated or 0) >= 0.5)
-    return next(good, "")
-
-
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, bool) else value
-
-
 def _place(value: Any) -> Any:
     if not isinstance(value, str) or value.strip().lower() in _NONE:
         return None if isinstance(value, str) else value
@@ -200,5 +184,4 @@ _OF_ONE: dict[str, Callable[[Any], Any]] = {
     "nearest": _nearest,
     "order": _order,
     "json": _listed,
-    "good": _good,
 }
