@@ -263,6 +263,10 @@ def _prm(rng: random.Random) -> dict[str, list[Row]]:
             }
             for q, s, _ in solved
         ],
+        "nexts": [
+            {"problem": q, "prior_steps": s[:-1], "next_step": s[-1], "rating": n % 2}
+            for n, (q, s, _) in enumerate(solved)
+        ],
         "nested": [
             {
                 "problem": q,
@@ -388,7 +392,7 @@ SHAPES = {
     ).split(),
     "prm": (
         "stepwise math_shepherd openrlhf_prm processbench rated_steps prm800k rated_messages "
-        "step_tree tagged_messages nested_steps error_list"
+        "step_tree tagged_messages nested_steps error_list next_step"
     ).split(),
 }
 
@@ -492,10 +496,24 @@ VALUES: tuple[Any, ...] = (
     [],
     [[1], [None]],
     {"b": 1},
+    1.5,
+    '["q"]',
+    ["C", "a", "B"],
+    [["a", "b"], [0, 1]],
+    [["human", "q"], ["gpt", "a"]],
 )
 PATHS = (
     *("v", "v.b", "l[].v", "l[]", "v[]", "l.0.v", "l.7.v", "l[].v[most]", "l[].v[mean]", "o[1..5]"),
     *("v,o", "l[].v[best]", "v,o[first]", "l[].o[low]", "o[place]", "no", "v,o,no"),
+    *(
+        "v[nearest]",
+        "l[].v[nearest]",
+        "v[order]",
+        "v[json]",
+        "v[json][first]",
+        "v[good]",
+        "v[turns]",
+    ),
 )
 
 

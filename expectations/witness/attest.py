@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ MARKED = "template_text"  # the note of a text with a template's markers
 MULTIPLE = 8  # of which a padded width is one
 _FORMATS = {"sft": TALKS, "rm": {**PAIRS, "ranked": ranked}, "prm": {**STEPS, **CHAINS}}
 # What rows of a shape that is not known make of a reader.
-_STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration)
+_STRANGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration)
 
 
 LONG, TIE = "too_long", "tie"
@@ -191,7 +191,6 @@ def _hear(
     if expected is None:
         published.merged, published.truncated = before
         return []
-    _forget(expected)
     statement.noted.update(published.notes)
     # The text of an option is no row's.
     statement.noted[MARKED] += published.marked and not reading.words["system"]
@@ -226,12 +225,6 @@ def _expected(
     except _STRANGE as error:
         statement.unread[f"a shape that is not known ({type(error).__name__})"] += 1
     return None
-
-
-def _forget(expected: Iterable[Any]) -> None:
-    """Take the figures of examples, which are asked for once, from beside their columns."""
-    for one in expected:
-        _ = one.pop(FIGURES) if isinstance(one, dict) else None
 
 
 def _rest(
@@ -276,7 +269,6 @@ def _miss(
         return []
     statement.read += expected is not None
     alone = expected is not None and len(expected) == 1
-    _forget(expected or [])
     return [one for one in expected or () if isinstance(one, dict)] if alone else []
 
 
@@ -291,7 +283,6 @@ def _doubt(statement: Statement, reading: _Reading, name: str, row: Row, codes: 
     expected = _expected(statement, reading, row)
     published.merged, published.truncated = before
     statement.read += expected is not None
-    _forget(expected or [])
     every = [one for one in expected or () if isinstance(one, dict)]
     sizes = [len(ids) for one in every for law, ids in one.items() if law.endswith("_ids")]
     fits = max(sizes, default=0) <= published.words["limit"]
@@ -308,7 +299,7 @@ def _has_margin(made: dict[str, Any]) -> bool:
 def _differences(expected: dict[str, Any], columns: dict[str, Any]) -> Iterator[str]:
     """What of an example is not as it must be, law by law."""
     for law, wanted in expected.items():
-        there = columns.get(law)
+        there = columns.get(law, wanted if law == FIGURES else None)
         if law == "loss_weights":
             wanted = [float(np.float32(one)) for one in wanted]
             if there is None:

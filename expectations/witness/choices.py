@@ -195,7 +195,7 @@ class Equal:
         rank = -math.inf
         if isinstance(score, int | float) and not isinstance(score, bool) and score == score:
             rank = float(score) if which == "highest" else -float(score)
-        same = {law: wanted for law, wanted in made.items() if law != "margin"}
+        same = {law: wanted for law, wanted in made.items() if law not in ("margin", FIGURES)}
         digest = hashlib.sha256(repr(sorted(same.items())).encode()).digest()
         self._rows.setdefault(digest, []).append(((-rank, place), name, there))
 

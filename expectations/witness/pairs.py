@@ -76,8 +76,7 @@ def pair(view: View, chosen: Any, rejected: Any, apart: float | None) -> Sides:
     """Both sides as whole conversations."""
     prompt, sides = _prompt(view), [_side(one, view.words) for one in (chosen, rejected)]
     whole = [side[0]["role"] != "assistant" for side in sides]
-    alone = not prompt and not all(whole)
-    if alone and (not view.words["already_templated"] or view.get("history", *said.SYSTEM)):
+    if not prompt and not all(whole):
         raise UnreadError("a pair without a prompt")
     if all(whole):
         chosen, rejected = (said.opened(view, side) for side in sides)
@@ -272,13 +271,10 @@ def unfolded(one: Said) -> Said:
         own, weights = talks.unfolded(one.turns, one.weights)
         return replace(one, turns=tuple(own), weights=tuple(weights))
     if isinstance(one, Sides):
-        chosen, rejected = (
-            talks.unfolded(side, [None] * len(side))[0] for side in (one.chosen, one.rejected)
-        )
-        if (tuple(chosen), tuple(rejected)) == (one.chosen, one.rejected):
-            return one
-        shared = _shared(chosen, rejected)
-        return replace(one, chosen=tuple(chosen), rejected=tuple(rejected), shared=shared)
+        both = (one.chosen, one.rejected)
+        found = [tuple(talks.unfolded(side, [None] * len(side))[0]) for side in both]
+        shared = one.shared if found == [*both] else _shared(*found)
+        return replace(one, chosen=found[0], rejected=found[1], shared=shared)
     if isinstance(one, Steps) and any(map(turns.inside, (one.problem, *one.steps))):
         raise UnreadError("steps that carry a template")
     return one

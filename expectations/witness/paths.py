@@ -121,8 +121,8 @@ def _together(value: Any, how: str) -> Any:
         return (known - low) / (high - low) if low != high else value
     if how not in _MADE:
         raise UnreadError("a path with an ending")
-    values = value if isinstance(value, list) else [value]
-    return _MADE[how]([one for one in values if one not in (None, "")])
+    listed = isinstance(value, list)
+    return _MADE[how]([one for one in value if one not in (None, "")] if listed else [value])
 
 
 def _nearest(value: Any) -> Any:
@@ -142,22 +142,6 @@ def _listed(value: Any) -> Any:
     found = json.loads(value) if isinstance(value, str) and value.lstrip()[:2] == '["' else []
     texts = found if all(isinstance(one, str) for one in found) else []
     return texts[0] if len(texts) == 1 else texts or None
-
-
-def _good(value: Any) -> str | None:
-    """The first answer that is good: half of 1 or more."""
-    if not isinstance(value, list) or not all(isinstance(one, list) for one in value):
-        raise UnreadError("a path with an ending")
-    answers, verdicts = value
-    every = [*map(number, map(_whole, verdicts))]
-    if any(one is None or not 0 <= one <= 1 for one in every):
-        raise UnreadError("verdicts in words")
-    good = (one for one, rated in zip(answers, every, strict=False) if (rated or 0) >= 0.5)
-    return next(good, "")
-
-
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, bool) else value
 
 
 def _place(value: Any) -> Any:
@@ -200,5 +184,4 @@ _OF_ONE: dict[str, Callable[[Any], Any]] = {
     "nearest": _nearest,
     "order": _order,
     "json": _listed,
-    "good": _good,
 }

@@ -180,26 +180,22 @@ def each(said: Talk, words: dict[str, Any]) -> list[Talk]:
 def unfolded(
     own: Sequence[Turn], weights: Sequence[float | None]
 ) -> tuple[list[Turn], list[float | None]]:
-    """Turns with those that a chat template has written into their texts."""
+    """Turns with those that a chat template has written into the text of a question."""
     out: list[Turn] = []
     of: list[float | None] = []
     behind: Callable[[str], str] | None = None
     for turn, flag in zip(own, weights, strict=True):
-        asks, answers = turn["role"] == "user", turn["role"] == "assistant"
+        more, asks, answers = [turn], turn["role"] == "user", turn["role"] == "assistant"
         found = inside(turn["content"]) if asks or answers else None
-        more = [turn]
         if answers and behind is not None:
             more = [{**turn, "content": behind(turn["content"] or "")}]
-        elif found is not None:
+        elif answers and found is not None:
+            raise UnreadError("an answer that carries a template")
+        behind = None
+        if asks and found is not None:
             more, behind = found
-            more = more if asks else [*more[:-1], {**turn, **more[-1]}]
-            if asks and more[-1]["role"] == "assistant" and more.pop()["content"]:
+            if more[-1]["role"] == "assistant" and more.pop()["content"]:
                 raise UnreadError("a prompt in which an answer begins")
-            if answers and [*filter(_speaks, out)] not in ([], [*filter(_speaks, more[:-1])]):
-                raise UnreadError("an answer whose template has other turns before it")
-            keep = len(out) if asks else len(out) - len([*filter(_speaks, out)])
-            out, of = out[:keep], of[:keep]
-        behind = behind if asks and found is not None else None
         if out and more[0]["role"] == "system":
             if out != more[:1]:
                 raise UnreadError("two system texts")
@@ -207,7 +203,3 @@ def unfolded(
         out += more
         of += [*[None] * (len(more) - 1), flag]
     return out, of
-
-
-def _speaks(turn: Turn) -> bool:
-    return bool(turn["role"] != "system")
