@@ -223,8 +223,7 @@ class Waiting:
 
     def __init__(self, items: Sequence[Any], job: Job) -> None:
         self.numbers = deque(range(len(items)))
-        self._items = items
-        self._job = job
+        self._items, self._job = items, job
         self._lost: Counter[int] = Counter()
 
     def again(self, number: int, cause: str) -> None:
