@@ -34,6 +34,11 @@ EVERY = 0.2  # seconds between two times that one process tells
 
 _S = TypeVar("_S", bound="Sums")
 
+# Of work that is done in parallel: what its calls share, what each gets, and what each gives.
+Shared = TypeVar("Shared")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
 
 def _sum(values: list[Any]) -> Any:
     """What there is of some values, added up; what a counter has counted as zero stays in it."""
