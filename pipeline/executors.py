@@ -34,6 +34,11 @@ EVERY = 0.2  # seconds between two times that one process tells
 
 _S = TypeVar("_S", bound="Sums")
 
+# Of work that is done in parallel: what its calls share, what each gets, and what each gives.
+Shared = TypeVar("Shared")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
 
 def _sum(values: list[Any]) -> Any:
     """What there is of some values, added up; what a counter has counted as zero stays in it."""
@@ -223,8 +228,7 @@ class Waiting:
 
     def __init__(self, items: Sequence[Any], job: Job) -> None:
         self.numbers = deque(range(len(items)))
-        self._items = items
-        self._job = job
+        self._items, self._job = items, job
         self._lost: Counter[int] = Counter()
 
     def again(self, number: int, cause: str) -> None:

@@ -22,17 +22,13 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from pipeline import executors
-from pipeline.executors import JOB, SIGNALS, Job
+from pipeline.executors import JOB, SIGNALS, Item, Job, Result, Shared
 
 _ALLOCATOR = "jemalloc_bg_thd"
 _PR_SET_PDEATHSIG = 1  # Linux prctl(2): die with the parent
-
-Shared = TypeVar("Shared")
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 class Work(NamedTuple):

@@ -16,19 +16,15 @@ import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from pipeline import executors
-from pipeline.executors import SIGNALS, Job, Waiting, name_of
+from pipeline.executors import SIGNALS, Item, Job, Result, Shared, Waiting, name_of
 from pipeline.inputs import declared
 from stages.errors import SurroundingsError, UsageError
 
 _AHEAD = 16  # tasks that wait for a free worker, beside one for each
 _LOCAL = "local"  # the address of a cluster of this machine, for this program
-
-Shared = TypeVar("Shared")
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 def _library() -> Any:

@@ -195,9 +195,7 @@ class StoredObject:
         Raises:
             SurroundingsError: it cannot be fetched, or is another version by now.
         """
-        if stop <= start:
-            return b""
-        return with_patience(self.url, self._fetched, start, stop)
+        return with_patience(self.url, self._fetched, start, stop) if start < stop else b""
 
     def _fetched(self, start: int, stop: int) -> bytes:
         content = ranges.fetch(self.url, self.path, start=start, stop=stop, version=self.version)

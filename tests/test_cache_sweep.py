@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 from support import SAMPLES, WIDE, files_of, noted, own_cache, say, silent
 
-from pipeline import processes, remote
+from pipeline import processes, remote, run_build
 from pipeline.inputs import proved
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import scan
 from pipeline.options.config import Config
-from pipeline.run_build import build
 from pipeline.shards import part
 from stages import encoders, errors
 from stages.tokenizers import builtin, probes, profiles
@@ -79,7 +78,7 @@ def test_no_flipped_byte_of_a_part_is_used(tmp_path, tokenizer_json, cache_dir):
 def test_a_build_over_a_damaged_cache_is_the_clean_build(tmp_path, tokenizer_json, cache_dir):
     """Byte for byte, and the cache is whole again: with a flipped byte of a report, or of any."""
     _part(tmp_path, cache_dir)
-    build(_config(tmp_path, "clean"), silent)
+    run_build.build(_config(tmp_path, "clean"), silent)
     clean = files_of(tmp_path / "clean")
     files = {p: p.read_bytes() for p in (tmp_path / "cache" / "parts").rglob("*") if p.is_file()}
     assert len(files) == 4
@@ -89,7 +88,7 @@ def test_a_build_over_a_damaged_cache_is_the_clean_build(tmp_path, tokenizer_jso
     for among in (report, places) * (80 if WIDE else 1):
         path, at = chance.choice(among)
         path.write_bytes(_flipped(files[path], at, chance.randrange(1, 256)))
-        build(_config(tmp_path, "built"), silent)
+        run_build.build(_config(tmp_path, "built"), silent)
         assert files_of(tmp_path / "built") == clean, f"byte {at} of {path.name}"
         shutil.rmtree(tmp_path / "built")
         assert {each: each.read_bytes() for each in files} == files

@@ -13,10 +13,9 @@ from support import table
 from pipeline.serving import examine
 from stages.chat_template.render import Row
 from stages.profile import declare
-from stages.tokenizers import probes
-from stages.tokenizers.profiles import all_profiles
+from stages.tokenizers import probes, profiles
 
-TEMPLATE = all_profiles()["qwen2-1.5b-instruct"].chat_template
+TEMPLATE = profiles.all_profiles()["qwen2-1.5b-instruct"].chat_template
 PAD = "<|endoftext|>"
 TOKENIZER = byte_level(["<|im_start|>", "<|im_end|>", PAD])
 SIZE = TOKENIZER.get_vocab_size()
@@ -126,7 +125,7 @@ def test_what_is_wrong_with_a_directory_is_said_by_its_probe(one, clinic):
 @pytest.mark.slow
 def test_a_step_token_that_ordinary_text_holds(tokenizer_json):
     """A tokenizer that already reads a plain word as the step token disagrees with the stock."""
-    profile = all_profiles()["qwen2-1.5b"]
+    profile = profiles.all_profiles()["qwen2-1.5b"]
     document = json.loads(tokenizer_json)
     flags = dict.fromkeys(("special", "single_word", "lstrip", "rstrip", "normalized"), False)
     document["added_tokens"].append({"id": 151646, "content": "Step 2", **flags})
@@ -231,7 +230,7 @@ def test_families_without_a_vocabulary_are_sound(name):
 def _distinct() -> list[str]:
     """One of the profiles that differ in nothing but names and the length of a context."""
     found: dict[str, str] = {}
-    for name, profile in sorted(all_profiles().items()):
+    for name, profile in sorted(profiles.all_profiles().items()):
         if profile.ranks:
             alike = replace(profile, name="", model_ids=(), context_length=0)
             found.setdefault(repr(alike), name)

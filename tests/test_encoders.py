@@ -23,8 +23,7 @@ from expectations.stored_rows import StoredRows
 from pipeline.tasks import kind_of
 from stages import contract, encoders, errors, profile
 from stages.chat_template.render_pair import PairRenderer, RenderTexts, prove_pair
-from stages.tokenizers import probes
-from stages.tokenizers.profiles import all_profiles
+from stages.tokenizers import probes, profiles
 from stages.tokens import encode, ragged, segment_encoder
 from stages.tokens.padded import pad
 
@@ -138,7 +137,7 @@ def test_another_tokenizer_is_refused():
     """Declared ids, and the framing, must be the tokenizer's own."""
     profile, content = small("roberta-base")
     with pytest.raises(errors.ModelError, match="'<mask>' is 50264 in this family, but 4 here"):
-        probes.bind(all_profiles()["roberta-base"], content, with_steps=False)
+        probes.bind(profiles.all_profiles()["roberta-base"], content, with_steps=False)
     assert profile.pair is not None
     once = replace(profile, pair=replace(profile.pair, between=("</s>",)))
     with pytest.raises(errors.ModelError, match="frames a pair of texts as"):
@@ -246,7 +245,7 @@ def test_a_build_gives_what_its_tokenizer_gives(name, pipeline, tmp_path):
         assert pipeline("check", "out").status == 0
     scored = [line for line in pipeline("show", "out").out.splitlines() if "scored" in line]
     assert scored
-    pair = all_profiles()[name].pair
+    pair = profiles.all_profiles()[name].pair
     assert all(pair.before[0] in line for line in scored)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out" / "tokenizer")
     for row, got in zip(rows, load_from_disk(str(tmp_path / "out"))["train"], strict=False):

@@ -19,8 +19,7 @@ from transformers import AutoTokenizer
 from pipeline.serving.serving import write_tokenizer
 from stages import columns, profile
 from stages.chat_template.segments import controls_pattern
-from stages.tokenizers import probes
-from stages.tokenizers.profiles import all_profiles
+from stages.tokenizers import probes, profiles
 
 TABLE = table("families.toml")
 FAMILIES = {
@@ -29,7 +28,7 @@ FAMILIES = {
 }
 _DISTILLED: dict[str, str] = TABLE["distilled"]
 # Where no package carries a family's tokenizer, one with its tokens stands in; not the vendor's.
-_LLAMA = all_profiles()["llama-3.1-8b"].ranks
+_LLAMA = profiles.all_profiles()["llama-3.1-8b"].ranks
 STAND_INS = {
     "deepseek-r1-distill-llama-8b": replace(
         _LLAMA,
@@ -65,7 +64,7 @@ class Family:
 @functools.lru_cache(maxsize=1)
 def family(name: str, cache: Path, folder: Path) -> Family:
     """One at a time: their tokenizers are large."""
-    profile = all_profiles()[name]
+    profile = profiles.all_profiles()[name]
     profile = replace(profile, ranks=profile.ranks or STAND_INS[name])
     model = probes.bind(profile, vocabulary_of(profile, cache), with_steps=False)
     target = folder / name

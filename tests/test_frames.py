@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from stub_s3 import BUCKET
 from support import few, read_manifest, silent
 
+from pipeline import run_build, stores
 from pipeline.options.config import Config
-from pipeline.run_build import build
-from pipeline.stores import open_store
 from stages import contract, errors, readers
 from stages.files import content, file_version, row_counts
 from stages.files.file_version import FilePiece, FileVersion, look
@@ -277,7 +276,7 @@ def test_a_seekable_file_in_a_store_is_read_in_ranges(make, tmp_path, monkeypatc
     """The build is that of the file on this machine."""
     monkeypatch.setattr(jsonl, "SPLIT_BYTES", 200_000)
     packed = seekable(QUESTIONS.replace(b"not json\n", b"") * 40, 50_000)
-    open_store(f"s3://{BUCKET}/seekable").put("rows.jsonl.zst", packed)
+    stores.open_store(f"s3://{BUCKET}/seekable").put("rows.jsonl.zst", packed)
     here = tmp_path / "rows.jsonl.zst"
     here.write_bytes(packed)
     near = read_manifest(make("sft", here, "near"))
@@ -288,7 +287,7 @@ def test_a_seekable_file_in_a_store_is_read_in_ranges(make, tmp_path, monkeypatc
         tmp_path / "far",
         workers=2,
     )
-    build(config, silent)
+    run_build.build(config, silent)
     far = read_manifest(tmp_path / "far")
     assert far["inputs"][0]["pieces"] == near["inputs"][0]["pieces"] > 4
     assert far["splits"] == near["splits"]

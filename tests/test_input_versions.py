@@ -25,8 +25,7 @@ import pytest
 import zstandard
 from support import few, noted, own_cache, say, table_bytes
 
-from pipeline.builder.planning import make_parts, works_of
-from pipeline.builder.preparation import prepare
+from pipeline.builder import planning, preparation
 from pipeline.inputs import recipe as recipes
 from pipeline.inputs import scan
 from pipeline.options.config import Config
@@ -153,13 +152,13 @@ def _config(data: Path, cache: Path, output: Path) -> Config:
 def _parts(config: Config) -> Outcome:
     """What a build reads: inputs, formats with evidence, and every byte of the parts."""
     try:
-        prepared = prepare(config)
-        made = make_parts(prepared, lambda *_: None)
+        prepared = preparation.prepare(config)
+        made = planning.make_parts(prepared, lambda *_: None)
         prepared = prepared.having_read(made.reports)
     except (errors.PipelineError, OSError) as error:
         return "error", getattr(error, "exit_code", 5)
     found = [(i.name, i.bytes, i.sha256) for i in prepared.inputs]
-    works = works_of(prepared, made.backend)
+    works = planning.works_of(prepared, made.backend)
     recipe = prepared.recipe
     content = [(w.path.read_bytes(), w.files.rejects.read_bytes()) for w in works]
     return found, recipe.formats, recipe.evidence, content, made.reports
@@ -364,12 +363,12 @@ def test_whoever_hashes_the_inputs_the_parts_are_the_same(
     path = tmp_path / name
     path.write_bytes(WRITERS[name](ROWS))
     one, other = (own_cache(tmp_path / name, cache_dir) for name in ("one", "other"))
-    early = prepare(_config(path, one, tmp_path))
-    made = make_parts(early, lambda *_: None)
+    early = preparation.prepare(_config(path, one, tmp_path))
+    made = planning.make_parts(early, lambda *_: None)
     _settled(monkeypatch)
-    late = prepare(_config(path, other, tmp_path))
+    late = preparation.prepare(_config(path, other, tmp_path))
     reads = noted(monkeypatch, file_version.VersionBytes, "read", lambda _, *ends: ends[:2])
-    found = make_parts(late, lambda *_: None)
+    found = planning.make_parts(late, lambda *_: None)
     assert found == made
     assert early.is_read
     assert early.build_id == late.having_read(made.reports).build_id

@@ -11,8 +11,7 @@ import pytest
 from support import ROOT, SAMPLES, started, table, write_rows
 
 import posttrain_pipeline as pp
-from pipeline.messages.progress import Follower
-from pipeline.messages.screen import Cell
+from pipeline.messages import progress, screen
 from pipeline.report.drawing import KINDS, Shards
 
 DATA = {
@@ -106,7 +105,7 @@ def test_a_kernel_shows_the_phases_in_one_output(outputs, tmp_path, cache_dir):
 
 def test_a_long_phase_is_drawn_a_few_times(outputs):
     """Not at each of its pieces, and once more when it ends."""
-    follower: Follower = Cell()
+    follower: progress.Follower = screen.Cell()
     for done in range(10_001):
         follower("encode", done, 10_000)
     (output,) = outputs

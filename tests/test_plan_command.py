@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from support import SAMPLES, read_manifest
 from transformers import AutoTokenizer
 
-from pipeline.builder import population
+from pipeline.builder import plan_page, population
 from pipeline.builder.forecast import Forecast, forecast
-from pipeline.builder.plan_page import as_json, as_text
 from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
 from pipeline.shards import doubles
@@ -48,7 +47,7 @@ def test_the_first_rows_are_those_of_the_build(built, cache_dir):
     green and context is dim."""
     data = SAMPLES / "sft" / "chat.jsonl"
     found = planned(cache_dir, "sft", data)
-    said, text = as_json(found), as_text(found)
+    said, text = plan_page.as_json(found), plan_page.as_text(found)
     told = f"template  {said['model']['template']}"
     assert told in " ".join(text.split()).replace("template ", "template  ")
     assert "\x1b[32m" in text
@@ -76,7 +75,7 @@ def test_the_first_rows_are_those_of_the_build(built, cache_dir):
 
 def test_markers_are_shown_with_their_ratings(cache_dir):
     """A PRM row: each marker is a piece of its own, and says how its step was rated."""
-    said = as_json(planned(cache_dir, "prm", SAMPLES / "prm" / "math_shepherd.jsonl"))
+    said = plan_page.as_json(planned(cache_dir, "prm", SAMPLES / "prm" / "math_shepherd.jsonl"))
     first = said["first_rows"][0]["sequences"][""]
     assert [text for kind, text in first if kind == "marker"][:3] == ["<|step|> good"] * 3
     assert {"step", "good", "bad"} <= said["model"]["tokens"].keys()
@@ -84,7 +83,7 @@ def test_markers_are_shown_with_their_ratings(cache_dir):
 
 def test_pairs_show_both_sides(cache_dir):
     """An RM row: two sequences with one context; nothing is packed."""
-    said = as_json(planned(cache_dir, "rm", SAMPLES / "rm" / "pairs.jsonl"))
+    said = plan_page.as_json(planned(cache_dir, "rm", SAMPLES / "rm" / "pairs.jsonl"))
     sides = said["first_rows"][0]["sequences"]
     assert sides.keys() == {"chosen", "rejected"}
     assert sides["chosen"][0] == sides["rejected"][0]

@@ -15,12 +15,11 @@ from stub_http import Site, serve_http
 from stub_s3 import BUCKET
 from support import own_cache, read_manifest, silent
 
-from pipeline import filesystem, remote
+from pipeline import filesystem, remote, stores
 from pipeline.builder.planning import make_parts, works_of
 from pipeline.builder.preparation import prepare, refuse_early
 from pipeline.inputs import scan
 from pipeline.options.config import Config
-from pipeline.stores import open_store
 from stages.errors import SurroundingsError
 from stages.readers import _tables, jsonl
 
@@ -173,7 +172,7 @@ def test_each_piece_is_one_request(pipeline, tmp_path, in_s3):
     pieces = sum(-(-len(data) // (16 << 20)) for data in content.values())
     address = f"s3://{BUCKET}/set"
     for name, data in content.items():
-        open_store(address).put(name, data)
+        stores.open_store(address).put(name, data)
     options = ("--model", "qwen2-1.5b", "--layout", "ragged", "--workers", "2", "--ignore", "x")
     before = len(in_s3.requests)
     pipeline("run", "sft", address, *options, "-o", "far").ended()

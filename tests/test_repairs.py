@@ -8,8 +8,7 @@ import pytest
 from small_tokenizers import model_folder, small
 from support import few, read_manifest, rows_to, table
 
-from pipeline.builds import summary
-from pipeline.builds.build import Build
+from pipeline.builds import build, summary
 from stages.errors import ModelError
 from stages.tokenizers.profiles import template
 from stages.tokenizers.resolve import Overrides, resolve
@@ -43,7 +42,7 @@ def test_each_wrong_token_is_told(case, make, tmp_path):
     assert repair["used"] == wanted[key]
     assert manifest["model"]["pad_token"] == PAD
     assert manifest["model"]["end_of_turn"] == END
-    told = summary.said("inference", Build.open(folder).manifest)
+    told = summary.said("inference", build.Build.open(folder).manifest)
     assert any(one.startswith("repaired") and words in one and key in one for one in told)
     serving = json.loads((folder / "serving.json").read_bytes())
     assert any(words in sentence for sentence in serving["repairs"])

@@ -10,9 +10,8 @@ from stub_http import Answer, Asked, Site, serve_http
 from support import Ran, Run, few, table
 
 from expectations import gx_suites
-from pipeline import secrets
+from pipeline import secrets, sources
 from pipeline.options.recipe import builds_of
-from pipeline.sources import locate
 from stages.errors import GateError, UsageError
 
 MODEL = ("--model", "qwen2-1.5b")
@@ -227,7 +226,7 @@ def test_a_broken_link_is_named_with_what_it_points_to(tmp_path):
         link.symlink_to("gone/away")
         for argument in (folder, f"{folder}/*", link):
             with pytest.raises(UsageError, match=rf"{link} is a broken link: gone/away is not"):
-                locate(str(argument), tmp_path)
+                sources.locate(str(argument), tmp_path)
         link.unlink()
     (folder / ".hidden").symlink_to("gone")
-    assert len(locate(str(folder), tmp_path)) == 1
+    assert len(sources.locate(str(folder), tmp_path)) == 1

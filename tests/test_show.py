@@ -21,8 +21,7 @@ from transformers import AutoTokenizer
 from pipeline.builds.build import Build
 from pipeline.builds.packs import examples
 from pipeline.options.recipe import builds_of
-from pipeline.report import drawing, painter
-from pipeline.report.pages import Condition
+from pipeline.report import drawing, pages, painter
 from pipeline.report.search import Search, of_build
 from pipeline.run_build import build as run_build
 from posttrain_pipeline.commands import cli
@@ -306,7 +305,7 @@ def compare(build: Build) -> None:
     for field in sorted(names):
         limit = sorted(v[field] for v in values.values() if field in v)[len(values) // 2 - 1]
         wanted = {i for i, v in values.items() if field in v and v[field] <= limit}
-        search = Search(shards, Condition(f"{field} <= {limit + 1e-6}", build), None)
+        search = Search(shards, pages.Condition(f"{field} <= {limit + 1e-6}", build), None)
         found = list(search.matches())
         assert {one.row_id for one in found} == wanted
         assert len(found) == len(wanted)
@@ -325,7 +324,7 @@ def test_texts_places_and_the_names_of_filters_are_read(built):
     shards = drawing.Shards(build)
 
     def ids(text: str, split: str | None = None) -> list[str]:
-        found = list(Search(shards, Condition(text, build), split).matches())
+        found = list(Search(shards, pages.Condition(text, build), split).matches())
         for one in found:
             row = shards.row(one.at.split, one.at.row)
             assert row["row_ids"][one.at.place] == one.row_id
@@ -345,7 +344,7 @@ def test_the_index_says_the_pack_of_an_example(built):
     folder = built(*INDEXED)
     build = Build.open(folder)
     pack = drawing.Shards(build).pack("train", 1)
-    found = Search(drawing.Shards(build), Condition("pack = 1", build), None).matches()
+    found = Search(drawing.Shards(build), pages.Condition("pack = 1", build), None).matches()
     assert sorted(one.row_id for one in found) == sorted(pack["row_ids"])
     text = show(folder, "--pack", 1)
     assert text.startswith(f"train pack 1 of {build.manifest.packs['train'].packs}\n")
@@ -368,7 +367,7 @@ def test_the_printed_commands_lead_through_all_matches(make, tmp_path):
         texts.append(text)
     assert f"No example after {ids[-1]} has tokens > 80." in text
     build = Build.open(folder)
-    fit = Search(drawing.Shards(build), Condition("tokens > 80", build), None).matches()
+    fit = Search(drawing.Shards(build), pages.Condition("tokens > 80", build), None).matches()
     assert ids == [one.row_id for one in fit]
     assert show(folder, "--where", "tokens > 80", "--count") == (
         f"{len(ids)} of {build.manifest.examples.kept} examples have tokens > 80\n"

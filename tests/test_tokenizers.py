@@ -32,8 +32,7 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from pipeline.builder import planning
-from pipeline.builds.build import Build
-from pipeline.builds.summary import said
+from pipeline.builds import build, summary
 from pipeline.options.config import Config
 from pipeline.serving import serving
 from pipeline.serving.overlay import overlay
@@ -222,7 +221,7 @@ def test_one_id_wherever_it_stands(folder, pipeline):
 @pytest.mark.slow
 def test_the_contract_says_which_servers_need_the_tokenizer(folder):
     """A stock tokenizer decodes the id to nothing, so its string alone stops nobody there."""
-    told = said("inference", Build.open(folder).manifest)
+    told = summary.said("inference", build.Build.open(folder).manifest)
     assert any("'<search>' is registered as 151646" in line for line in told)
     found = json.loads((folder / "serving.json").read_bytes())
     assert found["added_tokens"] == {"<search>": TOKEN}

@@ -21,8 +21,7 @@ from transformers import AutoTokenizer
 
 from pipeline.builds import limits, summary
 from pipeline.builds.build import Build
-from stages.chat_template import turn_ends
-from stages.chat_template.template import Template
+from stages.chat_template import template, turn_ends
 from stages.errors import PipelineError
 from stages.tokenizers import directory, probes, profiles
 from stages.tokenizers.resolve import Overrides, resolve
@@ -237,7 +236,7 @@ def test_a_template_for_tools_prints_rows_with_tools(files, tmp_path):
         (folder / "chat_template.jinja").write_text(sources["default"])
         del config["chat_template"]
     path.write_text(json.dumps(config))
-    own = Template(directory.template_source(folder, config), "2026-01-01").render
+    own = template.Template(directory.template_source(folder, config), "2026-01-01").render
     theirs = AutoTokenizer.from_pretrained(folder).apply_chat_template
     for told, tools in ((CHAT, None), (looked_up("quince"), turn_ends.TOOLS), (CHAT, [])):
         for asked in (False, True):

@@ -22,11 +22,9 @@ from support import few, files_of, read_manifest, silent, table, write_rows
 import pipeline.shards.plan
 from expectations import contract, shard_laws, stored_rows, tallies
 from pipeline import tasks
-from pipeline.builder import windowed
+from pipeline.builder import dataset, preparation, windowed
 from pipeline.builder.build import finish
-from pipeline.builder.dataset import make_shards
 from pipeline.builder.planning import make_parts, plan
-from pipeline.builder.preparation import prepare
 from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
 from pipeline.run_build import build
@@ -192,13 +190,13 @@ def test_processes_and_their_number_change_nothing(shop, tmp_path, monkeypatch):
     options = {"layout": "packed", "shuffle": True, "dedup": True, "test_size": 0.2}
     for workers in (1, 3):
         shop.build("sft", data, f"w{workers}", 3, workers=workers, **options)
-    prepared = prepare(shop.config("sft", data, "apart", **options))
+    prepared = preparation.prepare(shop.config("sft", data, "apart", **options))
     made = make_parts(prepared, silent)
     planned = pickle.loads(pickle.dumps(plan(prepared, made)))
     assert planned.chosen is None
     every = range(planned.n_shards)
-    assert make_shards(prepared, planned, silent, every[::2]) == len(every[::2])
-    assert make_shards(prepared, plan(prepared, made), silent, every[::2]) == 0
+    assert dataset.make_shards(prepared, planned, silent, every[::2]) == len(every[::2])
+    assert dataset.make_shards(prepared, plan(prepared, made), silent, every[::2]) == 0
     finish(prepared, made, silent)
     assert files_of(tmp_path / "w1") == files_of(tmp_path / "w3") == files_of(tmp_path / "apart")
     assert not (shop.cache / "builds").exists()
@@ -249,7 +247,7 @@ def test_a_shared_digest_is_looked_into(shop, monkeypatch):
     """``--dedup`` leaves nothing out for its digest alone."""
     data = [shop.write("a.jsonl", _questions(60, 9))]
     shop.windows(2)
-    prepared = prepare(shop.config("sft", data, "out", layout="ragged", dedup=True))
+    prepared = preparation.prepare(shop.config("sft", data, "out", layout="ragged", dedup=True))
     made = make_parts(prepared, silent)
     same = np.zeros(1, doubles.DIGEST)[0]
     read = doubles.digests_of

@@ -6,7 +6,6 @@ some of them each. A build that is assembled later takes over what lies there.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import pyarrow as pa
 
@@ -15,6 +14,7 @@ from pipeline.builder.planning import Planned, workspace_of
 from pipeline.builder.preparation import Prepared, in_parallel
 from pipeline.builds.place import before
 from pipeline.builds.stored import read_file
+from pipeline.executors import Result
 from pipeline.inputs import declared, equal_build
 from pipeline.manifest.dataset_files import write_json, write_split, write_splits
 from pipeline.manifest.records import SERVING
@@ -24,8 +24,6 @@ from pipeline.shards import pack_index, reused_shards, window_plan
 from pipeline.shards.gather import Gather, ShardReport
 from pipeline.shards.measured import METRICS
 from stages import formats
-
-_Made = TypeVar("_Made")
 
 
 def _named(prepared: Prepared) -> Sources:
@@ -70,7 +68,7 @@ def _keeping(prepared: Prepared, planned: Planned, folder: Path) -> reused_shard
 
 
 def _each(
-    function: Callable[[reused_shards.Keeping, window_plan.ShardRef], _Made],
+    function: Callable[[reused_shards.Keeping, window_plan.ShardRef], Result],
     prepared: Prepared,
     planned: Planned,
     folder: Path,
@@ -78,7 +76,7 @@ def _each(
     shards: Sequence[window_plan.ShardRef],
     report: Report,
     whole: Whole | None = None,
-) -> list[_Made]:
+) -> list[Result]:
     """What a function makes of shards, which are written into a folder."""
     prepared = prepared.encoded_by(planned.backend)
     run = prepared.config.run

@@ -7,12 +7,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from pipeline import processes, sources
 from pipeline.builder.max_reject import Limit, error_of, exceeding, limits
 from pipeline.builder.rejects import Ledger
-from pipeline.executors import NOTHING, Job
+from pipeline.executors import NOTHING, Item, Job, Result, Shared
 from pipeline.inputs import declared, equal_build
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import Input, scan
@@ -144,11 +143,6 @@ def refuse_early(prepared: Prepared) -> None:
 
 
 # The work of a phase, spread over processes by the build's engine.
-
-
-Shared = TypeVar("Shared")
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 def in_parallel(

@@ -6,18 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from pipeline.builder.preparation import Prepared, in_parallel
+from pipeline.executors import Item, Result, Shared
 from pipeline.messages.progress import PLAN, Report
 from pipeline.shards import choose, equal, exchange, facts, train_test, window_plan
 from pipeline.shards.plan import WINDOW_EXAMPLES, Window, digest_of
 from stages.errors import SurroundingsError, UsageError
 from stages.tokens import layouts
-
-_Item = TypeVar("_Item")
-_Found = TypeVar("_Found")
-_Shared = TypeVar("_Shared")
 
 
 class _Workers(NamedTuple):
@@ -27,8 +24,8 @@ class _Workers(NamedTuple):
     report: Report
 
     def each(
-        self, function: Callable[[_Shared, _Item], _Found], shared: _Shared, items: Sequence[_Item]
-    ) -> list[_Found]:
+        self, function: Callable[[Shared, Item], Result], shared: Shared, items: Sequence[Item]
+    ) -> list[Result]:
         run = self.prepared.config.run
         try:
             if len(items) == 1:  # a small build, in which there is nothing to follow

@@ -302,9 +302,8 @@ class Manifest(json_records.Sealed):
         Where packs are an index, these are of the packs, each example as often as packs name it;
         ``tokens.total`` is what is stored, each example once.
         """
-        if self.packs:
-            return sum(one.tokens for one in self.packs.values())
-        return self.tokens.total
+        packed = sum(one.tokens for one in self.packs.values())
+        return packed if self.packs else self.tokens.total
 
     @property
     def margins(self) -> counts.MarginCounts | None:

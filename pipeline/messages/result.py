@@ -234,9 +234,7 @@ def _corrected(arguments: Sequence[str], remedy: str) -> Sequence[str]:
 def _help(error: click.ClickException) -> str:
     """The sentence that click shows beside the message."""
     context = getattr(error, "ctx", None)
-    if context is None:
-        return ""
-    return f"{HELP}{context.command_path} --help"
+    return f"{HELP}{context.command_path} --help" if context is not None else ""
 
 
 _ELSEWHERE = "or name another place with -o, or with --cache-dir"

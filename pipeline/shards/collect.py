@@ -171,8 +171,7 @@ class Collector:
     def __init__(
         self, sources: Sequence[PartSource], starts: Ints, inputs: Sequence[PartSource] = ()
     ) -> None:
-        self.sources = sources
-        self._starts = starts
+        self.sources, self._starts = sources, starts
         self._dealt = any(source.batch >= 0 for source in sources)
         self._named = inputs if self._dealt else sources
         self._files: dict[str, mapped.Mapped] = {}

@@ -39,8 +39,7 @@ class Appended(template.Template):
         self, ends: turn_ends.Ends, controls: re.Pattern[str], source: str, date: str, **tokens: str
     ) -> None:
         super().__init__(source, date, **tokens)
-        self._ends = ends
-        self._controls = controls
+        self._ends, self._controls = ends, controls
 
     def render(
         self,
@@ -89,10 +88,7 @@ class _Dialogue:
         ends: turn_ends.Ends,
         controls: re.Pattern[str],
     ) -> None:
-        self._printed = printed
-        self._opening = opening
-        self._ends = ends
-        self._controls = controls
+        self._printed, self._opening, self._ends, self._controls = printed, opening, ends, controls
         self._prompt = printed(opening, add_generation_prompt=True)
         # Behind the last turn some templates print the end of the text.
         self._before = self._prompt[: shared(printed(opening), self._prompt)]

@@ -146,8 +146,7 @@ class Compiler:
         variants: Sequence[dict[str, Any]],
         train_all: bool = False,
     ) -> None:
-        self._controls = controls
-        self._ends = ends
+        self._controls, self._ends = controls, ends
         self._ways = Ways(template, ends=ends, variants=variants, train_all=train_all)
         self.train_all = train_all
 

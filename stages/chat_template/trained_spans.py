@@ -57,9 +57,7 @@ class Chat:
     """
 
     def __init__(self, turns: Sequence[Message], tools: list[Any] | None, placed: bool) -> None:
-        self.turns = turns
-        self.tools = tools
-        self.placed = placed
+        self.turns, self.tools, self.placed = turns, tools, placed
         self.seen: Seen = [turn.seen() for turn in turns]
         self._left = MOST_PRINTED
 
@@ -142,9 +140,7 @@ class Spans:
     def __init__(
         self, template: Template, prompts: Sequence[Template], ends: Ends, train_all: bool
     ) -> None:
-        self._template = template
-        self._prompts = prompts
-        self._ends = ends
+        self._template, self._prompts, self._ends = template, prompts, ends
         self._any_end = re.compile("|".join(map(re.escape, ends.tokens)))
         self._train_all = train_all
         self._leads: dict[Hashable, _Lead | None] = {}

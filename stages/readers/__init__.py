@@ -37,10 +37,7 @@ def in_words(name: str) -> str:
 @functools.cache
 def suffixes() -> dict[str, str]:
     """Reader name by file suffix."""
-    known = {}
-    for name in catalog.names(__name__):
-        known.update(dict.fromkeys(load(name).suffixes, name))
-    return known
+    return {suffix: name for name in catalog.names(__name__) for suffix in load(name).suffixes}
 
 
 def of_path(path: str) -> str | None:

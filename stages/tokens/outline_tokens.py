@@ -77,9 +77,7 @@ class OutlineEncoder:
     """Encodes the columns ``outline`` and ``texts`` of batches."""
 
     def __init__(self, encoder: Encoder, controls: Mapping[str, int], cuts: MergedCuts) -> None:
-        self._encoder = encoder
-        self._controls = controls
-        self._cuts = cuts
+        self._encoder, self._controls, self._cuts = encoder, controls, cuts
         self._known: dict[str, _Tokens | None] = {}
         self._printed: dict[str, Ids] = {}
 

@@ -148,8 +148,7 @@ class SegmentEncoder:
     def __init__(self, model: TargetModel, encoder: Encoder, max_length: int, policy: str) -> None:
         self.max_length = max_length
         self.trims = policy in POLICIES[1:]
-        self._encoder = encoder
-        self._policy = policy
+        self._encoder, self._policy = encoder, policy
         self._names = pa.array(list(model.controls), pa.string())
         self._control_ids = np.fromiter(model.controls.values(), np.int32)
         self._edges = Edges(model.tokenizer_json, model.controls)
