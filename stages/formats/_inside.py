@@ -61,7 +61,9 @@ def unfolded(turns: list[Message], options: FormatOptions) -> list[Message]:
         found = _turns_in(turn) if turn.role in (USER, ASSISTANT) else None
         if found is not None:
             stop_text.require_allowed(found, f"a turn ({turn.role})", options.already_templated)
-        whole = found is not None and turn.role == ASSISTANT and _is_whole(found[1])
+        whole = (
+            found is not None and turn.role == ASSISTANT and found[1].messages[0].role != ASSISTANT
+        )
         if asked is not None and turn.role == ASSISTANT and not whole:
             said = stop_text.answered(*asked, turn.content or "")
             out = _turns.joined(out, [*said[:-1], _filled(turn, said[-1])])
@@ -76,11 +78,6 @@ def unfolded(turns: list[Message], options: FormatOptions) -> list[Message]:
         else:
             out = _continued(out, found[1].messages, turn)
     return out if asked is None else _turns.joined(out, stop_text.question(asked[1]))
-
-
-def _is_whole(inside: Turns) -> bool:
-    """Whether turns begin with who asks."""
-    return inside.messages[0].role != ASSISTANT
 
 
 def _filled(turn: Message, inside: Message) -> Message:

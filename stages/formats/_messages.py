@@ -204,8 +204,7 @@ def _message(turn: Any, where: str) -> Message:
         more = [k for k, v in turn.items() if k not in _SPOKEN and v not in (None, "", [], {})]
         why = f": {' and '.join(more)} of it hold no call under tool_calls" if more else ""
         code = "empty_answer" if role == "assistant" else "bad_column"
-        said = any(name in turn for name in _BODIES)
-        raise RowError(code, f"{where} {'holds null' if said else 'has no content'}{why}")
+        raise RowError(code, f"{where} has no content, or null{why}")
     return Message(role, body, fields, *trained(turn, where))
 
 

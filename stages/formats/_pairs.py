@@ -86,7 +86,7 @@ def side(value: Any, where: str) -> list[Message]:
         return [Message("assistant", value)]
     if isinstance(value, dict):
         return [_messages.message(value, where)]
-    return _turns.conversation(_turns.unspoken(value, where), where)
+    return _turns.conversation(value, where, one=True)
 
 
 def is_whole(turns: list[Message]) -> bool:

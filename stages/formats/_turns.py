@@ -10,7 +10,7 @@ from stages.formats._fields import columns_of, keeping_one, listing, open_questi
 from stages.formats._messages import kind_of
 from stages.formats._parts import json_value
 from stages.formats._parts import tools as tools
-from stages.rows import column_names, shapes
+from stages.rows import column_names
 from stages.rows.unread import ignore
 
 SYSTEM = columns_of("system")["system text"]
@@ -32,22 +32,18 @@ def text(row: Mapping[str, Any], key: str) -> str:
     raise RowError("bad_column", f"column {key!r} is {what}")
 
 
-def conversation(turns: Any, where: str) -> list[Message]:
-    """A list of turns in any dialect."""
+def conversation(turns: Any, where: str, *, one: bool = False) -> list[Message]:
+    """A list of turns in any dialect; ``one``: of one answer, so that texts do not take turns."""
     if isinstance(turns, str):
         turns = turns_in(turns)
         if turns is None:
             raise RowError("no_turns", f"{where} is a text, and not the JSON of a list of turns")
     if not isinstance(turns, list) or not turns:
-        what = (
-            "null or missing"
-            if turns is None
-            else "an empty list"
-            if turns == []
-            else kind_of(turns)
-        )
+        what = "null or missing" if turns is None else "empty" if turns == [] else kind_of(turns)
         raise RowError("no_turns", f"{where} is {what}, and no list of turns")
     if are_spoken(turns):
+        if one:
+            raise RowError("bad_column", f"{where} is a list of texts, and not one answer")
         said = [text for text in turns if text]
         return [Message(("user", "assistant")[i % 2], text) for i, text in enumerate(said)]
     messages: list[Message] = []
@@ -64,17 +60,6 @@ def conversation(turns: Any, where: str) -> list[Message]:
         else:
             messages += said
     return messages
-
-
-def unspoken(value: Any, where: str) -> Any:
-    """The value of one answer, which is no list of texts.
-
-    Raises:
-        RowError: it is one, of which nothing says whose they are.
-    """
-    if shapes.is_list_of_texts(value):
-        raise RowError("bad_column", f"{where} is a list of texts, and not one answer")
-    return value
 
 
 def _system_text(value: Any, name: str) -> str:
@@ -223,7 +208,7 @@ def answered(row: Row, question: str, answer: str) -> list[Message]:
         return exchange(row, text(row, question), text(row, answer))
     said = row.get(answer)
     if isinstance(said, list):
-        return whole(row, question) + conversation(unspoken(said, answer), answer)
+        return whole(row, question) + conversation(said, answer, one=True)
     return [*whole(row, question), Message("assistant", text(row, answer))]
 
 

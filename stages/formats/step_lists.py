@@ -21,14 +21,9 @@ _LABELS = columns_of("stepwise")["ratings"]
 _NEARLY_ALL = 0.9  # of the rows with several steps
 
 
-def _counts_from_minus_one(value: Any) -> bool:
-    """Whether these are ratings of -1, 0 and 1, as a -1 among them shows."""
-    return _ratings.are_ratings(value) and _ratings.is_signed(value)
-
-
 def _fits(value: Any, steps: int) -> bool:
     """Whether a value can be a rating per step; bare integers could also be step numbers."""
-    if _counts_from_minus_one(value):
+    if _ratings.are_ratings(value) and _ratings.is_signed(value):  # of -1, 0 and 1
         return len(value) == steps
     if not isinstance(value, list) or not all(map(_ratings.is_rating, value)):
         return False

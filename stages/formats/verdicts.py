@@ -184,7 +184,7 @@ class _IndexedPair(_pairs.PairFormat):
     ) -> tuple[str, str]:
         """What the values of one column show."""
         values = usual([peek(row, name) for row in rows])
-        said = [one for one in zip(values, rows, strict=True) if one[0] is not None]
+        said = zip(values, rows, strict=True)
         unnamed = [one for one in said if not is_tie(one[0]) and not _is_verdict(*one, columns)]
         # What is not an index at all is refused row by row, and is no reason to read it as one.
         seen = {index for value, _ in unnamed if (index := _index(value)) in (0, 1, 2)}

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from stages.formats import _rated_steps, _ratings, _turns
+from stages.formats import _fields, _rated_steps, _ratings, _turns
 from stages.normalize import role_columns, role_names, verdict_columns
 from stages.normalize.role_columns import JSON, Columns
 from stages.rows import column_names, judgements, shapes, signals, stop_text
@@ -61,7 +61,7 @@ def _answer(held: Columns) -> list[str]:
     listed = held.called("answer", held.where(shapes.is_list_of_texts))
     listed.sort(key=lambda path: not held.all(path, lambda value: len(value) == 1))
     if held.answers or _good_answer(held):
-        return held.answers
+        return [*(f"{path}[first]" for path in listed if JSON in path), *held.answers]
     return [path + ("[first]" if JSON in path else ".0") for path in listed if "[]" not in path]
 
 
@@ -102,6 +102,7 @@ def _weights(held: Columns) -> list[str]:
 def _inputs(held: Columns) -> list[str]:
     texts = held.where(shapes.is_text, 0.0)
     said = held.called("context", held.where(shapes.is_passages, 0.0))
+    texts = [path for path in texts if role_names.role_of(path) != "answer"]  # input_output
     asked = [path for path in texts if "input" in role_names.parts(path)]
     topics = [] if held.called("question", texts) else held.called("topic", texts)
     return [*said, *asked, *(p for p in topics if "title" not in role_names.parts(p))]
@@ -230,9 +231,7 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "dialogue": lambda held: [p for p in held.single if held.all(p, _is_answered)],
     "weights of turns": _weights,
     "system text": lambda held: held.called("system", held.where(shapes.is_text, 0.0)),
-    "history": lambda held: held.called(
-        "history", held.where(lambda value: isinstance(value, list), 0.0)
-    ),
+    "history": lambda held: held.called("history", held.where(_fields.is_list, 0.0)),
     "tools": lambda held: held.called(
         "tools", held.where(lambda value: isinstance(value, list | str), 0.0)
     ),

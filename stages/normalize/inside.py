@@ -11,12 +11,11 @@ from stages import formats
 from stages.contract import FormatOptions, Row
 from stages.errors import AskError, DataError, RowError, counted
 from stages.format import Format
-from stages.formats import _inside, _messages
+from stages.formats import _fields, _inside, _messages
 from stages.rows import speakers
 from stages.rows.column_names import Watched
 from stages.rows.selection import told_raw
 
-_FEW = 0.01  # of the rows, but at least one: no more of them stop a file
 _MOST = 3  # questions in one message
 _ALLOW = "Add --already-templated to have its turns read and rendered once"
 _OPTION = re.compile(r"--already-templated|--(?:ignore|map|role) (?:'[^']*'|[^\s,;]+)")
@@ -95,7 +94,7 @@ def _most(
     where they are few."""
     found = (_asks(row, format_, options) for row in rows)
     asked = [error for error in found if error is not None]
-    few = len(asked) <= max(1, _FEW * len(rows))
+    few = len(asked) <= max(1, _fields.FEW * len(rows))
     if not asked or (few and len(asked) < len(rows)):
         return None
     return asked[0], f"in {len(asked):,} of {counted(len(rows), 'sampled row')}"
@@ -106,6 +105,5 @@ def _how(error: RowError, rows: Sequence[Row]) -> str:
     if error.code == "unknown_role":
         who = speakers.guessed([*rows])
         ways = " ".join(_messages.as_role(name, role) for name, role in who.items())
-        shown = f", for instance {ways}" * bool(ways)
-        return f"Say who that is{shown}; roles are {', '.join(speakers.ROLES)}"
+        return f"Say who that is, for instance {ways}; roles are {', '.join(speakers.ROLES)}"
     return getattr(error, "remedy", "") or _ALLOW

@@ -38,7 +38,6 @@ def columns_named(rows: Iterable[contract.Row]) -> str:
     return ", ".join([f"{name} ({what})" for name, what in zip(told, words, strict=True)][:NAMED])
 
 
-_TEXTS = ("content", "value")
 _OFFERED = 4  # ways, and columns that are told apart by them
 _BESIDE = ("system", "reasoning")  # no question, and no answer
 
@@ -49,7 +48,7 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         return ""
     if who := _speakers(rows):
         return f"Say who speaks in the turns with {who}."
-    if all(_is_turn(row) for row in rows):
+    if all(shapes.is_turn(row) and role_of(row) for row in rows):
         return 'Each row is one turn; write the turns of a conversation as {"messages": [...]}.'
     held = role_columns.columns_of(rows, answers_alone=True)
     texts = [p for p in held.single if "." not in p and role_names.role_of(p) not in _BESIDE]
@@ -90,10 +89,6 @@ def _is_said(name: str, texts: Sequence[str]) -> bool:
     """Whether a column has texts that differ from row to row and are more than names."""
     prose = sum(map(is_prose, texts))
     return not is_about(name) and 2 * prose > len(texts) and 2 * len({*texts}) > len(texts)
-
-
-def _is_turn(value: Any) -> bool:
-    return isinstance(value, dict) and bool(role_of(value)) and any(t in value for t in _TEXTS)
 
 
 _TAGS = ("label", "kto_tag")

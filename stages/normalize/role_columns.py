@@ -52,10 +52,6 @@ def paths_of(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
                 yield from paths_of(merged, f"{path}[].", depth + 1)
 
 
-def _has_more(value: Any) -> bool:
-    return value not in EMPTY and not (isinstance(value, list) and len(value) == 1)
-
-
 def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) -> "Columns":
     """The columns of some rows; see ``Columns``."""
     names = dict.fromkeys(name for row in rows for name in row)
@@ -65,8 +61,8 @@ def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) ->
     if len(paths) > _MOST_PATHS:  # keys that are data, such as ids
         paths = Counter({path: n for path, n in paths.items() if 2 * n > len(rows)})
     values = {path: usual([lookup(row, path) for row in rows]) for path in paths}
-    for path in [*values]:  # a text where all lists have one alone
-        if path.endswith(".0") and any(map(_has_more, values[path.removesuffix(".0")])):
+    for path in [p for p in values if p.endswith(".0")]:  # a text where all lists have one alone
+        if paths[path] < sum(value not in EMPTY for value in values[path.removesuffix(".0")]):
             del values[path]
     said = [p for p in values if role_names.role_of(p) in ("question", "answer")]
     said += [p for both in role_names.by_better([*values]) for p in both if p not in said]

@@ -154,8 +154,7 @@ def find(
         only: the name of the one format that is wanted.
     """
     some = rows[:SAMPLED]
-    found = _found(some, kind, columns, only)
-    return found or _found(some, kind, columns, only, guess=True)
+    return _found(some, kind, columns, only) or _found(some, kind, columns, only, guess=True)
 
 
 def _found(
@@ -224,7 +223,6 @@ def misses(
         return True
     if not kind.trains_answers:
         return False
-    held = columns_of(some, answers_alone=True)
     if "text" in format_.columns:  # no text alone where a column answers it
         return bool(held.answers and held.questions)
     answers = {*format_.columns.get("answer", ())}

@@ -120,13 +120,10 @@ def is_place(value: Any) -> bool:
 def _first_good(both: Any) -> Any:
     """The first good one of a list of answers, by a list of verdicts; None where these are not as
     many."""
-    if not isinstance(both, list) or [*map(type, both)] != [list, list]:
+    lists = isinstance(both, list) and [*map(type, both)] == [list, list]
+    if not lists or len(both[0]) != len(both[1]):
         return None
-    answers, verdicts = both
-    if len(answers) != len(verdicts):
-        return None
-    each = zip(answers, verdicts, strict=True)
-    return next((answer for answer, verdict in each if is_good(verdict)), "")
+    return next((one for one, verdict in zip(*both, strict=True) if is_good(verdict)), "")
 
 
 _MADE: Mapping[str, Callable[[Sequence[Any]], Any]] = {

@@ -127,10 +127,6 @@ FILLERS = exact("filler", "sign")
 SIDES = exact("better", "both") | exact("worse", "both") | exact("sides", "sign")
 
 
-def _is_half(word: str) -> bool:
-    return word in _KNOWN or bool(signs(word))
-
-
 def _cut(chunk: str) -> list[str]:
     """The words of a part of a name that has no separator and no number."""
     small = chunk.casefold()
@@ -140,7 +136,7 @@ def _cut(chunk: str) -> list[str]:
     if small in _LISTED or len(cut) > 1:
         return cut
     halves = ([small[:at], small[at:]] for at in range(2, len(small) - 1))
-    return next((two for two in halves if all(map(_is_half, two))), cut)
+    return next((two for two in halves if all(w in _KNOWN or signs(w) for w in two)), cut)
 
 
 def _is_one(before: str, word: str) -> bool:
