@@ -92,8 +92,9 @@ def verdict(held: Columns) -> list[str]:
     between = [p for p in between if not all(v in (None, 1, 2) for v in held.values[p])]
     few = [p for p in few if p not in between]
     few += [f"{p}[nearest]" for p in between if role_names.mentions(p, "verdict")]
-    each = itertools.product(scalars, role_names.by_side(held.single))
-    said = [p for p, both in each if judgements.name_sides(held.values[p], both)]
+    texts = [p for p in held.single if held.is_spoken(p)]
+    each = itertools.product(filter(lambda p: _is_few(held, p), scalars), texts, texts)
+    said = [p for p, *both in each if judgements.name_sides(held.values[p], (*both,))]
     said += _one_hot(held) or _named_winners(held, scalars) or [*few, *_votes(held)]
     guessed = [p for p in scalars if held.guess and judgements.name_sides(held.told(p))]
     return [*dict.fromkeys(said)] or guessed
