@@ -19,8 +19,10 @@ from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Row
 from stages.errors import DataError, RowError
-from stages.normalize import evidence, finders, role_columns, role_names, roles
+from stages.formats import _parts
+from stages.normalize import evidence, finders, lacking, role_columns, role_names, roles
 from stages.normalize.role_names import SHAPES
+from stages.rows import signals
 from stages.rows.selection import inside, lookup, renamed, rest
 from stages.rows.unread import turns_of
 
@@ -654,3 +656,101 @@ def test_a_column_of_reasoning_is_that_of_the_last_turn() -> None:
     for messages in (own, turns[:1], [turns[0], {**turns[1], "content": ""}]):
         with pytest.raises(RowError):
             format_.read({"messages": messages, "message_thinking": "since"}, FormatOptions())
+
+
+@pytest.mark.parametrize("word", few(["task", "instruction", "question_type_words"], 2))
+def test_what_a_task_is_called_is_not_what_is_asked(word: str) -> None:
+    """Beside a column that differs from row to row, few texts that come again are no question,
+    whatever they are called and however long they are."""
+    kinds = ["summing up two numbers", "writing out a sum"]
+    rows = [{word: kinds[i % 2], "prompt": SAYS["question"](i), "b": i} for i in ROWS]
+    rows = [{**row, "answer": SAYS["answer"](i)} for i, row in enumerate(rows)]
+    assert role_columns.columns_of(rows, answers_alone=True).questions == ["prompt"]
+    named = [{word: "sum" if i % 2 else "count", "answer": SAYS["answer"](i)} for i in ROWS]
+    assert role_columns.columns_of(named, answers_alone=True).questions in ([], [word][:0])
+
+
+@given(
+    st.lists(st.sampled_from("ABCDE"), min_size=3, max_size=8), st.sampled_from(["{}", "User {}"])
+)
+def test_a_dialogue_is_no_answer(who: list[str], name: str) -> None:
+    """Lines that begin with the names of speakers are those of several, whoever they are."""
+    spoken = "\n".join(f"{name.format(one)}: I said {n}." for n, one in enumerate(who))
+    several = 1 < len({*who}) < len(who)
+    assert signals.is_dialogue(spoken) == several
+    assert not signals.is_dialogue(f"It is so.\n{spoken}") or not several
+    rows = [{"prompt": SAYS["question"](i), "response": spoken} for i in ROWS]
+    assert role_columns.columns_of(rows, answers_alone=True).answers == (
+        [] if several else ["response"]
+    )
+
+
+@pytest.mark.parametrize("path", ["human", "labels.human", "who", "gpt"])
+@pytest.mark.parametrize("names", [("response_1", "response_2"), ("answer_ours", "answer_theirs")])
+def test_a_text_that_names_an_answer_is_a_verdict(path: str, names: tuple[str, str]) -> None:
+    """Whatever its column is called, and also beside numbers that would order the two."""
+    rows: list[Row] = []
+    for i in ROWS:
+        said = {names[0]: SAYS["chosen"](i), names[1]: SAYS["rejected"](i)}
+        outer, _, inner = path.partition(".")
+        told = names[i % 2]
+        numbers = {f"{one}_score": (i * 3 + at) % 5 for at, one in enumerate(names)}
+        rows.append(
+            {"prompt": SAYS["question"](i), **said, outer: {inner: told} if inner else told}
+        )
+        rows[-1] |= numbers
+    found = roles.find(rows, kind_of("rm"), {})
+    assert path in [one.renamed.get("winner") for one in found]
+
+
+@pytest.mark.parametrize("end", ["So the answer is {}.", "Thus \\boxed{{{}}}.", "#### {}"])
+def test_whole_attempts_are_no_steps(end: str) -> None:
+    """Texts that each come to an answer, or all begin alike, are asked about; steps are read."""
+    steps = [{"prompt": SAYS["question"](i), "completions": SAYS["steps"](i)} for i in ROWS]
+    each = [{**row, "labels": [1, 0, 1]} for row in steps]
+    assert evidence.detect(each, kind_of("prm"), "x").reading == "stepwise"
+    for begin, close in (("{}: ", end), ("We look at all of it: {}. ", "")):
+        told = [[begin.format(n) + close.format(n) for n in range(3)] for _ in ROWS]
+        tried = [{**row, "completions": one} for row, one in zip(each, told, strict=True)]
+        with pytest.raises(DataError, match="is a whole attempt") as asked:
+            evidence.detect(tried, kind_of("prm"), "x")
+        assert not ways(asked.value.remedy)
+
+
+def test_calls_in_texts_are_the_calls() -> None:
+    """A list of JSON texts is read as the list of what they say."""
+    call = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
+    assert _parts.calls_of([json.dumps(call)], "x") == _parts.calls_of([call], "x")
+
+
+def test_a_guess_reads_most_of_what_is_said() -> None:
+    """Columns of which only the values say what they are are no reading where most is left out."""
+    rows = [{"Ask": SAYS["question"](i), "zzz": SAYS["answer"](i)} for i in ROWS]
+    assert [one.guessed for one in roles.find(rows, kind_of("sft"), {})] == [True]
+    more = [{**row, "yyy_id": f"{SAYS['answer'](i)} " * 5} for i, row in enumerate(rows)]
+    assert len(roles.find(more, kind_of("sft"), {})) == 1
+    source = [{**row, "src": f"{SAYS['answer'](i)} {i} " * 5} for i, row in enumerate(rows)]
+    assert not [one for one in roles.find(source, kind_of("sft"), {}) if one.guessed]
+
+
+@pytest.mark.parametrize("number", ["utterance_idx", "turn_id", "messageNo"])
+def test_rows_that_number_turns_are_pieces(number: str) -> None:
+    """A guess is none where another column numbers the turns of each conversation."""
+    rows: list[Row] = [
+        {
+            "conv_id": f"c{i // 3}",
+            number: i % 3,
+            "scene": SAYS["question"](i),
+            "x": SAYS["answer"](i),
+        }
+        for i in ROWS
+    ]
+    found = lacking.in_pieces(rows, kind_of("sft"))
+    assert found is not None
+    assert "conv_id" in found[0]
+    assert (
+        lacking.in_pieces(
+            [{**row, "conv_id": f"c{i}"} for i, row in enumerate(rows)], kind_of("sft")
+        )
+        is None
+    )

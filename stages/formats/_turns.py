@@ -10,7 +10,7 @@ from stages.formats._fields import columns_of, keeping_one, listing, open_questi
 from stages.formats._messages import kind_of
 from stages.formats._parts import json_value
 from stages.formats._parts import tools as tools
-from stages.rows import column_names
+from stages.rows import column_names, shapes
 from stages.rows.unread import ignore
 
 SYSTEM = columns_of("system")["system text"]

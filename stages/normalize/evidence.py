@@ -50,10 +50,9 @@ def _none_fits(rows: Sequence[contract.Row], kind: kinds.Kind, where: str) -> Un
     """The error for rows that have no format, and no columns that play the roles of one."""
     said = lacking.columns_named(rows[:10]) or "(none)"
     none = f"{where}: no format of {kind.words} fits rows with the columns {said}."
-    if pieces := lacking.in_pieces(rows, kind):
-        return UnknownFormatError(f"{none[:-1]}: {pieces[0]}.", f"{pieces[1]}.")
-    if kind.marks and (rated := lacking.without_ratings(rows[: roles.SAMPLED])):
-        return UnknownFormatError(f"{none[:-1]}: {rated[0]}.", f"{rated[1]}.")
+    unrated = lacking.without_ratings(rows[: roles.SAMPLED]) if kind.marks else None
+    if why := lacking.in_pieces(rows, kind) or unrated:
+        return UnknownFormatError(f"{none[:-1]}: {why[0]}.", f"{why[1]}.")
     if likely := lacking.offer(rows, kind):
         return UnknownFormatError(none, likely)
     offered = ", ".join(f.name for f in formats.usable_for(kind))

@@ -1,7 +1,6 @@
 """What to say of rows that no format fits: what is in them, what they lack, what would do."""
 
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from stages.formats._messages import as_role, role_of
 from stages.normalize import finders, role_columns, role_names
 from stages.normalize.roles import SAMPLED, Candidate
 from stages.normalize.survey import MOST_OF_THE_TEXT, _text
-from stages.rows import judgements, speakers
+from stages.rows import judgements, shapes, speakers
 from stages.rows.column_names import EMPTY
 from stages.rows.signals import is_about, is_prose
 from stages.rows.unread import mapped
@@ -53,7 +52,7 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
     held = role_columns.columns_of(rows, answers_alone=True)
     texts = [p for p in held.single if "." not in p and role_names.role_of(p) not in _BESIDE]
     if len(texts) != 2:
-        texts = [p for p in texts if _is_said(p, [value for value in held.values[p] if value])]
+        texts = [p for p in texts if held.is_spoken(p) and held.is_varied(p) and not is_about(p)]
     said = {p: [value for value in held.values[p] if value] for p in texts}
     if told := next(filter(held.is_dialogue, texts), ""):
         return (
@@ -83,12 +82,6 @@ def _speakers(rows: Sequence[contract.Row]) -> str:
     if not who or not role_columns.conversation(role_columns.columns_of(told, True)):
         return ""
     return " ".join(as_role(name, role) for name, role in who.items())
-
-
-def _is_said(name: str, texts: Sequence[str]) -> bool:
-    """Whether a column has texts that differ from row to row and are more than names."""
-    prose = sum(map(is_prose, texts))
-    return not is_about(name) and 2 * prose > len(texts) and 2 * len({*texts}) > len(texts)
 
 
 _TAGS = ("label", "kto_tag")
@@ -145,7 +138,8 @@ _JOINED = {
 def in_pieces(rows: Sequence[contract.Row], kind: kinds.Kind) -> tuple[str, str] | None:
     """What each row is a piece of, where rows share an id or a question and each has one turn, one
     step or one answer of the whole; and what would do. None where rows are whole."""
-    held = role_columns.columns_of(rows[:SAMPLED], answers_alone=False)
+    rows = rows[:SAMPLED]
+    held = role_columns.columns_of(rows, answers_alone=False)
     names = [path for path in held.values if "." not in path]
     texts = [path for path in held.texts if path in names and held.is_spoken(path)]
     repeated = [path for path in names if 3 * _different(held.values[path]) <= 2 * len(rows)]
@@ -181,11 +175,10 @@ def _is_counted(held: role_columns.Columns, path: str, names: Sequence[str]) -> 
     for number in (p for p in names if not role_names.SPOKEN.isdisjoint(role_names.parts(p))):
         turns: dict[Any, list[float]] = {}
         for one, told in zip(held.values[path], held.values[number], strict=True):
-            at = judgements.spelled(told)
-            turns.setdefault(one, []).append(math.nan if at is None else at)
+            turns.setdefault(one, []).append(judgements.spelled(told) or 0)
         several = [some for some in turns.values() if len(some) > 1]
-        rising = [some for some in several if all(a < b for a, b in itertools.pairwise(some))]
-        if several and len(rising) >= _NEARLY_ALL * len(several):
+        rising = sum(some == sorted({*some}) for some in several)
+        if rising and rising >= _NEARLY_ALL * len(several):
             return True
     return False
 

@@ -235,7 +235,9 @@ def options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> lis
     record_format = formats.load(reading)
     name, read, found = record_format.name, record_format.columns, record_format.renamed
     if name == "text":  # no turns, before which anything could stand
-        return [f"{mapped('prompt', 'text')} {mapped('completion', path)}"] if text else []
+        asks = role_of(path) == "question"
+        said = (path, "text") if asks else ("text", path)
+        return [maps(("prompt", "completion"), said)] if text else []
     ahead = column_names.is_a(path, "system") or (may_be_context and "turns" in read)
     if ahead and "system text" in read and "[]" not in path:
         return [mapped("system", path)]

@@ -26,7 +26,7 @@ from stages.normalize.outlines import Outlines
 from stages.normalize.overlap import Likeness, Search
 from stages.rows import carried, examples, groups, selection, stop_text, unread
 from stages.rows.carried import IDENTITY, Carried, Tally, batch_of
-from stages.rows.column_names import EMPTY, Watched
+from stages.rows.column_names import Watched
 from stages.rows.selection import AND_QUESTION, Selection, renamed, replaced
 
 
@@ -202,9 +202,9 @@ class Normalize:
     def _account_replaced(self, data: Row) -> None:
         """Count what ``--map`` replaced."""
         if self.options.columns:
-            for name, value in replaced(self.selection.read(data), self.options.columns):
-                if value not in EMPTY:
-                    self.tally.add(name, value)
+            found = replaced(self.selection.read(data), self.options.columns)
+            for name, values in unread.by_path(found).items():
+                self.tally.add(name, *values)
 
     @functools.cached_property
     def decided(self) -> frozenset[str]:

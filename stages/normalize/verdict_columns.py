@@ -95,13 +95,19 @@ def verdict(held: Columns) -> list[str]:
     between = [p for p in between if not all(v in (None, 1, 2) for v in held.values[p])]
     few = [p for p in few if p not in between]
     few += [f"{p}[nearest]" for p in between if role_names.mentions(p, "verdict")]
-    by_name = _one_hot(held) or _named_winners(held, scalars) or [*few, *_votes(held)]
-    sides_ = role_names.by_side(held.single)
-    said = [
-        p for p in scalars if any(judgements.name_sides(held.values[p], both) for both in sides_)
-    ]
-    some = [*dict.fromkeys([*said, *by_name])]
-    return some or [p for p in scalars if held.guess and judgements.name_sides(held.told(p))]
+    said = [p for p in scalars if _is_few(held, p) and _names_columns(held, p)]
+    said += _one_hot(held) or _named_winners(held, scalars) or [*few, *_votes(held)]
+    guessed = [p for p in scalars if held.guess and judgements.name_sides(held.told(p))]
+    return [*dict.fromkeys(said)] or guessed
+
+
+def _names_columns(held: Columns, path: str) -> bool:
+    """Whether the few texts of a column name two columns of texts by their words."""
+    values = {one for one in held.values[path] if isinstance(one, str)}
+    words = {part for one in values for part in judgements.parts(one)}
+    texts = [p for p in held.single if held.is_spoken(p) and words & {*judgements.parts(p)}]
+    each = itertools.permutations(texts, 2)
+    return any(judgements.name_sides(values, both) for both in each)
 
 
 def strength(held: Columns) -> list[str]:

@@ -212,7 +212,7 @@ class Leaving:
         return path not in self.settled and not self.selection.settles(path)
 
 
-def _by_path(found: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
+def by_path(found: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
     """All values of each path. The first of several turns may have nothing there."""
     values: dict[str, list[Any]] = {}
     for path, value in found:
@@ -233,14 +233,14 @@ def left_over(
     found: Iterable[tuple[str, Any]] = (pair for left in row.unread() for pair in _opened(*left))
     if inside:
         found = (left for path, value in found for left in selection.rest(path, value, inside))
-    columns = [Unread(path, tuple(values)) for path, values in _by_path(found).items()]
+    columns = [Unread(path, tuple(values)) for path, values in by_path(found).items()]
     if StepChain in map(type, examples):
-        keys = _by_path(_beside_steps(row))
+        keys = by_path(_beside_steps(row))
         return columns + [Unread(key, tuple(values), turn=True) for key, values in keys.items()]
     said = [(turn, turn.fields) for turn in turns_of(examples) if turn.fields]
     if not said:
         return columns
-    keys = _by_path(
+    keys = by_path(
         (key, value)
         for turn, fields in said
         for key, value in fields.items()
