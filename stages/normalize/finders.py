@@ -228,7 +228,8 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "reasoning": lambda held: held.reasoning,
     "turns": role_columns.conversation,
     "spoken turns": _spoken_turns,
-    "dialogue": lambda held: [p for p in held.single if held.all(p, _is_answered)],
+    # A text that is none may have marks of its own, which the others have among their answers.
+    "dialogue": lambda held: [p for p in held.single if held.all(p, _is_answered, 0.98)],
     "weights of turns": _weights,
     "system text": lambda held: held.called("system", held.where(shapes.is_text, 0.0)),
     "history": lambda held: held.called("history", held.where(_fields.is_list, 0.0)),
