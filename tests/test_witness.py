@@ -264,7 +264,7 @@ def _prm(rng: random.Random) -> dict[str, list[Row]]:
             for q, s, _ in solved
         ],
         "nexts": [
-            {"problem": q, "prior_steps": s[:-1], "next_step": s[-1], "rating": n % 2}
+            {"problem": q, "prior_steps": [], "next_step": s[-1], "rating": n % 2}
             for n, (q, s, _) in enumerate(solved)
         ],
         "nested": [
