@@ -455,12 +455,7 @@ def test_ratings_of_steps_that_are_read_without_them_are_asked_about(
 
 @pytest.mark.parametrize("key", ["score", "value", "rating"])
 @pytest.mark.parametrize(
-    ("inside", "names"),
-    [
-        (False, ("prompt", "completions", "labels")),
-        (False, ("Ask", "chain", "marks")),
-        (True, ("Ask", "chain", "marks")),
-    ],
+    ("inside", "names"), [(False, ("Ask", "chain", "marks")), (True, ("Ask", "chain", "marks"))]
 )
 def test_ratings_may_stand_in_objects(key: str, inside: bool, names: tuple[str, ...]) -> None:
     """Beside the steps, or in each of them."""

@@ -128,7 +128,7 @@ def _are_marks(value: Any) -> bool:
 def steps_of(held: Columns) -> list[str]:
     """Lists and families of texts that may be steps: those that are called so, else all."""
     lists = [p for p in held.where(shapes.are_texts) if not role_names.is_about(p)]
-    lists = [p for p in lists if p in _rated_steps.LISTS or not role_names.are_answers(p)]
+    lists = [p for p in lists if not role_names.are_answers(p)]
     texts = [*lists, *held.texts_of_families]
     texts = [p for p in texts if not held.all(p, _are_marks)]
     return held.called("steps", texts) or texts
