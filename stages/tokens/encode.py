@@ -288,7 +288,12 @@ class EncodeSteps:
             labels=make_list(starts, pa.array(labels)),
             step_positions=make_list(offsets_of(counts), relative),
         )
-        batch = _put_counts(batch, sequences, count_per_row(starts, labels != IGNORED))
+        rated = count_per_row(starts, labels != IGNORED)
+        batch = _put_counts(batch, sequences, rated)
+        bare = (rated == 0) & (made.truncated > 0)  # what fits has no rating to train
+        limit = f"--max-length is {self.encoder.max_length}, and no step that fits is rated"
+        whole = (made.lengths + made.truncated)[bare]
+        batch = columns.refuse(batch, bare, "too_long", [f"{n} tokens; {limit}" for n in whole])
         # NaN has many bit patterns; -1, which is no rating, has one.
         floats = np.nan_to_num(ratings, nan=-1.0).astype(np.float32).view(np.int32)
         digest = digests((starts, ids), (starts, labels), (label_starts, floats))
