@@ -61,17 +61,21 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
     least = MOST_OF_THE_TEXT * sum(map(_text, rows))
     if not texts or len(texts) > _OFFERED or sum(map(_text, said.values())) <= least:
         return ""
-    talk = [p for p in held.values if role_names.role_of(p) in ("question", "answer")]
+    talk = {p: role_names.role_of(p) for p in held.values if p not in texts}
+    if any(role == "answer" and held.told(p) for p, role in talk.items()):
+        return ""  # what is said about them
+    talk = {p: role for p, role in talk.items() if role == "question"}
     if len(texts) == 1 and any(map(is_prose, itertools.chain(*(held.values[p] for p in talk)))):
-        return ""  # what is asked about it, and said
+        return ""  # what is asked about it
     if len(texts) == 1:
         whole = mapped("text", texts[0])
         return f"If {texts[0]} is a text by itself, without a question, train it with {whole}."
     in_order = [*itertools.combinations(texts, 2)]
     ways = [
         f"{mapped('prompt', asked)} {mapped('completion', answer)}"
-        for asked, answer in [*in_order, *((b, a) for a, b in in_order)][:_OFFERED]
-    ]
+        for asked, answer in [*in_order, *((b, a) for a, b in in_order)]
+        if role_names.role_of(answer) != "question"
+    ][:_OFFERED]
     return f"Say which column is the question and which the answer: {', or '.join(ways)}."
 
 
@@ -157,7 +161,7 @@ def in_pieces(rows: Sequence[contract.Row], kind: kinds.Kind) -> tuple[str, str]
         what = f"each row is one turn, and {linked} says which other row it belongs to"
         return what, f"Join these rows. {_JOINED['turn']}"
     if not said and kind.trains_answers and texts:
-        piece, said = "turn", [path for path in ids if _is_counted(held, path, names)]
+        piece, said = "turn", [path for path in repeated if _is_counted(held, path, names)]
     if not said:
         return None
     what = f"each row is one {piece}, and those with one {said[0]} belong together"
@@ -177,7 +181,7 @@ def _is_counted(held: role_columns.Columns, path: str, names: Sequence[str]) -> 
         for one, told in zip(held.values[path], held.values[number], strict=True):
             turns.setdefault(one, []).append(judgements.spelled(told) or 0)
         several = [some for some in turns.values() if len(some) > 1]
-        rising = sum(some == sorted({*some}) for some in several)
+        rising = sum(some == sorted(some) and len({*some}) > 1 for some in several)
         if rising and rising >= _NEARLY_ALL * len(several):
             return True
     return False
@@ -223,7 +227,8 @@ def _judged(held: role_columns.Columns) -> tuple[str, str] | None:
 def which(found: Sequence[Candidate], where: str) -> DataError:
     """The question that several ways to read a file's columns leave."""
     ways = [one.words for one in found[:SHOWN]]
+    named = f"Say which with {', or '.join(one.options for one in found)}."
     return DataError(
         f"{where} could be read in {len(found)} ways: {'; or '.join(ways)}.",
-        f"Say which with {', or '.join(one.options for one in found[:SHOWN])}.",
+        named if len(found) <= SHOWN else "Name the columns with --map.",
     )

@@ -16,7 +16,7 @@ from stages.errors import RowError, counted
 from stages.format import Format
 from stages.normalize import finders
 from stages.normalize.role_columns import JSON, Columns, columns_of
-from stages.normalize.role_names import COUNTED, SAID, SHAPES, TWO, Shape, answer_beside
+from stages.normalize.role_names import COUNTED, SAID, SHAPES, TWO, Shape, answer_beside, is_talk
 from stages.rows import judgements
 from stages.rows.selection import renamed
 from stages.rows.shapes import NEARLY_ALL
@@ -168,11 +168,16 @@ def _found(
     """See ``find``; ``guess`` as ``Columns`` has it."""
     free = [{name: value for name, value in row.items() if name not in columns} for row in some]
     held = columns_of(free, kind.trains_answers, guess)
+    lists = {name for row in free for name, value in row.items() if isinstance(value, list)}
+    turns = set(filter(is_talk, lists))
     found: dict[str, Candidate] = {}
     for shape in SHAPES.get(kind.formats, ()):
         if only in ("", shape.format):
             for one in itertools.islice(_candidates(shape, held, columns), MOST):
-                if guess and not held.are_most(one.paths):
+                # A guess reads most of what is said, and all turns.
+                if guess and not (
+                    held.are_most(one.paths) and turns <= {*map(judgements.bare, one.paths)}
+                ):
                     continue
                 read, said = _run(one, some, columns) if not _is_crossed(one, some) else (0, "")
                 if read and read >= NEARLY_ALL * len(some):

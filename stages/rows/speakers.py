@@ -6,6 +6,7 @@ speaks; others may only say that it is a role, a question or an answer: ``functi
 """
 
 import functools
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -215,7 +216,8 @@ def _beside(turn: Mapping[str, Any], who: tuple[str, ...], what: str) -> dict[st
 def guessed(rows: list[dict[str, Any]], own: bool = False) -> dict[str, str]:
     """For each name of nobody that is known, who it probably is, by its places among turns: who
     begins is a user, who speaks behind a call is its tool, and whoever else speaks is the
-    assistant, unless the turn before says more, or the assistant speaks under another name."""
+    assistant, unless the turn before says more, or the assistant speaks under another name. Empty
+    where some of several names would be both (``0_Wizard``, ``1_Wizard``, ``0_Novice``)."""
     votes: dict[str, list[str]] = {}
     for turns in spoken(rows, own):
         said = [name for name, _ in turns]
@@ -233,7 +235,10 @@ def guessed(rows: list[dict[str, Any]], own: bool = False) -> dict[str, str]:
                 mine.append(TOOL)
             elif len(said) > first + 1:  # a turn alone may be either
                 mine.append(USER if asks else ASSISTANT)
-    return {name: max((USER, ASSISTANT, TOOL), key=mine.count) for name, mine in votes.items()}
+    who = {name: max((USER, ASSISTANT, TOOL), key=mine.count) for name, mine in votes.items()}
+    spelled = {(re.sub(r"[\W\d_]+", "", name), role) for name, role in who.items()}
+    bare = {name for name, _ in spelled}
+    return {} if 1 < len(bare) < len(spelled) else who
 
 
 def require_said(roles: Mapping[str, str], rows: list[dict[str, Any]], where: str) -> None:
