@@ -674,9 +674,10 @@ def test_what_a_task_is_called_is_not_what_is_asked(word: str) -> None:
     st.lists(st.sampled_from("ABCDE"), min_size=3, max_size=8), st.sampled_from(["{}", "User {}"])
 )
 def test_a_dialogue_is_no_answer(who: list[str], name: str) -> None:
-    """Lines that begin with the names of speakers are those of several, whoever they are."""
+    """Lines that begin with the names of several speakers are no answer; those that begin with
+    other words are."""
     spoken = "\n".join(f"{name.format(one)}: I said {n}." for n, one in enumerate(who))
-    several = 1 < len({*who}) < len(who)
+    several = 1 < len({*who}) < len(who) and name != "{}"
     assert signals.is_dialogue(spoken) == several
     assert not signals.is_dialogue(f"It is so.\n{spoken}") or not several
     rows = [{"prompt": SAYS["question"](i), "response": spoken} for i in ROWS]
@@ -685,10 +686,10 @@ def test_a_dialogue_is_no_answer(who: list[str], name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("path", ["human", "labels.human", "who", "gpt"])
+@pytest.mark.parametrize("path", ["winner", "labels.human_verdict", "judge", "gpt_preference"])
 @pytest.mark.parametrize("names", [("response_1", "response_2"), ("answer_ours", "answer_theirs")])
 def test_a_text_that_names_an_answer_is_a_verdict(path: str, names: tuple[str, str]) -> None:
-    """Whatever its column is called, and also beside numbers that would order the two."""
+    """Under the name of a verdict, also beside numbers that would order the two."""
     rows: list[Row] = []
     for i in ROWS:
         said = {names[0]: SAYS["chosen"](i), names[1]: SAYS["rejected"](i)}
@@ -703,18 +704,55 @@ def test_a_text_that_names_an_answer_is_a_verdict(path: str, names: tuple[str, s
     assert path in [one.renamed.get("winner") for one in found]
 
 
+@pytest.mark.parametrize("word", ["worse", "loser", "rejected_by_judge", "more_toxic", "longer"])
+def test_what_names_the_worse_answer_is_no_verdict(word: str) -> None:
+    """It is read only where the user says so: nothing says that the better one is named."""
+    rows: list[Row] = []
+    for i in ROWS:
+        said = {"answer_a": SAYS["chosen"](i), "answer_b": SAYS["rejected"](i)}
+        rows.append({"prompt": SAYS["question"](i), **said, word: f"answer_{'ab'[i % 2]}"})
+    with pytest.raises(DataError):
+        evidence.detect(rows, kind_of("rm"), "x")
+
+
+@pytest.mark.parametrize("share", [1, 3])
+def test_an_input_that_is_a_json_list_belongs_to_its_instruction(share: int) -> None:
+    """It is printed as it stands, however many rows have one."""
+    rows: list[Row] = [
+        {
+            "instruction": SAYS["question"](i),
+            "input": "" if i % share else json.dumps([SAYS["answer"](i), SAYS["answer"](i + 1)]),
+            "output": SAYS["answer"](i),
+        }
+        for i in ROWS
+    ]
+    assert evidence.detect(rows, kind_of("sft"), "x").reading == "alpaca"
+
+
+def test_a_few_flags_leave_open_what_an_index_counts_from() -> None:
+    """As all of them do."""
+    rows = [
+        {"response_0": SAYS["chosen"](i), "response_1": SAYS["rejected"](i), "label": i % 2}
+        for i in ROWS
+    ]
+    rows = [{"prompt": SAYS["question"](i), **row} for i, row in enumerate(rows)]
+    assert evidence.detect(rows, kind_of("rm"), "x").reading.endswith("0-based")
+    with pytest.raises(DataError, match="yes or no"):
+        evidence.detect([*rows[:-1], {**rows[-1], "label": True}], kind_of("rm"), "x")
+
+
 @pytest.mark.parametrize("end", ["So the answer is {}.", "Thus \\boxed{{{}}}.", "#### {}"])
 def test_whole_attempts_are_no_steps(end: str) -> None:
-    """Texts that each come to an answer, or all begin alike, are asked about; steps are read."""
+    """Texts that each come to an answer are asked about; steps are read, however they begin."""
     steps = [{"prompt": SAYS["question"](i), "completions": SAYS["steps"](i)} for i in ROWS]
     each = [{**row, "labels": [1, 0, 1]} for row in steps]
     assert evidence.detect(each, kind_of("prm"), "x").reading == "stepwise"
-    for begin, close in (("{}: ", end), ("We look at all of it: {}. ", "")):
-        told = [[begin.format(n) + close.format(n) for n in range(3)] for _ in ROWS]
-        tried = [{**row, "completions": one} for row, one in zip(each, told, strict=True)]
-        with pytest.raises(DataError, match="is a whole attempt") as asked:
-            evidence.detect(tried, kind_of("prm"), "x")
-        assert not ways(asked.value.remedy)
+    alike = [{**row, "completions": [f"We look at it: {n}." for n in range(3)]} for row in each]
+    assert evidence.detect(alike, kind_of("prm"), "x").reading == "stepwise"
+    tried = [{**row, "completions": [f"{n}: {end.format(n)}" for n in range(3)]} for row in each]
+    with pytest.raises(DataError, match="is a whole attempt") as asked:
+        evidence.detect(tried, kind_of("prm"), "x")
+    assert not ways(asked.value.remedy)
 
 
 def test_calls_in_texts_are_the_calls() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from expectations.witness import choices, raw, said, stored
 from expectations.witness.laws import FIGURES, notes, question
@@ -88,9 +89,9 @@ def attest(case: dict[str, Any]) -> Statement:
         words = {**one["words"], "printed": published.printed}
         try:
             rows = raw.rows(one["path"], {*lines[one["name"]], *own}, one["words"])
-        except (UnreadError, OSError, ValueError) as error:
+        except (UnreadError, OSError, ValueError, pa.ArrowNotImplementedError) as error:
             known = isinstance(error, UnreadError)
-            statement.leave(str(error) if known else "an input that is not here", len(own))
+            statement.leave(str(error) if known else "an input that cannot be read", len(own))
             continue
         reading = _Reading(case["task"], one["format"], words, published)
         for line in sorted(own):

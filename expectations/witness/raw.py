@@ -176,7 +176,9 @@ def _of_texts(file: BinaryIO, lines: Collection[int], words: Row, kind: str) -> 
         if before + 1 in lines and cells:
             row: Row = {k: x or None for k, x in zip(header, cells, strict=False)}
             with suppress(ValueError, RecursionError):
-                found[before + 1] = row | {k: _value((row[k] or "").strip()) for k in listed}
+                found[before + 1] = row | {
+                    k: _value((row[k] or "").strip(" \t\r\n")) for k in listed
+                }
         before = table.line_num
     return found
 
@@ -216,6 +218,8 @@ def _plain(value: Any, kind: Any) -> Any:
     """A value as JSON has it: of bytes their base64, and the text of what it has no type for."""
     if isinstance(value, dict):
         return {one.name: _plain(value[one.name], one.type) for one in kind}
+    if isinstance(value, list) and str(kind).startswith("map<"):
+        raise UnreadError("a table with maps")
     if isinstance(value, list):
         return [_plain(one, kind.value_type) for one in value]
     if str(kind).startswith("extension<arrow.json") and value is not None:

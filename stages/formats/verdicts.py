@@ -183,14 +183,14 @@ class _IndexedPair(_pairs.PairFormat):
         self, rows: Sequence[Row], name: str, columns: Mapping[str, str]
     ) -> tuple[str, str]:
         """What the values of one column show."""
-        values = usual([peek(row, name) for row in rows])
-        said = zip(values, rows, strict=True)
+        told = [peek(row, name) for row in rows]
+        said = zip(usual(told), rows, strict=True)
         unnamed = [one for one in said if not is_tie(one[0]) and not _is_verdict(*one, columns)]
         # What is not an index at all is refused row by row, and is no reason to read it as one.
         seen = {index for value, _ in unnamed if (index := _index(value)) in (0, 1, 2)}
         if not seen:
             return "", ""
-        flags = any(isinstance(value, bool) for value, _ in unnamed)
+        flags = any(isinstance(value, bool) for value in told)
         ends = _ends(unnamed[0][1])
         words = f"the better answer's index is {' or '.join(sorted(map(str, seen)))}"
         if flags:

@@ -233,9 +233,11 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "weights of turns": _weights,
     "system text": lambda held: held.called("system", held.where(shapes.is_text, 0.0)),
     "history": lambda held: held.called("history", held.where(_fields.is_list, 0.0)),
-    "tools": lambda held: held.called(
-        "tools", held.where(lambda value: isinstance(value, list | str), 0.0)
-    ),
+    "tools": lambda held: [
+        path
+        for path in held.called("tools", held.where(lambda v: isinstance(v, list | str), 0.0))
+        if "calls" not in role_names.parts(path)
+    ],
     "steps": steps_of,
     "tagged steps": _tagged_steps,
     "ratings": _rated,

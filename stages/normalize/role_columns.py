@@ -66,7 +66,11 @@ def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) ->
             del values[path]
     said = [p for p in values if role_names.role_of(p) in ("question", "answer")]
     said += [p for both in role_names.by_better([*values]) for p in both if p not in said]
-    for path in (p for p in said if _are_json(values[p])):  # what is said stands inside
+    lists = [p for p in said if _are_json(values[p])]
+    asked = {p for p in said if role_names.role_of(p) == "question"}
+    if not asked <= {*lists}:  # beside a question, what looks like another belongs to it
+        lists = [p for p in lists if p not in asked]
+    for path in lists:  # what is said stands inside
         inside = usual([judgements.together(one, "json") for one in values.pop(path)])
         if any(isinstance(one, list) for one in inside):
             inside = [[one] if shapes.is_text(one) else one for one in inside]

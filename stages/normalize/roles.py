@@ -79,7 +79,9 @@ class Candidate:
         if said := [path for path in self.renamed.values() if JSON in path]:
             what = f"JSON lists of texts stand in {' and '.join(map(judgements.bare, said))}"
             inside = "the first of each" if "[first]" in self.options else "what is inside"
-            return what, f"To read {inside}, add {self.options}"
+            each = {name: judgements.bare(path) for name, path in self.renamed.items()}
+            plain = " ".join(mapped(name, path) for name, path in each.items())
+            return what, f"Read {inside} with {self.options}, or the JSON as it stands with {plain}"
         for path in self.renamed.values():
             before, how = judgements.ended(path)
             if how == "good":

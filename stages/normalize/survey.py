@@ -17,10 +17,9 @@ from stages.format import Format
 from stages.formats._messages import role_of
 from stages.rows import judgements, speakers
 from stages.rows.carried import size_of
-from stages.rows.column_names import Watched, are_set_aside, are_verdicts
+from stages.rows.column_names import Watched, are_set_aside, are_verdicts, is_rating
 from stages.rows.selection import Selection
 from stages.rows.selection import inside as selection_inside
-from stages.rows.signals import is_about
 from stages.rows.unread import Leaving, ReadRow, Unread, asked, ignore, mapped, rated
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
@@ -111,8 +110,8 @@ def _name_answers(path: str, values: Sequence[Any], names: Collection[str]) -> b
     """Whether texts name the better of two answers, as left and right or by their columns."""
     texts = [one for one in values if isinstance(one, str)]
     columns = len({*texts}) > 1 and {*texts} <= {*names}
-    named = bool(texts) and not is_about(path) and judgements.name_sides(texts)
-    return len(texts) == len(values) and (columns or named)
+    named = is_rating(path) and judgements.name_sides(texts)
+    return len(texts) == len(values) > 0 and (columns or named)
 
 
 def _ask_of_all(

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from stages.rows import words
+from stages.rows import speakers, words
 from stages.rows.words import FILLERS, RATING, SIDES, signs, signs_of
 
 _ABOUT = words.exact("about", "both", "sign")
@@ -221,10 +221,11 @@ _SPEAKER = re.compile(r"^\W{0,3}([^\W\d_][\w ]{0,19}?)\W{0,3}:\s", re.MULTILINE)
 
 
 def is_dialogue(text: str) -> bool:
-    """Whether lines of a text begin with the names of two and more speakers, and one of them with a
-    name that was there before."""
+    """Whether lines of a text begin with the names of two and more speakers, one of them with a
+    name that was there before, and one with a word for somebody who speaks."""
     names = [name.casefold() for name in _SPEAKER.findall(text)]
-    return len(names) > len({*names}) > 1 and _SPEAKER.match(text.lstrip()) is not None
+    several = len(names) > len({*names}) > 1 and _SPEAKER.match(text.lstrip()) is not None
+    return several and any(map(speakers.may_speak, names))
 
 
 def is_text(value: Any, alone: bool) -> bool:

@@ -61,6 +61,11 @@ def meaning(name: Any) -> str | None:
     return _meaning(name) if isinstance(name, str) else None
 
 
+def may_speak(name: str) -> bool:
+    """Whether a name has a word for a user or an assistant, whatever else it says."""
+    return any(_WORDS.get(word) in (USER, ASSISTANT) for word in words.words(name))
+
+
 def role_named(name: Any) -> str | None:
     """The role that a name means; None where it is nobody that is known."""
     found = meaning(name)
