@@ -21,7 +21,7 @@ from stages import formats
 from stages.contract import FormatOptions, Record, Row
 from stages.normalize.stage import Normalize
 from stages.normalize.survey import Survey, survey
-from stages.rows import signals, words
+from stages.rows import column_names, signals, words
 from stages.rows.column_names import are_verdicts
 from stages.rows.expressions import key_of, parse
 from stages.rows.selection import Selection, condition
@@ -384,3 +384,14 @@ def test_a_role_and_a_sign_are_of_one_class():
             word = word.rstrip("*!")
             assert words.role(word) == name, word
             assert name in words.signs(word), word
+
+
+@pytest.mark.parametrize("key", ["calls", "actions", "zzz"])
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_calls_of_a_turn_are_asked_about_whatever_they_are_called(key: str, wrapped: bool) -> None:
+    """By their shape: a list of objects with a name and arguments."""
+    call = {"name": "find", "arguments": {"id": 1}}
+    value = [{"id": "1", "function": call} if wrapped else call]
+    found = [code for code, _ in column_names.reasons(f"messages[].{key}", value, kind_of("sft"))]
+    assert found == ["unread_column"]
+    assert not signals.are_calls([{"name": "find"}])

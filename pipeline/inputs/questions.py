@@ -209,9 +209,12 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
     both = wholes(rows[0], reading)
     left = " ".join(map(ignore, both)) if path in both else ignore(path)
     ways.append(f"leave it out with {left}")
+    found = formats.load(reading)
+    keys = "; turns have reasoning under reasoning_content, and calls under tool_calls"
+    keys = keys if "[]." in path and "turns" in found.columns else ""
     return DataError(
         f"{where}: column {path!r} ({column.contents(len(rows))}) {why}, and format "
-        f"{formats.load(reading).name} does not read it.",
+        f"{found.name} does not read it{keys}.",
         f"Say which: {', or '.join(ways)}.",
     )
 

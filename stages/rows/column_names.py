@@ -169,7 +169,7 @@ def reasons(name: str, value: Any, kind: "Kind") -> Iterator[tuple[str, str]]:
     or says; see ``unread``."""
     found = signals.classes(name)
     inside = isinstance(value, dict | list) and rates_inside(name, value, kind)
-    tools = signals.are_tools(value)
+    tools = signals.are_tools(value) or signals.are_calls(value)
     short = type(value) is str and len(value) <= signals.SHORT
     if not (inside or found or tools or short):
         return  # of most columns; only a telling text means more then

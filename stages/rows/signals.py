@@ -257,6 +257,7 @@ def is_declared(value: Any, alone: bool) -> bool:
 
 
 _SCHEMAS = frozenset(("parameters", "input_schema", "inputSchema"))
+_ARGUMENTS = frozenset(("arguments", "args", "input"))
 
 
 def are_tools(value: Any) -> bool:
@@ -273,5 +274,15 @@ def are_tools(value: Any) -> bool:
             return False
     if not isinstance(value, list) or not value:
         return False
-    each = [one.get("function", one) if isinstance(one, dict) else None for one in value]
-    return all(isinstance(one, dict) and "name" in one and _SCHEMAS & one.keys() for one in each)
+    return _are_named(value, _SCHEMAS)
+
+
+def are_calls(value: Any) -> bool:
+    """Whether a value is a list of calls of tools: objects with a name and arguments, as they are
+    or under ``function``."""
+    return isinstance(value, list) and bool(value) and _are_named(value, _ARGUMENTS)
+
+
+def _are_named(several: list[Any], keys: frozenset[str]) -> bool:
+    each = [one.get("function", one) if isinstance(one, dict) else None for one in several]
+    return all(isinstance(one, dict) and "name" in one and keys & one.keys() for one in each)
