@@ -566,7 +566,7 @@ def test_rows_that_are_pieces_of_one_example_are_told_so(
 def test_lists_in_texts_are_asked_about_before_they_are_read(
     names: tuple[str, str], several: int, asked_plainly: bool
 ) -> None:
-    """What is inside is read, of several answers the first; nothing is read with its brackets."""
+    """What is inside is read, of several answers the first, or all of them as JSON."""
     said = [(SAYS["question"](i), SAYS["answer"](i)) for i in ROWS]
     rows = [
         {
@@ -577,8 +577,9 @@ def test_lists_in_texts_are_asked_about_before_they_are_read(
     ]
     with pytest.raises(DataError) as asked:
         evidence.detect(rows, kind_of("sft"), "x.jsonl")
-    (way,) = ways(asked.value.remedy)
+    way, *others = ways(asked.value.remedy)
     columns = dict(value.split("=", 1) for _, value in way)
+    assert len(others) == any("[first]" in path for path in columns.values())
     given = [renamed(row, columns) for row in rows]
     found = evidence.detect(given, kind_of("sft"), "x.jsonl", columns=columns).format
     read = [found.read(row, found.told(FormatOptions(columns=columns))) for row in given]

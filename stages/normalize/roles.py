@@ -78,10 +78,12 @@ class Candidate:
             return what, f"Say which with {self.options}, or with {other}"
         if said := [path for path in self.renamed.values() if JSON in path]:
             what = f"JSON lists of texts stand in {' and '.join(map(judgements.bare, said))}"
-            inside = "the first of each" if "[first]" in self.options else "what is inside"
+            if "[first]" not in self.options:
+                return what, f"Read what is inside with {self.options}"
             each = {name: judgements.bare(path) for name, path in self.renamed.items()}
             plain = " ".join(mapped(name, path) for name, path in each.items())
-            return what, f"Read {inside} with {self.options}, or the JSON as it stands with {plain}"
+            ways = f"{self.options}, or the JSON as it stands with {plain}"
+            return what, f"Read the first of each with {ways}"
         for path in self.renamed.values():
             before, how = judgements.ended(path)
             if how == "good":
