@@ -103,8 +103,8 @@ def _changed(source: scan.Input, kinds: tuple[str, str], config: Config, mixed: 
             return DataError(
                 f"{source.name}:{line} has a different shape from the rows before it: {fits[0][1]} "
                 f"({fits[0][0].name}) after {begun[1]} ({begun[0].name}).",
-                f"{mixed or 'Split the file there'}, or add --format {named.name} to have the "
-                "other rows refused one by one.",
+                f"{mixed or 'Split the file there'}, or have the other rows refused one by one "
+                f"with --format {named.name}.",
             )
     return DataError(f"{source.path} has rows of two shapes.", "Name one with --format.")
 
@@ -115,7 +115,7 @@ def mixed_formats(found: Detection, config: Config) -> str:
     if found.change is None or not usable.issuperset(found.change):
         return ""
     counts = in_words({name: found.counts[name] for name in found.change}, found.sampled)
-    return f"Have each row read by its own format with --mixed-formats ({counts})"
+    return f"Say which: read each row by its own format with --mixed-formats ({counts})"
 
 
 def two_shapes(found: Detection, where: str, config: Config) -> DataError:
