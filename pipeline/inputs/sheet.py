@@ -76,9 +76,11 @@ class _Roles:
             return LEFT_OUT
         if any(_covers(one, path) for one in selection.decided):
             return FILTER
-        if any(_covers(one, path) for one in self._left.columns):
-            return LEFT_OUT
         by_source = {judgements.bare(source): name for name, source in self._mapped.items()}
+        left = [column for one, column in self._left.columns.items() if _covers(one, path)]
+        seldom = all(2 * column.rows <= column.of_rows for column in left)  # where rows are odd
+        if left and not (seldom and (path in by_source or path in self._read)):
+            return LEFT_OUT
         name = next((n for source, n in by_source.items() if _covers(source, path)), None)
         name = name or next((n for n in self._read if _covers(n, path)), None)
         return "" if name is None else self._meant.get(name, "read")
