@@ -17,7 +17,7 @@ from support import few, table
 from pipeline.options.ways import ways
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.contract import FormatOptions, Row
+from stages.contract import Conversation, FormatOptions, Row
 from stages.errors import DataError, RowError
 from stages.formats import _parts
 from stages.normalize import evidence, finders, lacking, role_columns, role_names, roles
@@ -584,6 +584,19 @@ def test_lists_in_texts_are_asked_about_before_they_are_read(
     found = evidence.detect(given, kind_of("sft"), "x.jsonl", columns=columns).format
     read = [found.read(row, found.told(FormatOptions(columns=columns))) for row in given]
     assert [[turn.content for turn in turns_of(one)] for one in read] == [[*both] for both in said]
+
+
+@pytest.mark.parametrize("name", ["tools", "apis", "toolbox"])
+def test_tools_are_read_as_they_are_declared(name: str) -> None:
+    """With what is around each function, whatever their list is called."""
+    schema = {"name": "find", "description": "Finds.", "parameters": {"type": "object"}}
+    tools = [{"type": "function", "function": schema}]
+    rows: list[Row] = [{"dialogue": _turns(i, "role", "content"), name: tools} for i in ROWS]
+    found = evidence.detect(rows, kind_of("sft"), "x.jsonl").format
+    given = renamed(rows[0], found.renamed)
+    (read,) = found.read(given, found.told(FormatOptions()))
+    assert isinstance(read, Conversation)
+    assert read.tools == tools
 
 
 def _steps(i: int) -> list[str]:

@@ -234,7 +234,7 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "system text": lambda held: held.called("system", held.where(shapes.is_text, 0.0)),
     "history": lambda held: held.called("history", held.where(_fields.is_list, 0.0)),
     "tools": lambda held: [
-        path
+        path.removesuffix("[].function")  # as they are declared, whatever the list is called
         for path in held.called("tools", held.where(lambda v: isinstance(v, list | str), 0.0))
         if "calls" not in role_names.parts(path)
     ],
