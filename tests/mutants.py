@@ -733,7 +733,7 @@ def unfolding_gives_the_labels_of_the_neighbour() -> None:
         at = table.schema.get_field_index("labels")
         return table.set_column(at, "labels", _rolled(columns.whole(table.column(at))))
 
-    after(gather, "unfold", change)
+    after(gather.folded_labels, "unfold", change)
 
 
 @mutant("dedup")
