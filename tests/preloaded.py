@@ -155,7 +155,7 @@ def keep_tokenizers() -> None:
     from expectations.witness import printed
 
     library = printed.library
-    vars(printed)["library"] = functools.cache(lambda alone=False: _Library(library()))
+    vars(printed)["library"] = functools.cache(lambda: _Library(library()))
 
 
 def load_tokenizers(cache: Path) -> None:

@@ -14,45 +14,18 @@ What it cannot read it does not judge: such rows are counted, each with the reas
 
 import gc
 import os
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 
-def library(alone: bool = False) -> Any:
-    """What loads tokenizers; it needs no torch, and takes half a second to import.
-
-    Args:
-        alone: nothing else is asked of it in this process, so it need not look for models.
-    """
+def library() -> Any:
+    """What loads tokenizers; it needs no torch, and takes half a second to import."""
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that there is no torch
-    with uncollected(), _tokenizers_alone() if alone else nullcontext():
+    with uncollected():
         from transformers import AutoTokenizer
 
     return AutoTokenizer
-
-
-_SOUGHT = re.compile(
-    r".*/transformers/models/(?!auto/)\w+/(?!(tokenization|configuration|__init__))"
-)
-
-
-@contextmanager
-def _tokenizers_alone() -> Iterator[None]:
-    """Meanwhile files of models are not seen, in which the library would look for names."""
-    scan = os.scandir
-
-    @contextmanager
-    def some(folder: Any = ".") -> Iterator[list[os.DirEntry[str]]]:
-        with scan(folder) as entries:
-            yield [one for one in entries if one.is_dir() or not _SOUGHT.match(one.path)]
-
-    vars(os)["scandir"] = some
-    try:
-        yield
-    finally:
-        vars(os)["scandir"] = scan
 
 
 @contextmanager

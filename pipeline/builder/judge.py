@@ -32,7 +32,7 @@ def _apart(_: None, item: tuple[gate.Evidence, contract.Context] | None) -> Vali
 def _heard(_: None, case: Mapping[str, Any] | None) -> Statement:
     """What another process does for the witness; without a case it only imports."""
     if case is None:
-        witness.library(alone=True)
+        witness.library()
         return Statement()
     return witnessed.hear(case)
 

@@ -35,8 +35,6 @@ from stages.rows.column_names import EMPTY
 from stages.rows.selection import condition, lookup, renamed
 from stages.rows.unread import differs_from, ignore, mapped
 
-_NEARLY_ALL = 0.9  # of the rows, that have a value of a column that all are chosen by
-
 
 def condition_for(path: str, column: Column) -> str:
     """The option that keeps the better rows, as text; empty if it is unknown which are better."""
@@ -47,7 +45,7 @@ def condition_for(path: str, column: Column) -> str:
         everywhere = column.own and column.is_everywhere and not signals.is_low(path)
         return differs_from(f"{column.of},{path}[good]", "") if everywhere else ""
     option = shapes.keeping(path, column.values, column.is_everywhere)
-    if not option and column.rows >= _NEARLY_ALL * column.of_rows:
+    if not option and column.rows >= shapes.NEARLY_ALL * column.of_rows:
         option = shapes.keeping(path, column.values)
     flag, *text = shlex.split(option) or [""]
     kept = (condition(text[0]).holds({path: one}) for one in column.values)

@@ -14,11 +14,10 @@ from stages.formats._fields import NOTHING, Asking, Field, Question, columns_of,
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
 from stages.rows.judgements import is_marked
-from stages.rows.shapes import is_text
+from stages.rows.shapes import NEARLY_ALL, is_text
 from stages.rows.unread import differs_from
 
 _LABELS = columns_of("stepwise")["ratings"]
-_NEARLY_ALL = 0.9  # of the rows with several steps
 
 
 def _fits(value: Any, steps: int) -> bool:
@@ -85,7 +84,7 @@ class _Stepwise(_ratings.Signed, _Rated):
         lists = [peek(row, name) for row, name in zip(rows, names, strict=True) if name]
         if several := [some for some in lists if len(some) > 1]:
             whole = sum(map(_rated_steps.are_attempts, several))
-            if whole >= _NEARLY_ALL * len(several):
+            if whole >= NEARLY_ALL * len(several):
                 what = f"each text in {names[0]} is a whole attempt, and no step of one solution"
                 return what, "Give rows with the steps of one solution, and a rating of each"
         return super().doubt(rows, columns)

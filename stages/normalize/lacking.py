@@ -130,7 +130,6 @@ def without_ratings(rows: Sequence[contract.Row]) -> tuple[str, str] | None:
 # What a row is where several make one example.
 
 
-_NEARLY_ALL = 0.9  # of several turns, that are in order
 _FEW = 3  # rows that name another one: fewer may do so by chance
 _JOINED = {
     "step": _GIVEN,
@@ -182,7 +181,7 @@ def _is_counted(held: role_columns.Columns, path: str, names: Sequence[str]) -> 
             turns.setdefault(one, []).append(judgements.spelled(told) or 0)
         several = [some for some in turns.values() if len(some) > 1]
         rising = sum(some == sorted(some) and len({*some}) > 1 for some in several)
-        if rising and rising >= _NEARLY_ALL * len(several):
+        if rising and rising >= shapes.NEARLY_ALL * len(several):
             return True
     return False
 
