@@ -12,29 +12,13 @@ the folder that will be published), and shares no code with what it judges::
 What it cannot read it does not judge: such rows are counted, each with the reason.
 """
 
-import gc
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 
 def library() -> Any:
     """What loads tokenizers; it needs no torch, and takes half a second to import."""
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that there is no torch
-    with uncollected():
-        from transformers import AutoTokenizer
+    from transformers import AutoTokenizer
 
     return AutoTokenizer
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Meanwhile nothing is collected: what a tokenizer or a library is made of stays."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
