@@ -167,7 +167,7 @@ def _for_long(
     listed = [f"{'all' if n == count else n} fit {length:,} tokens" for length, n in fits.items()]
     text = f"Of the {counted(count, 'example')} that are too long, {', '.join(listed)}."
     if count == 1:
-        text = f"One example is too long: it fits {next(iter(fits)):,} tokens."
+        text = f"One example is too long: it needs room for {next(iter(fits)):,} tokens."
     enough = _enough(losses, long, limit.share)
     if enough is not None:  # what is named as an option can be pasted, and should build
         goal = "this sample passes" if of else "this build passes"

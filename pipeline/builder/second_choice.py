@@ -17,13 +17,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from expectations import undo_layout
 from pipeline.builder.evidence import Evidence
 from pipeline.builds import stored
 from pipeline.manifest.records import CONTAMINATED, NEAR_DUPLICATES
 from pipeline.shards.storage import here
-from stages.columns import numbers
 from stages.errors import counted
 from stages.tokens import layouts, packed
 
@@ -87,7 +87,7 @@ def _apart(evidence: Evidence) -> Iterator[str]:
     inputs = list(dict.fromkeys(one.name for one in evidence.parts))
     starts = np.array([inputs.index(one.name) * _LINES + one.first_line for one in evidence.parts])
     for name, side in manifest.splits.items():
-        tables = [stored.read_file(evidence.build.here / one.path) for one in side.shards]
+        tables = (stored.read_file(evidence.build.here / one.path) for one in side.shards)
         for table in tables if within else ():
             bounds, names = undo_layout.names(table.select(["row_ids"]).combine_chunks())
             place = undo_layout.names_read(inputs, names)
@@ -96,11 +96,11 @@ def _apart(evidence: Evidence) -> Iterator[str]:
             mixed_ = np.flatnonzero(part != np.repeat(part[bounds[:-1]], np.diff(bounds)))
             if len(mixed_):
                 yield f"pack-within: {names[int(mixed_[0])]} is in a pack of another part"
-        filled = [np.diff(numbers(undo_layout.column(one, "input_ids"))[0]) for one in tables]
-        least = np.sort(np.concatenate(filled))[:2]
-        few = side.examples <= packed.GLOBAL_EXAMPLES
-        if few and together and len(least) == 2 and least.sum() <= manifest.max_length:
-            yield f"packs: two of {name} fit into one"
+        if together and side.examples <= packed.GLOBAL_EXAMPLES:
+            filled = [pc.list_value_length(one.column("input_ids")) for one in tables]
+            least = np.sort(np.concatenate(filled))[:2]
+            if len(least) == 2 and least.sum() <= manifest.max_length:
+                yield f"packs: two of {name} fit into one"
 
 
 def _made(evidence: Evidence) -> Iterator[Made]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import chain, count
 from typing import Any
 
@@ -109,13 +110,21 @@ def parse(raw: bytes) -> contract.Row:
         row = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         require_utf8(raw)
-        raise RowError("bad_json", f"not JSON: {error}") from error
+        raise RowError("bad_json", f"not JSON: {_no_number(raw) or error}") from error
     if type(row) is not dict:
         raise RowError("not_an_object", f"a JSON {type(row).__name__}, not an object{_wrap(row)}")
     below = _keys_inside(list(row.values()))
     if below is None or not _all_keys_once(raw, below + len(row)):
         json.loads(raw, object_pairs_hook=_unique, parse_int=_int64)
     return row
+
+
+def _no_number(raw: bytes) -> str:
+    """The NaN or Infinity that Python writes as a number; empty where the row holds none."""
+    found: list[str] = []
+    with suppress(ValueError, RecursionError):
+        json.loads(raw, parse_constant=found.append)
+    return f"{found[0]} is no number of JSON; null says that there is none" if found else ""
 
 
 def _all_keys_once(raw: bytes, keys: int) -> bool:
