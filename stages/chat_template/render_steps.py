@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from stages import columns, contract
 from stages.chat_template import segments as outlines
-from stages.chat_template.compile import Program, Unit
+from stages.chat_template.compile import Program
 from stages.chat_template.render import COMPILED, Renderer, exchange
 from stages.chat_template.segments import CONTROL, STEP, TRAINED, Segment
-from stages.chat_template.shapes import SegmentsColumn, asked, trimmed
+from stages.chat_template.shapes import SegmentsColumn, asked, printed, trimmed
 from stages.columns import Bools, Ints, count_per_row, list_parts, make_list, offsets_of
 from stages.errors import RowError
 
@@ -151,7 +151,7 @@ class RenderSteps:
         # The first step has what the template prints before an answer, the others what separates.
         led = pc.if_else(pa.array(begins), chat.printed, self.renderer.step_separator)
         flat = pa.concat_arrays(
-            [_within(unit, problems), pc.binary_join_element_wise(led, steps, "")]
+            [printed(unit, lambda _: problems), pc.binary_join_element_wise(led, steps, "")]
         )
         own, sizes = np.arange(len(problems)), np.diff(offsets) + 1
         order = np.insert(len(problems) + np.arange(len(steps)), offsets[:-1], own)
@@ -176,10 +176,3 @@ class RenderSteps:
             except RowError as error:
                 growing.refuse(number, error)
         return growing.into(batch, "segments", otherwise=COMPILED)
-
-
-def _within(unit: Unit, texts: pa.Array) -> pa.Array:
-    """Texts inside what the template prints around their one slot."""
-    ((_, how),) = unit.slots
-    before, behind = unit.literals
-    return pc.binary_join_element_wise(before, trimmed(texts, how), behind, "")
