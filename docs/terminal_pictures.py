@@ -39,7 +39,7 @@ SCREENS = {
     "screen-run": ("pipeline", "run", "prm", *_STEPS, "-o", "prm"),
     "screen-show": ("pipeline", "show", "prm", "--row", "math_shepherd.jsonl:1"),
 }
-# Rich begins each frame by going back over the one before.
+# Each frame begins by going back over the one before.
 _BACK = re.compile(r"\r\x1b\[2K(?:\x1b\[1A\x1b\[2K)*")
 
 

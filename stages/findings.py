@@ -5,15 +5,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, dataclass_transform
 
 OPTIONAL = {"optional": True}  # metadata of a key that older builds lack; they get its default
 SPARSE = {"optional": True, "sparse": True}  # of one that is left out where it has its default
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+@dataclass(frozen=True, kw_only=True)
 class JsonRecord:
-    """One JSON object.
+    """One JSON object. Every class of this kind is a frozen dataclass.
 
     Attributes:
         unknown: keys that this version does not know, with their values.
@@ -23,11 +24,13 @@ class JsonRecord:
     unknown: Mapping[str, Any] = field(default_factory=dict, repr=False)
     order: tuple[str, ...] = field(default=(), repr=False)
 
+    def __init_subclass__(cls, *, kw_only: bool = False) -> None:
+        dataclass(frozen=True, kw_only=kw_only)(cls)
+
 
 SEVERITIES = ("critical", "warning", "info")
 
 
-@dataclass(frozen=True, slots=True)
 class Judged(JsonRecord):
     """One check of an expectation over one table.
 
@@ -44,8 +47,7 @@ class Judged(JsonRecord):
     observed: object = field(default=None, metadata=SPARSE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding(JsonRecord):
+class Finding(JsonRecord, kw_only=True):
     """The result of one invariant, or of one expectation of a user's suite.
 
     Attributes:
@@ -78,7 +80,6 @@ SCHEMA_VERSION = 1
 NAMED = 10  # rows that a finding names
 
 
-@dataclass(frozen=True, slots=True)
 class Validation(JsonRecord):
     """The verdict on a build, and ``validation.json``: without times and paths, so it is equal for
     equal builds.
@@ -116,7 +117,6 @@ class Validation(JsonRecord):
         )
 
 
-@dataclass(frozen=True, slots=True)
 class Figure(JsonRecord):
     """One number of an audit and what it means.
 
@@ -135,7 +135,6 @@ class Figure(JsonRecord):
     bins: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class AuditResult(JsonRecord):
     """One audit's figures; ``status`` is the worst status of a figure."""
 
@@ -151,7 +150,6 @@ class AuditResult(JsonRecord):
         return next((f for f in self.figures if f.status == self.status), None)
 
 
-@dataclass(frozen=True, slots=True)
 class Audits(JsonRecord):
     """``audits.json``; of large builds every so many rows were measured."""
 

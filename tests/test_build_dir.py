@@ -72,7 +72,7 @@ def test_a_build_is_opened_whole(builds, name):
         tables = list(split.tables())
         assert [len(table) for table in tables] == [shard.record.rows for shard in split.shards]
         assert {tuple(table.schema.names) for table in tables} == {build.manifest.columns}
-        examples += sum(len(rows.examples(table, said["layout"])) for table in tables)
+        examples += sum(len(rows.examples(table)) for table in tables)
     assert examples == said["examples"]["kept"] == build.manifest.examples.kept
     assert build.serving.stop_token_ids
     assert build.validation.passed

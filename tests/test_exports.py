@@ -146,7 +146,7 @@ def test_a_projection_gives_back_what_it_keeps(name, task, layout, data):
 def test_layouts_are_taken_apart_into_the_same_examples(task, layout, data):
     """Packs and padding hold the examples they were made from, positions and ratings included."""
     table = data.draw(examples(task))
-    found = rows.examples(laid_out(table, layout), layout)
+    found = rows.examples(laid_out(table, layout))
     assert found.schema == table.schema
     key = "row_id"
     assert sorted(found.to_pylist(), key=lambda r: str(r[key])) == sorted(
@@ -157,11 +157,7 @@ def test_layouts_are_taken_apart_into_the_same_examples(task, layout, data):
 def canonical(folder: Path) -> list[dict[str, Any]]:
     """Every example of a build or an export, in our columns."""
     found = Build.open(folder).require_intact()
-    tables = [
-        rows.examples(table, found.manifest.layout)
-        for split in found.splits.values()
-        for table in split.tables()
-    ]
+    tables = [rows.examples(table) for split in found.splits.values() for table in split.tables()]
     return sorted(pa.concat_tables(tables).to_pylist(), key=lambda row: str(row["row_id"]))
 
 

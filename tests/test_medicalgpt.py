@@ -164,7 +164,7 @@ def test_its_scripts_make_our_ids_from_its_rows(pipeline, tmp_path, model):
         for row in given[FOLLOWS[name][0]]:
             assert own(row) == ours(row, tokenizer)
     pipeline("export", "trl", tmp_path / "rm" / "medicalgpt", "-o", "back").ended()
-    tables = [examples(t, "ragged") for t in Build.open(tmp_path / "back").splits["train"].tables()]
+    tables = [examples(t) for t in Build.open(tmp_path / "back").splits["train"].tables()]
     assert [row for table in tables for row in table.to_pylist()] == stored_rows(tmp_path / "rm")
 
 

@@ -239,7 +239,7 @@ def refused(*arguments: object) -> str:
 def stored(build: Build) -> dict[str, dict[str, Any]]:
     """Every stored example by its id, unpadded, in stored order."""
     tables = [table for side in build.splits.values() for table in side.tables()]
-    rows = [row for t in tables for row in examples(t, build.manifest.layout).to_pylist()]
+    rows = [row for t in tables for row in examples(t).to_pylist()]
     return {row["row_id"]: row for row in reversed(rows)}
 
 

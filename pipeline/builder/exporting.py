@@ -27,7 +27,7 @@ from pipeline.report import card
 from stages.columns import Ints, numbers, offsets_of, whole
 from stages.errors import UsageError
 from stages.files import file_hash
-from stages.tokens import layouts
+from stages.tokens import layouts, ragged
 
 _CARRIED = (TOKENIZER, SERVING, VALIDATION)  # copied from the build unchanged
 
@@ -53,7 +53,7 @@ def _examples(source: Build, split: str) -> tuple[pa.Table, int]:
     if source.manifest.packs:
         packs = Packs(source, split)
         return packs.examples(packs.members(0, len(packs))[0]), len(packs.shards())
-    shards = [rows.examples(t, source.manifest.layout) for t in source.splits[split].tables()]
+    shards = [rows.examples(t) for t in source.splits[split].tables()]
     return pa.concat_tables(shards), len(shards)
 
 
@@ -76,9 +76,8 @@ def _relaid(source: Build, split: str, facts: ExportFacts) -> Iterator[tuple[pa.
 
 
 def _as_stored(source: Build, split: str) -> Iterator[tuple[pa.Table, Ints]]:
-    layout = layouts.load(source.manifest.layout)
     for table in source.splits[split].tables():
-        yield table, layout.sizes(table)
+        yield table, ragged.sizes(table)
 
 
 def _copied(table: pa.Table) -> pa.Table:

@@ -22,7 +22,7 @@ from pipeline.builds import stored
 from pipeline.builds.build import Build, StoredShard
 from stages.columns import TYPES, Ints, list_parts, offsets_of, whole
 from stages.errors import DataError, UsageError, require_reading
-from stages.tokens import layouts
+from stages.tokens import layouts, ragged
 
 Row = dict[str, Any]
 _OPEN = 256  # shards that are mapped at a time
@@ -221,7 +221,7 @@ def value_of(scalar: pa.Scalar) -> Any:
 # Training rows back to single examples, whatever layout they are stored in.
 
 
-def examples(table: pa.Table, layout: str) -> pa.Table:
+def examples(table: pa.Table) -> pa.Table:
     """One example a row, unpadded.
 
     Raises:
@@ -231,4 +231,4 @@ def examples(table: pa.Table, layout: str) -> pa.Table:
     unknown = [name for name in table.schema.names if name not in known]
     if unknown:
         raise UsageError(f"Columns {', '.join(unknown)} cannot be carried into another layout.")
-    return layouts.load(layout).examples(table)
+    return ragged.examples(table)

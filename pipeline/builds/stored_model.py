@@ -2,7 +2,7 @@
 manifest alone."""
 
 import hashlib
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from typing import Any
 
 from pipeline.builds.build import Build
@@ -61,8 +61,7 @@ def _pair(profile: ModelProfile) -> PairRecord | None:
     return PairRecord(**asdict(profile.pair), positions=profile.context_length, read_at="first")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TokenizerConfig(JsonRecord):
+class _TokenizerConfig(JsonRecord, kw_only=True):
     chat_template: str
     model_max_length: int
     bos_token: str | None = field(default=None, metadata=OPTIONAL)

@@ -2,7 +2,7 @@
 each source of a recipe was asked for and gave."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from stages.errors import UsageError
@@ -17,7 +17,6 @@ FATES |= {"rejected": "refused", "near_duplicates": "near-duplicates"}
 FATES |= {"left_out": "left out by budgets"}
 
 
-@dataclass(frozen=True, slots=True)
 class MarginCounts(JsonRecord):
     """Pairs with a margin, and without."""
 
@@ -25,7 +24,6 @@ class MarginCounts(JsonRecord):
     absent: int
 
 
-@dataclass(frozen=True, slots=True)
 class RowCounts(JsonRecord):
     """What became of the rows: ``in_`` is the sum of all ``FATES``.
 
@@ -58,7 +56,6 @@ class RowCounts(JsonRecord):
     lacking: Mapping[str, int] = field(default_factory=dict, metadata=SPARSE)
 
 
-@dataclass(frozen=True, slots=True)
 class TurnCounts(JsonRecord):
     """Trained turns of the examples that were made, and of those that were refused."""
 
@@ -66,7 +63,6 @@ class TurnCounts(JsonRecord):
     rejected: int
 
 
-@dataclass(frozen=True, slots=True)
 class ExampleCounts(JsonRecord):
     """What became of the examples: ``made`` is the sum of ``kept`` and of all that are not.
 
@@ -96,7 +92,6 @@ class ExampleCounts(JsonRecord):
         return own + self.contaminated + self.near_duplicates + self.left_out
 
 
-@dataclass(frozen=True, slots=True)
 class FilterCounts(JsonRecord):
     """What one ``--filter`` left out of what those before it left.
 
@@ -113,7 +108,6 @@ class FilterCounts(JsonRecord):
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
 class DoubleCounts(JsonRecord):
     """Examples of one source that ``--dedup`` left out for equal ones of another, or of its own."""
 
@@ -122,7 +116,6 @@ class DoubleCounts(JsonRecord):
     examples: int
 
 
-@dataclass(frozen=True, slots=True)
 class SidesRecord(JsonRecord):
     """How examples were split into train and test.
 
@@ -147,7 +140,6 @@ class SidesRecord(JsonRecord):
     largest: float
 
 
-@dataclass(frozen=True, slots=True)
 class TurnSplit(JsonRecord):
     """Conversations that became one example per trained turn.
 
@@ -163,7 +155,6 @@ class TurnSplit(JsonRecord):
     factor: float
 
 
-@dataclass(frozen=True, slots=True)
 class TokenCounts(JsonRecord):
     """Tokens of all shards.
 
@@ -183,7 +174,6 @@ class TokenCounts(JsonRecord):
     history: str = field(default="rendered", metadata=SPARSE)
 
 
-@dataclass(frozen=True, slots=True)
 class PackingCounts(JsonRecord):
     """Packs of a packed build.
 
@@ -197,7 +187,6 @@ class PackingCounts(JsonRecord):
     lower_bound: int | None
 
 
-@dataclass(frozen=True, slots=True)
 class PaddingCounts(JsonRecord):
     """Rows of a padded build: tokens of each, and the share that is padding."""
 
@@ -205,7 +194,6 @@ class PaddingCounts(JsonRecord):
     waste: float
 
 
-@dataclass(frozen=True, slots=True)
 class Inference(JsonRecord):
     """The generation prompts that a hybrid reasoning model was trained after.
 
@@ -221,7 +209,6 @@ class Inference(JsonRecord):
     modes: Mapping[str, Mapping[str, object]]
 
 
-@dataclass(frozen=True, slots=True)
 class AnswerTokens(JsonRecord):
     """Tokens that an answer needs: 99.9 % of the trained turns have at most ``p999``."""
 
@@ -233,7 +220,6 @@ class AnswerTokens(JsonRecord):
 TOLERATED = 0.01  # between a share that was asked for and what is given
 
 
-@dataclass(frozen=True, slots=True)
 class Portion(JsonRecord):
     """Examples with their tokens (of pairs, those of the longer side) and their trained tokens."""
 
@@ -242,7 +228,6 @@ class Portion(JsonRecord):
     trained: int
 
 
-@dataclass(frozen=True, slots=True)
 class SourceRecord(JsonRecord):
     """One source.
 
@@ -302,7 +287,6 @@ def require_limits(limits: Mapping[str, float]) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
 class WitnessCounts(JsonRecord):
     """Rows that the witness has compared with the inputs.
 

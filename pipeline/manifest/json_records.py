@@ -16,7 +16,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import orjson
@@ -53,8 +53,7 @@ class MalformedError(ValueError):
         return f"{self.key or 'it'} {self.why}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sealed(JsonRecord):
+class Sealed(JsonRecord, kw_only=True):
     """A file with its own hash: ``content_sha256``, its last key, hashes all other keys."""
 
     content_sha256: str = ""

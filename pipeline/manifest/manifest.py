@@ -6,7 +6,7 @@ Attributes are the keys of the file. ``pipeline.builder.description`` makes thes
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from pipeline.manifest import counts, json_records, records
@@ -16,7 +16,6 @@ MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
 class Header(JsonRecord):
     """The keys that are read first, from the manifest of any version."""
 
@@ -24,7 +23,6 @@ class Header(JsonRecord):
     version: str = field(default="", metadata=OPTIONAL)
 
 
-@dataclass(frozen=True, slots=True)
 class Listed(JsonRecord):
     """The keys about the folder, which the manifest of every version has.
 
@@ -36,7 +34,6 @@ class Listed(JsonRecord):
     files: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
 class PrmRecord(JsonRecord):
     """What prm builds say of their steps.
 
@@ -55,14 +52,12 @@ class PrmRecord(JsonRecord):
     unrated: int | None = field(default=None, metadata=SPARSE)
 
 
-@dataclass(frozen=True, slots=True)
 class RmRecord(JsonRecord):
     """What rm builds say of their pairs."""
 
     margins: counts.MarginCounts | None = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(frozen=True, slots=True)
 class UnreadColumn(JsonRecord):
     """A column of an input that nothing read.
 
@@ -77,7 +72,6 @@ class UnreadColumn(JsonRecord):
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
 class InputRecord(JsonRecord):
     """One input file.
 
@@ -104,7 +98,6 @@ class InputRecord(JsonRecord):
     formats: Mapping[str, int] | None = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(frozen=True, slots=True)
 class ShardRecord(JsonRecord):
     """One shard: its path in the build, and what it holds."""
 
@@ -115,7 +108,6 @@ class ShardRecord(JsonRecord):
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
 class SplitRecord(JsonRecord):
     """``train`` or ``test``; ``rows`` are stored rows, so packs where they are packed."""
 
@@ -125,7 +117,6 @@ class SplitRecord(JsonRecord):
     shards: tuple[ShardRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class ProbeRecord(JsonRecord):
     """A claim about the model, proved before any row was read."""
 
@@ -133,7 +124,6 @@ class ProbeRecord(JsonRecord):
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
 class Parity(JsonRecord):
     """Rows whose texts were encoded again by the reference tokenizer."""
 
@@ -141,7 +131,6 @@ class Parity(JsonRecord):
     mismatches: int
 
 
-@dataclass(frozen=True, slots=True)
 class EncoderRecord(JsonRecord):
     """What encoded.
 
@@ -160,7 +149,6 @@ class EncoderRecord(JsonRecord):
     encoded: Mapping[str, int] | None = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(frozen=True, slots=True)
 class AuditLine(JsonRecord):
     """An audit in one sentence; ``audits.json`` has the figures."""
 
@@ -168,7 +156,6 @@ class AuditLine(JsonRecord):
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
 class TrainerRecord(JsonRecord):
     """Whether a trainer can train from this build, and why."""
 
@@ -176,7 +163,6 @@ class TrainerRecord(JsonRecord):
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
 class ValidationSummary(JsonRecord):
     """``validation.json`` in short: names of the expectations that failed, by severity."""
 
@@ -185,7 +171,6 @@ class ValidationSummary(JsonRecord):
     failed: Mapping[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
 class ExportRecord(JsonRecord):
     """Of an export: for which trainer, and the ``build_id`` of what it was made from."""
 
@@ -193,7 +178,6 @@ class ExportRecord(JsonRecord):
     of: str
 
 
-@dataclass(frozen=True, slots=True)
 class PublishedRecord(JsonRecord):
     """Of a published copy.
 
@@ -209,7 +193,6 @@ class PublishedRecord(JsonRecord):
     with_rejects: bool
 
 
-@dataclass(frozen=True, slots=True)
 class IndexRecord(JsonRecord):
     """An index of packs: which stored examples of a side share one.
 
@@ -225,8 +208,7 @@ class IndexRecord(JsonRecord):
     sha256: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest(json_records.Sealed):
+class Manifest(json_records.Sealed, kw_only=True):
     """``manifest.json``.
 
     Attributes:

@@ -4,7 +4,7 @@ Those of ``validation.json`` and ``audits.json`` are in ``stages.findings``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pipeline.manifest import counts, json_records
 from stages.findings import OPTIONAL, SPARSE, JsonRecord
@@ -19,7 +19,6 @@ REJECTS = "rejects.jsonl"
 TOKENIZER = "tokenizer"
 
 
-@dataclass(frozen=True, slots=True)
 class Change(JsonRecord):
     """A number before and after; ``change`` is relative, None where nothing was before."""
 
@@ -28,7 +27,6 @@ class Change(JsonRecord):
     change: float | None
 
 
-@dataclass(frozen=True, slots=True)
 class RunRecord(json_records.Sealed):
     """``run.json``: all that may differ between two equal builds.
 
@@ -56,7 +54,6 @@ class RunRecord(json_records.Sealed):
     fetched: str | None = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(frozen=True, slots=True)
 class Marker(JsonRecord):
     """A custom stop marker, what it is to the tokenizers, and so how to stop at it.
 
@@ -73,8 +70,7 @@ class Marker(JsonRecord):
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Serving(JsonRecord):
+class Serving(JsonRecord, kw_only=True):
     """``serving.json``: where an answer ends, for servers and trainers.
 
     Attributes:
@@ -105,7 +101,6 @@ class Serving(JsonRecord):
     repairs: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
 
 
-@dataclass(frozen=True, slots=True)
 class Reject(JsonRecord):
     """A line of ``rejects.jsonl``: one refused row.
 
@@ -129,7 +124,6 @@ class Reject(JsonRecord):
 # The manifest's ``model``: names and ids of its tokens, and hashes of the tokenizer.
 
 
-@dataclass(frozen=True, slots=True)
 class PairRecord(JsonRecord):
     """How an encoder's two texts are framed, and which positions it has.
 
@@ -151,7 +145,6 @@ class PairRecord(JsonRecord):
     read_at: str
 
 
-@dataclass(frozen=True, slots=True)
 class ModelRecord(JsonRecord):
     """The model that a build is for.
 
@@ -203,7 +196,6 @@ CONTAMINATED = "contaminated.jsonl"
 NEAR_DUPLICATES = "near_duplicates.jsonl"
 
 
-@dataclass(frozen=True, slots=True)
 class EvaluationRecord(JsonRecord):
     """One evaluation file.
 
@@ -224,7 +216,6 @@ class EvaluationRecord(JsonRecord):
     examples: int
 
 
-@dataclass(frozen=True, slots=True)
 class Decontamination(JsonRecord):
     """The manifest's ``decontamination``: how rows were compared with evaluation files.
 
@@ -240,7 +231,6 @@ class Decontamination(JsonRecord):
     evaluations: tuple[EvaluationRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Hit(JsonRecord):
     """A line of ``contaminated.jsonl``: an example that was left out, and a question for which.
 
@@ -264,7 +254,6 @@ class Hit(JsonRecord):
     question: str
 
 
-@dataclass(frozen=True, slots=True)
 class Likeness(JsonRecord):
     """The manifest's ``near_duplicates``: how rows were compared with each other.
 
@@ -284,7 +273,6 @@ class Likeness(JsonRecord):
     examples: int
 
 
-@dataclass(frozen=True, slots=True)
 class NearDuplicate(JsonRecord):
     """A line of ``near_duplicates.jsonl``: an example that was left out, and the one that stays.
 

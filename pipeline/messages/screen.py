@@ -1,39 +1,32 @@
-"""Progress on a terminal: a line for each phase, redrawn some times a second by an alarm.
-
-The first phase is drawn by hand, since most commands end in it: what draws the others takes longer
-to import than an unchanged build takes.
-"""
+"""Progress on a terminal: a line for each phase, redrawn some times a second by an alarm."""
 
 import errno
 import importlib
 import io
 import os
 import select
+import shutil
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import click
 
-from pipeline import executors
 from pipeline.messages.lines import cells, kept_in_words
 from pipeline.messages.progress import START, Follower, Phase
 from stages import late
 
-# What they draw with takes longer to import than most commands take.
-_cells, _console, _live, _text = (
-    late.module(f"rich.{name}") for name in ("cells", "console", "live", "text")
-)
+_cells = late.module("rich.cells")  # an unchanged build ends before anything is drawn
 EVERY = 0.2  # seconds between two frames
 _SOON = 0.4  # seconds before the first frame: what ends sooner shows nothing
-_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_PLAIN = "|/-\\"
-_CLEAR = "\r\x1b[K"
+# What turns while a phase goes on; the marks of one that ended well, and of one that did not.
+_MARKS, _PLAIN = ("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "✓", "✗"), ("|/-\\", "+", "x")
+_CLEAR, _ABOVE = "\r\x1b[2K", "\x1b[1A\x1b[2K"  # this line; the one above it
+_HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"  # the cursor
 
 
-def encodes(text: str) -> bool:
+def _encoded(text: str) -> bool:
     """Whether stderr can show it."""
     try:
         text.encode(sys.stderr.encoding or "ascii")
@@ -42,79 +35,92 @@ def encodes(text: str) -> bool:
     return True
 
 
+def _put(text: str) -> None:
+    click.echo(text, err=True, nl=False)
+
+
+def _styled(text: str, **how: Any) -> str:
+    return text if os.environ.get("NO_COLOR") else click.style(text, **how)
+
+
+def _size() -> tuple[int, int]:
+    """Columns and lines of the terminal, which stdout need not be."""
+    try:
+        size = os.get_terminal_size(2)
+    except OSError:  # it is gone
+        size = os.terminal_size((0, 0))
+    width, height = shutil.get_terminal_size(size)
+    return width or 80, height
+
+
 class Screen(Follower):
     """Draws on the terminal that stderr is."""
 
     def __init__(self) -> None:
         super().__init__()
         self._began = time.monotonic()
-        self._painter: Painter | None = None
-        self._spinner = _SPINNER if encodes(_SPINNER) else _PLAIN
-        self._by_hand = False  # whether the first phase is on the terminal
+        self._spinner, self._good, self._bad = _MARKS if _encoded("".join(_MARKS)) else _PLAIN
+        self._taken = False  # the terminal, by the first phase that takes its time
+        self._lines = 0  # of the frame that is on the terminal
         self._busy = False  # an alarm rings at any time, also while a frame is drawn
-        self._gone = False  # the terminal
 
     def changed(self, phase: Phase) -> None:
         """Begin to draw with the first phase that takes its time."""
-        if self._painter is None and phase.what != START:
-            self._erase()
-            self._painter = Painter(marks=encodes("✓✗"))
-            self._painter.start()  # an interruption finds it, and closes it
+        if not self._taken and phase.what != START:
+            self._taken = True  # an interruption finds it, and gives the terminal back
+            _put(_HIDE)
             self.beat()
 
-    @property
-    def spinner(self) -> str:
-        """The mark of what goes on, at this time."""
-        return self._spinner[int(5 * (time.monotonic() - self._began)) % len(self._spinner)]
-
     def beat(self) -> None:
-        """Draw a frame; a terminal that is gone ends the drawing, not the command."""
-        if self._busy or self._gone:
+        """Draw a frame."""
+        if self._busy or not (self._taken or (self.phases and self.phases[0].seconds > _SOON)):
             return
         self._busy = True
-        try:
-            self._draw()
-        except OSError:
-            self._gone = True
-        finally:
-            self._busy = False
+        at = int(5 * (time.monotonic() - self._began)) % len(self._spinner)
+        self._draw(_styled(self._spinner[at], fg="cyan"))
+        self._busy = False
 
-    def _draw(self) -> None:
-        if not self.phases:
-            return
-        if self._painter is not None:
-            self._painter.draw(self.phases, self.spinner)
-        elif self.phases[0].seconds > _SOON:
-            self._by_hand = True
-            line = f"{self.spinner} {START}  {executors.clock(self.phases[0].seconds)}"
-            click.echo(f"{_CLEAR}{line}", err=True, nl=False)
+    def _draw(self, last: str) -> None:
+        """A frame over the one before.
 
-    def _erase(self) -> None:
-        if self._by_hand:
-            self._by_hand = False
-            click.echo(_CLEAR, err=True, nl=False)
+        Args:
+            last: the mark of the phase that goes on.
+        """
+        width, height = _size()
+        lines = []
+        for phase, text in zip(self.phases, table(self.phases, width - 2), strict=True):
+            ended = phase is not self.phases[-1]
+            mark = _styled(self._good, fg="green") if ended else last
+            lines.append(f"{mark} {_styled(text[: width - 2], dim=ended or None)}")
+            if kept := kept_in_words(phase):
+                note = f"  {' ' * (len(phase.what) + _GAP)}{kept}"
+                lines.append(_styled(note[:width], dim=True))
+        lines = lines[-height:]
+        erased, self._lines = self._erased(), len(lines)
+        _put(erased + "\n".join(lines))
+
+    def _erased(self) -> str:
+        """What takes the last frame from the terminal."""
+        lines, self._lines = self._lines, 0
+        return _CLEAR + _ABOVE * (lines - 1) if lines else ""
 
     def aside(self, text: str) -> None:
-        """Above the lines of the phases."""
+        """Above the lines of the phases, which the next beat draws again."""
         busy, self._busy = self._busy, True
-        try:
-            self._erase()
-            if self._painter is None:
-                super().aside(text)
-            else:
-                self._painter.above(text)
-        finally:
-            self._busy = busy
+        super().aside(f"{self._erased()}{text}")
+        self._busy = busy
 
     def close(self, well: bool) -> None:
-        """Leave the last frame, and the cursor below it."""
+        """Leave the last frame, and the cursor below it; nothing of what ended sooner."""
         self._busy = True
-        self._erase()
-        if self._painter is not None:
-            self._painter.close(self.phases, well)
+        if self._taken:
+            self._draw(_styled(self._good, fg="green") if well else _styled(self._bad, fg="red"))
+            _put(f"\n{_SHOW}")
+        else:
+            _put(self._erased())
 
 
-# The phases as rich draws them: columns that fit the width, and marks; and those of a notebook.
+# The phases in columns that fit the width, on a terminal and in a notebook.
 
 _SHORTER = 6  # ways to say a phase, each shorter than the one before
 _GAP = 2
@@ -138,67 +144,6 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     padded = [row[0].ljust(widths[0])]
     padded += [one.rjust(size) for one, size in zip(row[1:], widths[1:], strict=True) if size]
     return (" " * _GAP).join(padded).rstrip()
-
-
-class Painter:
-    """Draws the phases on stderr; nothing in it starts a thread.
-
-    Args:
-        marks: the terminal shows other marks than those of ASCII.
-    """
-
-    def __init__(self, marks: bool = True) -> None:
-        self._good, self._bad = ("✓", "✗") if marks else ("+", "x")
-        self._console = _console.Console(stderr=True, highlight=False)
-        self._live = _live.Live(
-            console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
-        )
-
-    def start(self) -> None:
-        """Take the terminal, until ``close``."""
-        self._live.start()
-
-    def frame(self, phases: Sequence[Phase], last: Any) -> Any:
-        """The lines.
-
-        Args:
-            last: the mark of the phase that goes on.
-        """
-        lines = []
-        for phase, text in zip(phases, table(phases, self._console.width - 2), strict=True):
-            ended = phase is not phases[-1]
-            mark = _text.Text(self._good, "green") if ended else last
-            line = _text.Text.assemble(mark, " ", (text, "dim" if ended else ""))
-            line.no_wrap, line.overflow = True, "crop"
-            lines.append(line)
-            kept = kept_in_words(phase)
-            if kept:
-                note = _text.Text(f"  {' ' * (len(phase.what) + _GAP)}{kept}", "dim")
-                note.no_wrap, note.overflow = True, "ellipsis"
-                lines.append(note)
-        return _console.Group(*lines)
-
-    def draw(self, phases: Sequence[Phase], spinner: str) -> None:
-        """One frame."""
-        self._live.update(self.frame(phases, _text.Text(spinner, "cyan")), refresh=True)
-
-    def above(self, text: str) -> None:
-        """A line above."""
-        self._console.print(text, markup=False, soft_wrap=True)
-
-    def close(self, phases: Sequence[Phase], well: bool) -> None:
-        """Draw the last frame and give the cursor back, also where ``start`` was interrupted."""
-        mark = _text.Text(self._good, "green") if well else _text.Text(self._bad, "red")
-        try:
-            if phases:
-                self._live.update(self.frame(phases, mark), refresh=False)
-            with suppress(IndexError):  # it had begun, and could not end, to start
-                self._live.stop()
-        except OSError:  # the terminal is gone
-            return
-        finally:
-            with suppress(OSError):
-                self._console.show_cursor(True)
 
 
 class Cell(Follower):

@@ -229,7 +229,7 @@ def _tables(build: Build, split: str, tokenizer: Any) -> Iterator[pa.Table]:
     for shard in build.splits[split].tables():
         # Columns of a task of the user's own cannot be taken out of a layout.
         known = [name for name in shard.schema.names if name in TYPES or name == "row_ids"]
-        single = examples(shard.select(known), build.manifest.layout)
+        single = examples(shard.select(known))
         for start in range(0, len(single), _ROWS):
             table = single.slice(start, _ROWS).combine_chunks()
             kept = {name: table.column(name) for name in _CARRIED if name in table.schema.names}

@@ -16,11 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Tokenizer
 
+from expectations.undo_layout import names as names_of
 from pipeline.builds.build import Build, StoredShard
 from pipeline.builds.packs import Packs
 from pipeline.manifest.records import ModelRecord, Reject
 from stages.chat_template.segments import controls_pattern
-from stages.columns import IGNORED, Ints, list_parts, whole
+from stages.columns import IGNORED
 from stages.encoders import parsed
 from stages.errors import DataError, UsageError
 from stages.rows.stop_text import STOPS
@@ -219,14 +220,6 @@ class Drawer:
             yield TextPiece(text, kind=PADDING, ids=(ids[0],), control=ids[0] in self._controls)
 
 
-def row_ids(table: pa.Table) -> tuple[Ints, pa.Array]:
-    """The row ids of the examples of a stored table, and where those of each row begin in them: a
-    pack has a list of them, any other row one."""
-    if "row_ids" in table.schema.names:
-        return list_parts(whole(table.column("row_ids")))
-    return np.arange(len(table) + 1), whole(table.column("row_id"))
-
-
 class Shards:
     """A build's shards, for reading single rows."""
 
@@ -312,7 +305,7 @@ class Shards:
         """The ids of a row that gave several examples: by number, of those that are stored."""
         first, found = f"{row_id}#", set[str]()
         for side in self.build.splits.values():
-            for names in (row_ids(self.table(shard))[1] for shard in side.shards):
+            for names in (names_of(self.table(shard))[1] for shard in side.shards):
                 found.update(names.filter(pc.starts_with(names, first)).to_pylist())
         return sorted(found, key=lambda name: int(name.removeprefix(first)))
 
@@ -326,7 +319,7 @@ class Shards:
         for split, side in self.build.splits.items():
             before = 0
             for shard in side.shards:
-                offsets, names = row_ids(self.table(shard))
+                offsets, names = names_of(self.table(shard))
                 at = which(names)
                 if at >= 0:
                     row = int(np.searchsorted(offsets, at, side="right")) - 1

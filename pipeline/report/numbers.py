@@ -80,7 +80,7 @@ def tables(build: Build) -> Iterator[tuple[str, pa.Table]]:
             stored = shard.table()
             for start in range(0, len(stored), AT_ONCE):
                 piece = stored.slice(start, AT_ONCE).combine_chunks()
-                yield name, examples(piece, build.manifest.layout)
+                yield name, examples(piece)
 
 
 def _side(column: pa.Array) -> Side:

@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from expectations.undo_layout import names as names_of
 from pipeline.builds import packs
 from pipeline.builds.build import Build, StoredShard
-from pipeline.report.drawing import Shards, row_ids
+from pipeline.report.drawing import Shards
 from pipeline.shards.values import NUMBER, TEXT
 from stages.columns import IGNORED, Bools, Ints, count_per_row, list_parts, numbers, whole
-from stages.tokens import layouts
+from stages.tokens import layouts, ragged
 
 _BATCH, _TOGETHER = 256, 8192  # rows that are unpacked, and that are compared, at a time
 _Key: TypeAlias = tuple[int, int, int]
@@ -105,7 +106,7 @@ class Search:
         if len(self._splits) == len(build.splits):
             return build.manifest.examples.kept
         shards = [shard for name in self._splits for shard in build.splits[name].shards]
-        names = [row_ids(self._shards.table(shard))[1] for shard in shards]
+        names = [names_of(self._shards.table(shard))[1] for shard in shards]
         return int(pc.count_distinct(pa.chunked_array(names, pa.string())).as_py())
 
     def find(self, row_id: str) -> Found:
@@ -217,12 +218,12 @@ class Held:
     @cached_property
     def examples(self) -> pa.Table:
         """One a row, unpadded, in stored order."""
-        return packs.examples(self.rows, self.build.manifest.layout)
+        return packs.examples(self.rows)
 
     @cached_property
     def row(self) -> Ints:
         """Of each example, the number of its stored row."""
-        sizes = layouts.load(self.build.manifest.layout).sizes(self.rows)
+        sizes = ragged.sizes(self.rows)
         return self.first + np.repeat(np.arange(len(sizes)), sizes)
 
     def column(self, name: str) -> Any:

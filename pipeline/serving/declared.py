@@ -106,7 +106,7 @@ def _examples(build: Declared) -> Iterator[tuple[str, list[int], list[int]]]:
     for table in splits["test" if "test" in splits else "train"].tables():
         for start in range(0, len(table), 64):
             block = table.slice(start, 64).combine_chunks()
-            single = packs.examples(block, build.source.manifest.layout)
+            single = packs.examples(block)
             columns = (single.column(n).to_pylist() for n in ("row_id", "input_ids", "labels"))
             yield from zip(*columns, strict=True)
 

@@ -111,14 +111,6 @@ class Program:
         units = tuple(unit.given(slot, text) for unit in self.units)
         return Program(units, tuple(guard for guard in self.guards if guard.slot != slot))
 
-    def shifted(self, by: int) -> "Program":
-        """The program for contents that stand so many turns later."""
-        units = tuple(
-            replace(unit, slots=tuple((slot + by, how) for slot, how in unit.slots))
-            for unit in self.units
-        )
-        return Program(units, tuple(replace(one, slot=one.slot + by) for one in self.guards))
-
     def fits(self, contents: Sequence[str | None]) -> bool:
         """Whether the program prints what the template prints for these contents."""
         return all(guard.holds(contents[guard.slot] or "") for guard in self.guards)

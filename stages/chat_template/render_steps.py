@@ -14,14 +14,12 @@ import pyarrow.compute as pc
 
 from stages import columns, contract
 from stages.chat_template import segments as outlines
-from stages.chat_template.compile import Program, Unit
+from stages.chat_template.compile import Program
 from stages.chat_template.render import COMPILED, Renderer, exchange
 from stages.chat_template.segments import CONTROL, STEP, TRAINED, Segment
-from stages.chat_template.shapes import SegmentsColumn, asked, trimmed
+from stages.chat_template.shapes import SegmentsColumn, asked, printed, trimmed
 from stages.columns import Bools, Ints, count_per_row, list_parts, make_list, offsets_of
 from stages.errors import RowError
-
-_PROBLEM, _ANSWER = range(2)  # turns
 
 
 class _Chat(NamedTuple):
@@ -29,11 +27,13 @@ class _Chat(NamedTuple):
 
     Attributes:
         at: which of its segments is the answer; ``printed``: what the template prints before it.
+        problem: the number of the problem among the turns; the answer is the next one.
     """
 
     program: Program
     at: int
     printed: str
+    problem: int
 
     def outline(self, steps: int) -> str:
         """The outline of rows with so many steps."""
@@ -45,16 +45,16 @@ class _Chat(NamedTuple):
         )
 
 
-def _chat_of(program: Program | RowError | None) -> _Chat | None:
+def _chat_of(program: Program | RowError | None, problem: int) -> _Chat | None:
     """None where the template does more with the two texts than to print each of them once."""
     if not isinstance(program, Program):
         return None
     own = [(at, unit) for at, unit in enumerate(program.units) if unit.slots]
-    if [[slot for slot, _ in unit.slots] for _, unit in own] != [[_PROBLEM], [_ANSWER]]:
+    if [[slot for slot, _ in unit.slots] for _, unit in own] != [[problem], [problem + 1]]:
         return None
     at, answer = own[1]
     ours = answer.kind & TRAINED and not answer.kind & CONTROL and not answer.literals[1]
-    return _Chat(program, at, answer.literals[0]) if ours else None
+    return _Chat(program, at, answer.literals[0], problem) if ours else None
 
 
 @dataclass
@@ -81,8 +81,7 @@ class RenderSteps:
         program = self.renderer.program(exchange("x", "y", self.system))
         if self.system is not None and isinstance(program, Program):
             program = program.given(0, self.system)
-            program = program and program.shifted(-1)
-        return _chat_of(program)
+        return _chat_of(program, int(self.system is not None))
 
     def _chat(self, asked: str, steps: list[str], own: str | None) -> tuple[list[str], bytes, str]:
         between = self.renderer.step_separator
@@ -108,7 +107,7 @@ class RenderSteps:
     def _fitting(self, chat: _Chat, problems: pa.Array, offsets: Ints, steps: pa.Array) -> Bools:
         """The rows whose texts the template prints as the program does."""
         answers = pc.binary_join(make_list(offsets, steps), self.renderer.step_separator)
-        texts = {_PROBLEM: problems, _ANSWER: answers}
+        texts = {chat.problem: problems, chat.problem + 1: answers}
         empty = pc.equal(pc.binary_length(steps), 0).to_numpy(zero_copy_only=False)
         fits: Bools = (np.diff(offsets) > 0) & (count_per_row(offsets, empty) == 0)
         fits &= pc.greater(pc.binary_length(problems), 0).to_numpy(zero_copy_only=False)
@@ -145,13 +144,13 @@ class RenderSteps:
         self, chat: _Chat, problems: pa.Array, offsets: Ints, steps: pa.Array, fits: Bools
     ) -> pa.ListArray:
         """The problem and the steps of each row that fits, with what is printed around them."""
-        (unit,) = (u for u in chat.program.units if u.slots and u.slots[0][0] == _PROBLEM)
+        (unit,) = (u for u in chat.program.units if u.slots and u.slots[0][0] == chat.problem)
         begins = np.zeros(len(steps), bool)
         begins[offsets[:-1][np.diff(offsets) > 0]] = True
         # The first step has what the template prints before an answer, the others what separates.
         led = pc.if_else(pa.array(begins), chat.printed, self.renderer.step_separator)
         flat = pa.concat_arrays(
-            [_within(unit, problems), pc.binary_join_element_wise(led, steps, "")]
+            [printed(unit, lambda _: problems), pc.binary_join_element_wise(led, steps, "")]
         )
         own, sizes = np.arange(len(problems)), np.diff(offsets) + 1
         order = np.insert(len(problems) + np.arange(len(steps)), offsets[:-1], own)
@@ -176,10 +175,3 @@ class RenderSteps:
             except RowError as error:
                 growing.refuse(number, error)
         return growing.into(batch, "segments", otherwise=COMPILED)
-
-
-def _within(unit: Unit, texts: pa.Array) -> pa.Array:
-    """Texts inside what the template prints around their one slot."""
-    ((_, how),) = unit.slots
-    before, behind = unit.literals
-    return pc.binary_join_element_wise(before, trimmed(texts, how), behind, "")

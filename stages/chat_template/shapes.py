@@ -8,6 +8,7 @@ give the same segments.
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -130,15 +131,18 @@ class Conversations:
 
     def own_texts(self, shape: Shape) -> list[pa.StringArray]:
         """For each segment with a row's own text, that text of every row of a shape."""
-        return [self._unit(unit, shape) for unit in shape.program.units if unit.slots]
+        own = partial(self._text, shape)
+        return [printed(unit, own) for unit in shape.program.units if unit.slots]
 
-    def _unit(self, unit: Unit, shape: Shape) -> pa.StringArray:
-        parts: list[pa.Array | str] = [unit.literals[0]]
-        for (slot, how), literal in zip(unit.slots, unit.literals[1:], strict=True):
-            parts += [trimmed(self._text(shape, slot), how), literal]
-        if len(parts) == 3 and not parts[0] and not parts[2]:
-            return parts[1]
-        return pc.binary_join_element_wise(*parts, "")
+
+def printed(unit: Unit, text_of: Callable[[int], pa.StringArray]) -> pa.StringArray:
+    """A segment of many rows: the texts of its slots, within what the template prints."""
+    parts: list[pa.Array | str] = [unit.literals[0]]
+    for (slot, how), literal in zip(unit.slots, unit.literals[1:], strict=True):
+        parts += [trimmed(text_of(slot), how), literal]
+    if len(parts) == 3 and not parts[0] and not parts[2]:
+        return parts[1]
+    return pc.binary_join_element_wise(*parts, "")
 
 
 def _numbered(codes: npt.NDArray[np.uint8], offsets: Ints) -> tuple[Ints, list[bytes]]:

@@ -113,7 +113,6 @@ def tokenizer_json(folder: Path) -> bytes:
     return path.read_bytes()
 
 
-@dataclass(frozen=True, slots=True)
 class Repair(findings.JsonRecord):
     """One value of a model directory that the build does not use as it stands.
 

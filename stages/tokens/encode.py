@@ -7,7 +7,6 @@ to the same ids.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +28,7 @@ from stages.columns import (
 from stages.contract import Batch
 from stages.errors import counted
 from stages.tokens import folded_labels, outline_tokens
+from stages.tokens.outline_tokens import Sequences
 from stages.tokens.segment_encoder import (
     Encoded,
     SegmentEncoder,
@@ -42,42 +42,10 @@ COUNTS = ("length", "trained", *_SUMS, "digest")
 COLUMNS, SEGMENTS = "columns", "segments"  # the ways in which rows are encoded
 
 
-class _Sequences(NamedTuple):
-    """What a column of outlines or segments was encoded to, one sequence a row.
-
-    Attributes:
-        folded: of all rows, flat: the id of a token, or its complement where it is trained.
-        offsets: where each row's tokens start.
-        controls, markers: control tokens of the template, and those behind steps, per row.
-        truncated: tokens that were dropped, per row; ``longer``, ``merged_cuts``: as
-            ``segment_encoder`` has them.
-        pieces: the rows by their segments; None where they were encoded as columns.
-    """
-
-    folded: Ids
-    offsets: Ints
-    controls: Ints
-    markers: Ints
-    truncated: Ints
-    longer: Ints
-    merged_cuts: Ints
-    pieces: Encoded | None = None
-
-    @property
-    def ids(self) -> Ids:
-        """The ids of all rows, trained or not."""
-        return self.folded ^ (self.folded >> 31)  # xor with -1, which negative numbers give
-
-    @property
-    def lengths(self) -> Ints:
-        """Tokens of each row."""
-        return np.diff(self.offsets)
-
-
-def _of_segments(encoder: SegmentEncoder, batch: Batch, prefix: str) -> _Sequences:
+def _of_segments(encoder: SegmentEncoder, batch: Batch, prefix: str) -> Sequences:
     encoded = encoder(outline_tokens.segments_of(batch, prefix))
     kinds, offsets = encoded.kinds, encoded.offsets
-    return _Sequences(
+    return Sequences(
         folded=np.where((kinds & TRAINED) > 0, ~encoded.ids, encoded.ids),
         offsets=offsets,
         controls=count_per_row(offsets, (kinds & CONTROL) > 0),
@@ -89,7 +57,7 @@ def _of_segments(encoder: SegmentEncoder, batch: Batch, prefix: str) -> _Sequenc
     )
 
 
-def _outlined(encoder: SegmentEncoder, batch: Batch, prefixes: Sequence[str]) -> list[_Sequences]:
+def _outlined(encoder: SegmentEncoder, batch: Batch, prefixes: Sequence[str]) -> list[Sequences]:
     """The sequences of each prefix, in one call for all, so that a prompt is encoded once."""
     assert encoder.outlines is not None
     outlines = pa.chunked_array([batch.column(f"{prefix}outline") for prefix in prefixes])
@@ -97,28 +65,14 @@ def _outlined(encoder: SegmentEncoder, batch: Batch, prefixes: Sequence[str]) ->
     together = outlines.unify_dictionaries().combine_chunks()
     encoded = encoder.outlines(together, texts, len(prefixes) > 1)
     count = batch.num_rows
-    made = []
-    for number in range(len(prefixes)):
-        rows = slice(number * count, (number + 1) * count)
-        offsets = encoded.offsets[rows.start : rows.stop + 1]
-        one = _Sequences(
-            folded=encoded.folded[offsets[0] : offsets[-1]],
-            offsets=offsets - offsets[0],
-            controls=encoded.controls[rows],
-            markers=encoded.markers[rows],
-            truncated=np.zeros(count, np.int64),
-            longer=np.zeros(count, np.int64),
-            merged_cuts=encoded.merged_cuts[rows],
-        )
-        made.append(one)
-    return made
+    return [encoded.part(slice(n * count, (n + 1) * count)) for n in range(len(prefixes))]
 
 
 def _both_ways(
     batch: Batch,
     encoder: SegmentEncoder,
     prefixes: Sequence[str],
-    finish: Callable[[Batch, list[_Sequences]], Batch],
+    finish: Callable[[Batch, list[Sequences]], Batch],
 ) -> Batch:
     """Encode each row of a batch in the way that it allows.
 
@@ -152,7 +106,7 @@ def _both_ways(
     return together.take(pa.array(order)).combine_chunks().to_batches()[0]
 
 
-def _put_counts(batch: Batch, sides: Sequence[_Sequences], trained: Ints) -> Batch:
+def _put_counts(batch: Batch, sides: Sequence[Sequences], trained: Ints) -> Batch:
     length = np.max([side.lengths for side in sides], axis=0)
     sums = {name: np.sum([getattr(side, name) for side in sides], axis=0) for name in _SUMS}
     return columns.put_all(batch, length=length, trained=trained, **sums)
@@ -183,7 +137,7 @@ class Encode:
     def __call__(self, batch: Batch) -> Batch:
         return _both_ways(batch, self.encoder, ("",), self._finish)
 
-    def _finish(self, batch: Batch, sequences: list[_Sequences]) -> Batch:
+    def _finish(self, batch: Batch, sequences: list[Sequences]) -> Batch:
         (made,) = sequences
         offsets, pieces = made.offsets, made.pieces
         folded = _first_untrained(made.folded, offsets)
@@ -224,7 +178,7 @@ class EncodePair:
     def __call__(self, batch: Batch) -> Batch:
         return _both_ways(batch, self.encoder, [f"{side}_" for side in _SIDES], self._finish)
 
-    def _finish(self, batch: Batch, sides: list[_Sequences]) -> Batch:
+    def _finish(self, batch: Batch, sides: list[Sequences]) -> Batch:
         ids = [(side.offsets, side.ids) for side in sides]
         for name, (offsets, flat) in zip(_SIDES, ids, strict=True):
             batch = columns.put(batch, f"{name}_ids", make_list(offsets, pa.array(flat)))
@@ -260,7 +214,7 @@ class EncodeSteps:
     def __call__(self, batch: Batch) -> Batch:
         return _both_ways(batch, self.encoder, ("",), self._finish)
 
-    def _finish(self, batch: Batch, sequences: list[_Sequences]) -> Batch:
+    def _finish(self, batch: Batch, sequences: list[Sequences]) -> Batch:
         (made,) = sequences
         batch, ratings, label_starts = self._kept_labels(batch, made.pieces)
         model, starts, ids = self.model, made.offsets, made.ids

@@ -5,8 +5,11 @@ is then put together from the two by one ``take`` of Arrow, in the form that par
 where the token is not trained, its complement where it is (see ``folded_labels``).
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,25 +22,51 @@ from stages.columns import Bools, Ids, Ints, list_parts, make_list, numbers, off
 from stages.encoders import Encoder
 from stages.tokens.merged_cuts import MergedCuts, may_merge
 
+if TYPE_CHECKING:
+    from stages.tokens.segment_encoder import Encoded
+
 _MOST = 4096  # outlines, and texts of templates, that are kept encoded
+_COUNTS = ("controls", "markers", "truncated", "longer", "merged_cuts")  # per row
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
-    """The sequences of rows of outlines, flat.
+class Sequences:
+    """What a column of outlines or segments was encoded to, one sequence a row.
 
     Attributes:
-        folded: int32, all rows one after the other.
+        folded: of all rows, flat: the id of a token, or its complement where it is trained.
         offsets: where each row's tokens start.
-        controls: control tokens that the template prints, per row; ``markers``: those of steps.
+        controls, markers: control tokens of the template, and those behind steps, per row.
+        truncated: tokens that were dropped, per row; ``longer``: as ``segment_encoder`` has it.
         merged_cuts: per row, how often the tokenizer would have merged across a cut.
+        pieces: the rows by their segments; None where they were encoded as columns.
     """
 
     folded: Ids
     offsets: Ints
     controls: Ints
     markers: Ints
+    truncated: Ints
+    longer: Ints
     merged_cuts: Ints
+    pieces: Encoded | None = None
+
+    @property
+    def ids(self) -> Ids:
+        """The ids of all rows, trained or not."""
+        return self.folded ^ (self.folded >> 31)  # xor with -1, which negative numbers give
+
+    @property
+    def lengths(self) -> Ints:
+        """Tokens of each row."""
+        return np.diff(self.offsets)
+
+    def part(self, rows: slice) -> Sequences:
+        """Those of some rows, which were encoded as columns."""
+        offsets = self.offsets[rows.start : rows.stop + 1]
+        counts = {name: getattr(self, name)[rows] for name in _COUNTS}
+        folded = self.folded[offsets[0] : offsets[-1]]
+        return replace(self, folded=folded, offsets=offsets - offsets[0], **counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +167,7 @@ class OutlineEncoder:
 
     def __call__(
         self, column: pa.DictionaryArray, texts: pa.ListArray, repeat: bool = False
-    ) -> Encoded:
+    ) -> Sequences:
         """Encode rows, all of which ``takes`` has named; ``repeat``: many texts are there twice."""
         which = column.indices.to_numpy()
         outlines = [self._of(spelled) for spelled in column.dictionary.to_pylist()]
@@ -176,7 +205,8 @@ class OutlineEncoder:
         sizes = np.concatenate([np.array([len(run) for run in runs], np.int64), lengths])
         pool = make_list(offsets_of(sizes), pa.array(np.concatenate([*runs, own_ids])))
         bounds, folded = numbers(pool.take(pa.array(place)))
-        return Encoded(folded, bounds[places], controls, markers=markers, merged_cuts=merged)
+        none = np.zeros(len(which), np.int64)
+        return Sequences(folded, bounds[places], controls, markers, none, none, merged)
 
     def _own(self, flat: pa.StringArray, repeat: bool) -> tuple[Ints, Ids]:
         """Where the ids of each text start, and the ids; a text that is often there once."""

@@ -18,8 +18,6 @@ from stages import columns
 from stages.columns import Ints, list_parts, make_list, numbers, offsets_of, sum_per_row, whole
 from stages.tokens import layouts, ragged
 
-_PER_TOKEN = ("input_ids", "labels", "loss_weights")
-
 
 def _joined(column: pa.ListArray, starts: Ints) -> pa.ListArray:
     """Lists of consecutive examples joined into lists of packs.
@@ -66,29 +64,6 @@ def pack(table: pa.Table, sizes: npt.NDArray[np.integer]) -> pa.Table:
     return pa.table(rows, schema=columns.schema(list(rows)))
 
 
-def unpack(table: pa.Table) -> pa.Table:
-    """Packs to the examples in them, in stored order."""
-    stored = {name: whole(table.column(name)) for name in table.schema.names}
-    rows = list_parts(stored["input_ids"])[0]
-    starts = offsets_of(numbers(stored["seq_lengths"])[1])
-    examples = {"row_id": list_parts(stored["row_ids"])[1]}
-    if "sources" in stored:
-        examples["source"] = list_parts(stored["sources"])[1]
-    for name in _PER_TOKEN:
-        if name in stored:
-            examples[name] = make_list(starts, list_parts(stored[name])[1])
-    if "step_positions" in stored:
-        at, positions = numbers(stored["step_positions"])
-        # Positions over all rows are ascending, and so are the starts of the examples: searchsorted
-        # gives the number of positions before each start, which are the new offsets.
-        places = positions.astype(np.int64) + np.repeat(rows[:-1], np.diff(at))
-        split = np.searchsorted(places, starts)
-        inside = places - np.repeat(starts[:-1], np.diff(split))
-        examples["step_positions"] = make_list(split, pa.array(inside.astype(np.int32)))
-        examples["step_labels"] = make_list(split, list_parts(stored["step_labels"])[1])
-    return ragged.ordered(pa.table(examples))
-
-
 class _Packed(ragged.Ragged):
     name = "packed"
     stage = "pack"
@@ -102,12 +77,6 @@ class _Packed(ragged.Ragged):
 
     def rows(self, examples: pa.Table, sizes: Ints, shape: layouts.Shape) -> pa.Table:
         return pack(examples, sizes)
-
-    def examples(self, rows: pa.Table) -> pa.Table:
-        return unpack(rows)
-
-    def sizes(self, rows: pa.Table) -> Ints:
-        return np.diff(numbers(whole(rows.column("seq_lengths")))[0])
 
 
 LAYOUT = _Packed()

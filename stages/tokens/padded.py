@@ -12,13 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from stages import columns
-from stages.columns import IGNORED, Ints, list_parts, make_list, numbers, offsets_of, whole
+from stages.columns import IGNORED, Ints, list_parts, make_list, numbers
 from stages.errors import UsageError
 from stages.tokens import layouts, ragged
 
 MULTIPLE = 8  # tensor cores are faster with such widths
-_PER_TOKEN = ("input_ids", "labels", "loss_weights")
-_MASKS = {"chosen_ids": "chosen_attention_mask", "rejected_ids": "rejected_attention_mask"}
 
 
 class _Places:
@@ -101,36 +99,6 @@ def pad(table: pa.Table, size: int, side: str, pad_id: int, token_types: bool = 
     return pa.table(rows, schema=columns.schema(list(rows)))
 
 
-def _stripped(column: pa.ListArray, mask: pa.ListArray) -> pa.ListArray:
-    """The lists of a padded column without the values where the attention mask is 0."""
-    offsets, values = list_parts(column)
-    real = list_parts(mask)[1].to_numpy() != 0
-    row = np.repeat(np.arange(len(column)), np.diff(offsets))
-    lengths = np.bincount(row[real], minlength=len(column))
-    return make_list(offsets_of(lengths), values.filter(pa.array(real)))
-
-
-def unpad(table: pa.Table) -> pa.Table:
-    """Padded rows without their padding."""
-    stored = {name: whole(table.column(name)) for name in table.schema.names}
-    beside = ("attention_mask", "token_type_ids")  # added by ``pad``
-    examples = {name: column for name, column in stored.items() if not name.endswith(beside)}
-    for name in (*_PER_TOKEN, *_MASKS):
-        if name in stored:
-            examples[name] = _stripped(stored[name], stored[_MASKS.get(name, "attention_mask")])
-    if "step_positions" in stored:
-        offsets, mask = list_parts(stored["attention_mask"])
-        # A position moves by the padding before it in its row: the padding before it over all rows,
-        # less that before its row.
-        before = offsets_of(mask.to_numpy() == 0)
-        at, positions = numbers(stored["step_positions"])
-        places = positions.astype(np.int64) + np.repeat(offsets[:-1], np.diff(at))
-        gone = before[places] - np.repeat(before[offsets[:-1]], np.diff(at))
-        moved = positions - gone
-        examples["step_positions"] = make_list(at, pa.array(moved.astype(np.int32)))
-    return ragged.ordered(pa.table(examples))
-
-
 class _Padded(ragged.Ragged):
     name = "padded"
     stage = "pad"
@@ -152,9 +120,6 @@ class _Padded(ragged.Ragged):
             pad_id=shape.pad_id,
             token_types=shape.token_types,
         )
-
-    def examples(self, rows: pa.Table) -> pa.Table:
-        return unpad(rows)
 
 
 LAYOUT = _Padded()
