@@ -22,12 +22,11 @@ from stages.rows.selection import renamed
 from stages.rows.shapes import NEARLY_ALL
 from stages.rows.unread import differs_from, mapped
 
-SAMPLED = 100  # rows that candidates are run on
+SAMPLED = 100  # rows that candidates are run on, from everywhere among those at hand
 MOST = 24  # candidates of one format
 # Read, and refused as it is.
 _REFUSED_AS = tuple("tie two_orders two_margins unrated_answer empty_answer".split())
 _OPTIONS = FormatOptions(already_templated=True)
-
 
 _SIGNS = ("negative", "positive")  # of a strength, for the first answer
 _ANSWERS = {
@@ -86,9 +85,9 @@ class Candidate:
             return what, f"Read the first of each with {ways}"
         for path in self.renamed.values():
             before, how = judgements.ended(path)
-            if how == "good":
-                several, verdict = before.split(",")
-                what = f"{several} has several answers, and {verdict} says which are good"
+            if how in ("good", "0th", "1st"):
+                *several, verdict = before.split(",")
+                what = f"{', '.join(several)} are several answers, and {verdict} says which is good"
                 return what, f"To train the first good one of each row, add {self.options}"
             if how == "first":
                 *some, last = before.split(",")
@@ -157,8 +156,14 @@ def find(
         rows: after ``columns`` (``--map``) was applied to them; what is named there is decided.
         only: the name of the one format that is wanted.
     """
-    some = rows[:SAMPLED]
+    some = spread(rows)
     return _found(some, kind, columns, only) or _found(some, kind, columns, only, guess=True)
+
+
+def spread(rows: Sequence[Row]) -> Sequence[Row]:
+    """So many of some rows, at equal distances."""
+    count = min(len(rows), SAMPLED)
+    return [rows[at * len(rows) // count] for at in range(count)]
 
 
 def _found(
@@ -222,7 +227,7 @@ def misses(
 ) -> bool:
     """Whether a format that fits rows reads few of them, or trains what answers are checked
     against."""
-    some = rows[:SAMPLED]
+    some = spread(rows)
     read, _ = _run(Candidate(format_.name, {}, {}), some, columns)
     if read * 2 < len(some):
         return True
@@ -268,7 +273,7 @@ def by_numbers(
 ) -> list[str]:
     """The variants of a format of pairs, first the one whose better answers have the higher numbers
     where columns have one for each side."""
-    some = rows[:SAMPLED]
+    some = spread(rows)
     held = columns_of(some, answers_alone=False)
     numbers = finders.able(held, "numbers of sides")[:1] if kinds.PAIR in format_.kinds else []
     texts = [held.told(path) for both in finders.couples(held, "first answer")[:1] for path in both]
