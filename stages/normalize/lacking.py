@@ -10,7 +10,7 @@ from stages.errors import DataError
 from stages.formats import _rated_steps, _ratings, _turns
 from stages.formats._messages import as_role, role_of
 from stages.normalize import finders, role_columns, role_names
-from stages.normalize.roles import SAMPLED, Candidate
+from stages.normalize.roles import Candidate
 from stages.normalize.survey import MOST_OF_THE_TEXT, _text
 from stages.rows import judgements, shapes, speakers
 from stages.rows.column_names import EMPTY
@@ -64,6 +64,8 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
     if not texts or any(role == "answer" and held.told(p) for p, role in others.items()):
         return ""
     if len(texts) == 1:
+        if role_names.role_of(texts[0]) in ("question", "answer"):
+            return ""
         asked = [p for p, role in others.items() if role == "question"]
         if any(map(is_prose, itertools.chain(*(held.values[p] for p in asked)))):
             return ""  # what is asked about it
@@ -152,7 +154,7 @@ _JOINED = {
 def in_pieces(rows: Sequence[contract.Row], kind: kinds.Kind) -> tuple[str, str] | None:
     """What each row is a piece of, where rows share an id or a question and each has one turn, one
     step or one answer of the whole; and what would do. None where rows are whole."""
-    rows = rows[:SAMPLED]
+    rows = rows[: shapes.SAMPLED]
     held = role_columns.columns_of(rows, answers_alone=False)
     names = [path for path in held.values if "." not in path]
     repeated = [path for path in names if 3 * _different(held.values[path]) <= 2 * len(rows)]

@@ -19,10 +19,9 @@ from stages.normalize.role_columns import JSON, Columns, columns_of
 from stages.normalize.role_names import COUNTED, SAID, SHAPES, TWO, Shape, answer_beside, is_talk
 from stages.rows import judgements
 from stages.rows.selection import renamed
-from stages.rows.shapes import NEARLY_ALL
+from stages.rows.shapes import NEARLY_ALL, spread
 from stages.rows.unread import differs_from, mapped
 
-SAMPLED = 100  # rows that candidates are run on, from everywhere among those at hand
 MOST = 24  # candidates of one format
 # Read, and refused as it is.
 _REFUSED_AS = tuple("tie two_orders two_margins unrated_answer empty_answer".split())
@@ -114,6 +113,12 @@ class Candidate:
         return {path for some in self.renamed.values() for path in some.split(",")}
 
     @property
+    def is_mixed(self) -> bool:
+        """Whether answers stand in columns and what orders them in a list, or the other way."""
+        both = (self.renamed.get(name, "") for name in ("responses", "scores"))
+        return len({"," in path for path in both if path}) > 1
+
+    @property
     def is_of_turns(self) -> bool:
         """Whether it reads turns under names of their own, or that wait for an answer."""
         asking = "asking turns" in (self.roles[name] for name in self.renamed)
@@ -160,12 +165,6 @@ def find(
     return _found(some, kind, columns, only) or _found(some, kind, columns, only, guess=True)
 
 
-def spread(rows: Sequence[Row]) -> Sequence[Row]:
-    """So many of some rows, at equal distances."""
-    count = min(len(rows), SAMPLED)
-    return [rows[at * len(rows) // count] for at in range(count)]
-
-
 def _found(
     some: Sequence[Row],
     kind: kinds.Kind,
@@ -195,6 +194,7 @@ def _found(
     every = [*talks.values()]
     every += [one for one in found.values() if one not in every and not _is_in(one, held, talks)]
     best = [one for one in every if not any(other.paths > one.paths for other in every)]
+    best = [one for one in best if not one.is_mixed] or best
     # Orders that disagree are the most likely to agree about the best and the worst.
     way = ["/extremes" * (len(best) > 1 and _are_many(one, held)) for one in best]
     named = [_looks_like_others(one, some[0], kind) for one in best]
