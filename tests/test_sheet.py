@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Run, printed, table, write_rows
 
-from pipeline.inputs import answers, sheet
+from pipeline.inputs import answers, readings, sheet
 from pipeline.lines import MOST, of_columns
 from pipeline.options.config import Config
 from pipeline.options.ways import applied, ways, without, written
@@ -238,3 +238,42 @@ def test_a_folder_of_several_kinds_is_asked_about_by_file(pipeline: Run, tmp_pat
     assert "rated.jsonl: column 'Label'" in stopped.err
     (command,) = printed(stopped.err)
     pipeline(*shlex.split(command)[1:]).ended()
+
+
+# What no printed command may do, whatever the columns are called: by what stands in the rows, each
+# with what a command may not say.
+_TALK = [{"role": "user", "content": "Why so?"}, {"role": "assistant", "content": "It is so."}]
+_PLAIN = {
+    "sft": lambda i: {"zzz": f"What is {i} and {i * 3}?", "yyy": f"It is {i * 4}, since {i} is."},
+    "rm": lambda i: {
+        "prompt": f"What is {i} and {i * 3}?",
+        "answer_a": f"It is {i * 4}, since {i} is.",
+        "answer_b": f"Nobody can say {i}.",
+        "better": "ab"[i % 2],
+    },
+}
+_NEVER = {
+    "constant": ("sft", lambda i: "Tell me a story of this.", "={} "),
+    "few": ("sft", lambda i: ["Sum it all up.", "Take it apart."][i % 2], "={} "),
+    "turns": ("sft", lambda i: _TALK, "ignore {} "),
+    "sides": ("rm", lambda i: f"answer_{'ab'[i // 2 % 2]}", "where {}="),
+    "brackets": ("sft", lambda i: json.dumps([f"It is {i}, no?", f"Or {i} and more."]), "text={} "),
+}
+
+
+@pytest.mark.parametrize("what", _NEVER)
+@pytest.mark.parametrize("name", ["task", "flagged", "conversation", "Prompt", "reply", "qqq"])
+def test_no_command_trains_what_nobody_would(what: str, name: str, tmp_path: Path) -> None:
+    """No constant or few texts for what is asked or answered, no turns left out, no choice by the
+    name of a side, no brackets of a list."""
+    task, value, never = _NEVER[what]
+    path = write_rows(
+        tmp_path / "x.jsonl", [{name: value(i), **_PLAIN[task](i)} for i in range(40)]
+    )
+    config = Config.of(task, (str(path),), "qwen2-1.5b", tmp_path / "out")
+    try:
+        (found,) = readings.recognise_looks(readings.opened(config)[1], config)
+        said = [" ".join(f"--map {one}={path} " for one, path in found.format.renamed.items())]
+    except DataError as error:
+        said = [f"{written(way)} " for way in ways(error.remedy)]
+    assert not [one for one in said if never.format(name) in one], said

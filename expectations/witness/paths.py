@@ -139,7 +139,8 @@ def _order(value: Any) -> list[int] | None:
 
 def _listed(value: Any) -> Any:
     """The texts of the JSON of a list of texts; the only one where there is one."""
-    found = json.loads(value) if isinstance(value, str) and value.lstrip()[:2] == '["' else []
+    listed = isinstance(value, str) and re.match(r'\s*\[\s*"', value)
+    found = json.loads(value) if listed else []
     texts = found if all(isinstance(one, str) for one in found) else []
     return texts[0] if len(texts) == 1 else texts or None
 

@@ -26,8 +26,8 @@ from stages.format import Format
 from stages.normalize import roles
 from stages.normalize.evidence import Detection, detect, settle
 from stages.normalize.mixture import detect_mixture
-from stages.normalize.survey import survey
-from stages.rows import column_names, selection, speakers
+from stages.normalize.survey import is_talk, survey
+from stages.rows import column_names, selection, signals, speakers
 from stages.rows.selection import Selection, lookup, names_something, renamed
 
 
@@ -211,6 +211,35 @@ def recognise_rows(
         ask(seen, rows, raw, detection.reading, where, config, settled)
         detection = replace(detection, left=tuple(sorted(settled)))
     return detection
+
+
+_OF_ROW = ("question", "answer", "prompt", "problem", "text", "next step")  # meanings of texts
+
+
+def require_believable(
+    rows: list[contract.Row], found: Detection, where: str, given: Config, config: Config
+) -> None:
+    """Options that a message would offer take no few texts that come again and again for what each
+    row asks or answers, and leave out no turns where none are read.
+
+    Args:
+        given: the options without them.
+
+    Raises:
+        DataError: they do.
+    """
+    meant, maps = found.format.columns, given.source.map.items()
+    names = (name for meaning in _OF_ROW for name in meant.get(meaning, ()))
+    every = ((name, config.source.map.get(name)) for name in names)
+    paths = [path for name, path in every if path and (name, path) not in maps]
+    told = {path: {repr(lookup(row, path)) for row in rows} for path in paths}
+    few = min(signals.FEW, len({*map(repr, rows)}) // 5)
+    constant = [path for path, values in told.items() if len(values) <= few]
+    left = {*config.source.ignore, *found.left}.difference(given.source.ignore)
+    talks = [path for path in left if any(is_talk(lookup(row, path)) for row in rows)]
+    turns = [] if "turns" in meant else talks
+    if constant or turns:
+        raise DataError(f"{where}: {' and '.join(constant or turns)} cannot be read so.", "")
 
 
 def _left_out(asked: frozenset[str], config: Config) -> frozenset[str]:

@@ -227,7 +227,7 @@ def asked_about_cells(
         yield [_parsed(row, as_json) for row in rows]
     except DataError as error:
         named = [c for c, kind in kinds.items() if kind == "scalars" and c in error.what]
-        plain = [f"--cells {column}=json" for column in named]
+        plain = [f"--cells {shlex.quote(f'{column}=json')}" for column in named]
         if plain:
             said = f"To read numbers, true and false as values, add {' '.join(plain)}."
             error.remedy = f"{error.remedy} {said}".lstrip()
@@ -260,7 +260,10 @@ def _require_said(nested: Mapping[str, str], where: str) -> None:
         return
     first, *more = nested
     others = f" (and of {', '.join(more)})" if more else ""
-    ways = [" ".join(f"--cells {column}={kind}" for column in nested) for kind in ("json", "text")]
+    ways = [
+        " ".join(f"--cells {shlex.quote(f'{column}={kind}')}" for column in nested)
+        for kind in ("json", "text")
+    ]
     raise DataError(
         f"{where}: the cells of column {first!r}{others} are JSON {nested[first]}, but cells are "
         "read as text unless --cells says that they are JSON.",

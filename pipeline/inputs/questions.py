@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from pipeline import tasks
-from pipeline.inputs.opening import format_options, selection_of
+from pipeline.inputs.opening import selection_of
 from pipeline.options.config import FEW_ROWS, Config
 from pipeline.options.ways import leaving
 from stages import formats
@@ -29,17 +29,18 @@ from stages.normalize.role_names import (
     parts,
     wholes,
 )
-from stages.normalize.survey import Column, Survey, survey
+from stages.normalize.survey import Column, Survey
 from stages.rows import column_names, judgements, shapes, signals
 from stages.rows.column_names import EMPTY
-from stages.rows.selection import condition, lookup, renamed
+from stages.rows.selection import condition, lookup
 from stages.rows.unread import differs_from, ignore, mapped
 
 
 def condition_for(path: str, column: Column) -> str:
-    """The option that keeps the better rows, as text; empty if it is unknown which are better."""
+    """The option that keeps the better rows, as text; empty if it is unknown which are better, as
+    where a value only names one of two answers."""
     ties = dict.fromkeys(value for value in column.values if signals.is_tie(value))
-    if ties:
+    if ties or judgements.name_sides(column.values):
         return " ".join(differs_from(path, tie) for tie in ties)
     if column.of:
         everywhere = column.own and column.is_everywhere and not signals.is_low(path)
@@ -90,13 +91,6 @@ def _of_another(path: str, row: Row, raw: Sequence[Row], reading: str, config: C
     return "" if about in {*formats.names_of(found), *found.renamed.values()} else about
 
 
-def _is_measure(column: Column) -> bool:
-    """Whether a column that rates has more than two values, numbers of which none is surely good:
-    asked about after verdicts, which decide."""
-    told = {*map(judgements.spelled, judgements.flat([*column.values]))}
-    return column.asked is not None and column.asked.code == "rated" and len(told - {None}) > 2
-
-
 def _is_decided(config: Config) -> bool:
     """Whether some rating says already which answers are trained."""
     said = *config.source.map.values(), *selection_of(config).decided
@@ -116,6 +110,7 @@ def _rated(
     reading: str,
     config: Config,
     where: str,
+    late: int,
 ) -> DataError:
     said = f"{where}: column {path!r} ({column.contents(len(rows))})"
     if column_names.is_a(path, "label") and _are_texts_alone(reading):
@@ -139,8 +134,10 @@ def _rated(
     elif chosen := condition_for(path, column):
         # Of numbers without a middle nobody but the user knows which are good.
         known = column.of or shapes.have_a_middle(column.values)
-        decided = _is_measure(column) and _is_decided(config)
+        decided = late > 0 and _is_decided(config)
         ways.insert(decided or not known, f"{_what_it_does(chosen, path, column)} with {chosen}")
+        if late > 1 and not decided:  # which of the measures of one thing holds, nobody else knows
+            return DataError(f"{what} So do other columns like it.", f"For example: {chosen}.")
     if (other := _other_task(rows, where, config)) is not None:
         what += f" The rows also read as {other[0]} data ({other[1]})."
         ways.append(f"use another task: pipeline run {other[0]}")
@@ -207,14 +204,9 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
     both = wholes(rows[0], reading)
     left = " ".join(map(ignore, both)) if path in both else ignore(path)
     ways.append(f"leave it out with {left}")
-    found = formats.load(reading)
-    keys = "; turns have reasoning under reasoning_content, and calls under tool_calls"
-    keys = keys if "[]." in path and "turns" in found.columns else ""
-    return DataError(
-        f"{where}: column {path!r} ({column.contents(len(rows))}) {why}, and format "
-        f"{found.name} does not read it{keys}.",
-        f"Say which: {', or '.join(ways)}.",
-    )
+    what = f"{where}: column {path!r} ({column.contents(len(rows))}) {why}, and format "
+    what += f"{formats.load(reading).name} does not read it."
+    return DataError(what, f"Say which: {', or '.join(ways)}.")
 
 
 def _without(path: str, rows: Sequence[Row]) -> str:
@@ -261,12 +253,19 @@ def ask(
     Raises:
         DataError: there is such a column.
     """
-    for path, column in sorted(survey.columns.items(), key=lambda one: _is_measure(one[1])):
+    if listed := [name for name, count in survey.listed.items() if 2 * count > survey.rows]:
+        raise DataError(
+            f"{where}: JSON lists of texts stand in {' and '.join(listed)}.",
+            f"Read what is inside with {maps(listed, [f'{name}[json]' for name in listed])}. To "
+            f"read the JSON as it stands, for example: {maps(listed, listed)}.",
+        )
+    late = survey.late
+    for path, column in sorted(survey.columns.items(), key=lambda one: late.get(one[0], 0)):
         error = column.asked
         if error is None or path in settled:
             continue
         if error.code == "rated" and tasks.kind_of(config.task).trains_answers:
-            raise _rated(path, column, rows, raw, reading, config, where)
+            raise _rated(path, column, rows, raw, reading, config, where, late.get(path, 0))
         if error.code == "rated" and tasks.kind_of(config.task).compares:
             raise _scored(path, survey, rows, reading, config, where)
         if error.code in ("unread_weight", "unknown_flag"):
@@ -307,26 +306,14 @@ def _other_task(rows: Sequence[Row], where: str, config: Config) -> tuple[str, s
             continue
         try:
             found = evidence.detect(rows, tasks.kind_of(task), where, columns=config.source.map)
+        except evidence.UnsettledError as error:
+            return task, error.what.removeprefix(f"{where}: ")
         except PipelineError:
             continue
-        if (
-            found.change is None
-            and found.format.usable
-            and not _is_rated(rows, found, task, config)
-        ):
+        alone = tasks.kind_of(task).trains_answers and _are_texts_alone(found.reading)
+        if found.change is None and found.format.usable and not alone:
             return task, found.evidence
     return None
-
-
-def _is_rated(rows: Sequence[Row], found: evidence.Detection, task: str, config: Config) -> bool:
-    """Whether a task would train answers although the rows rate them."""
-    kind = tasks.kind_of(task)
-    if not kind.trains_answers:
-        return False
-    given = [renamed(row, found.format.renamed) for row in rows]
-    left = survey(given, found.format, kind, format_options(config), selection_of(config))
-    rated = (one.asked is not None and one.asked.code == "rated" for one in left.columns.values())
-    return any(rated) or bool(left.asked and _are_texts_alone(found.reading))
 
 
 def naming_the_task(

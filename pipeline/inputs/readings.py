@@ -13,7 +13,7 @@ import numpy as np
 
 from pipeline import tasks
 from pipeline.inputs import answers, questions, scan, sheet
-from pipeline.inputs.detection import recognise_glimpse, rows_of
+from pipeline.inputs.detection import recognise_glimpse, require_believable, rows_of
 from pipeline.inputs.opening import parsed, reader_of, said_of_source, selection_of
 from pipeline.messages import explanations
 from pipeline.options.build_options import SourceOptions
@@ -181,9 +181,11 @@ class _Reading:
         self._looks, self._changed, self._said = looks, changed, said
         self._refusals = refusals
         self._asking: int | None = None  # the input of the first question
+        self._given: Config | None = None  # the options that nobody has to be offered
 
     def __call__(self, config: Config) -> list[Detection]:
         found: list[Detection] = []
+        self._given = self._given or config
         for number, (_, file, reader, glimpse) in enumerate(self._looks):
             try:
                 where = file.origin or file.path
@@ -191,6 +193,8 @@ class _Reading:
                 one = recognise_glimpse(glimpse, where, own, reader, **self._said)
                 if one.change is not None:
                     raise self._changed(number, one, config)
+                if config is not self._given:
+                    require_believable(rows_of(glimpse), one, where, self._given, own)
             except PipelineError:
                 self._asked_by(number)
                 raise

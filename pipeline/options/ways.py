@@ -170,7 +170,7 @@ def _is_value(flag: str, value: str) -> bool:
         return re.split("[/?]", value)[0] in catalog.names("stages.formats")
     kind = FLAGS[flag].value
     if isinstance(kind, Pairs):
-        return re.fullmatch(r"[^=\s]+=\S.*", value) is not None and value[-7:] != "=COLUMN"
+        return re.fullmatch(r"[^=]+=\S.*", value) is not None and value[-7:] != "=COLUMN"
     if isinstance(kind, OneOf):
         return value in kind.listed()
     if isinstance(kind, Number):

@@ -236,7 +236,7 @@ def _function(call: Any, where: str) -> dict[str, Any]:
     Raises:
         RowError: ``bad_tool_call``: there is no name, or the arguments are not an object.
     """
-    if not isinstance(call, dict) or "name" not in call:
+    if not isinstance(call, dict) or call.get("name") in (None, ""):
         raise RowError("bad_tool_call", f"{where} has no name")
     arguments = call.get("arguments")
     if isinstance(arguments, str) and not arguments.strip():
@@ -263,7 +263,11 @@ def calls_of(value: Any, where: str) -> list[dict[str, Any]]:
         calls = [calls]
     if not isinstance(calls, list) or not calls:
         raise RowError("bad_tool_call", f"{where} has no calls")
-    return [_call(call, where) for call in calls]
+    made = [_call(call, where) for call in calls]
+    ids = [str(named) for one in made if (named := one.get("id")) not in (None, "")]
+    if len({*ids}) < len(ids):
+        raise RowError("bad_tool_call", f"{where} has two calls with one id")
+    return made
 
 
 # The tools that a row offers the model: a list of objects; a list of JSON texts; one JSON text of

@@ -14,8 +14,9 @@ from stages.rows import column_names, shapes
 from stages.rows.unread import ignore
 
 SYSTEM = columns_of("system")["system text"]
-_WEIGHTS = "turn_weights"
 _REASONING, _FIELD = "message_thinking", "reasoning_content"
+# Columns that may be lists with a value for each turn, and the key of a turn that takes it.
+_OF_TURNS = {"turn_weights": ("weight", "bad_weight"), _REASONING: (_FIELD, "bad_column")}
 _AHEAD = frozenset((*SYSTEM, "history"))
 
 
@@ -144,21 +145,18 @@ def behind(row: Row, turns: list[Message]) -> list[Message]:
 
 def whole(row: Row, column: str) -> list[Message]:
     """A column of turns behind what the row says before them."""
-    turns, weights = row.get(column), column_names.peek(row, _WEIGHTS)
-    if isinstance(weights, list):
-        turns = _weighed(turns_in(turns) or turns, row[_WEIGHTS])
+    turns: Any = row.get(column)
+    for name, (key, code) in _OF_TURNS.items():
+        if not isinstance(column_names.peek(row, name), list):
+            continue
+        turns, values = turns_in(turns) or turns, row[name]
+        if not are_turns(turns) or len(turns) != len(values):
+            raise RowError(code, f"{name} is not as long as the turns")
+        both = [*zip(turns, values, strict=True)]
+        if any(said is not None and turn.get(key) not in (None, said) for turn, said in both):
+            raise RowError(code, f"{name} and the {key} of a turn differ")
+        turns = [turn if said is None else {**turn, key: said} for turn, said in both]
     return behind(row, conversation(turns, column))
-
-
-def _weighed(turns: Any, weights: list[Any]) -> list[Any]:
-    """Turns with the weights that a list of the row gives them.
-
-    Raises:
-        RowError: there are more or fewer weights than turns.
-    """
-    if not are_turns(turns) or len(turns) != len(weights):
-        raise RowError("bad_weight", "turn_weights is not as long as the turns")
-    return [{**turn, "weight": weight} for turn, weight in zip(turns, weights, strict=True)]
 
 
 def require_prompt(row: Row, turns: list[Message]) -> None:
@@ -218,12 +216,14 @@ def add_reasoning(row: Row, turns: list[Message]) -> None:
     Raises:
         RowError: it is no answer, or has some.
     """
-    if column_names.peek(row, _REASONING) in (None, ""):
+    told = column_names.peek(row, _REASONING)
+    if told in (None, "") or isinstance(told, list):
         return
     said, last = text(row, _REASONING), turns[-1]
     if last.role == "assistant" and not (last.content or "").strip() and not last.fields:
         raise RowError("empty_answer", "the answer says nothing, and only its reasoning does")
-    if last.role != "assistant" or (last.fields and last.fields.get(_FIELD)):
+    own = (last.fields or {}).get(_FIELD) or _messages.thinks(last.content)
+    if last.role != "assistant" or own:
         what = "has reasoning of its own" if last.role == "assistant" else "is no answer"
         raise RowError("bad_column", f"the last turn {what}, beside that of a column")
     last.fields = {**(last.fields or {}), _FIELD: said}

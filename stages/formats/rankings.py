@@ -97,13 +97,24 @@ def _numbers_of(
     return [one for one in numbers if any(level is not None for level in one.levels)]
 
 
+def _shared_key(answers: Sequence[Row], others: Sequence[Row]) -> str:
+    """The key whose values name each answer, and each of the other objects: whose judgement it
+    is; empty where there is none."""
+    for key in answers[0]:
+        mine = [str(dict.get(one, key)) for one in answers]
+        theirs = [str(dict.get(one, key)) for one in others]
+        if len({*mine}) == len(mine) and sorted(mine) == sorted(theirs):
+            return key
+    return ""
+
+
 def _beside(row: Row, name: str, answers: list[Row], columns: Mapping[str, str]) -> list[_Numbers]:
     """The numbers in a list of other objects that have a key of the answers, such as the name of
     the model, which says whose they are."""
     found = []
     for other, value in row.items():
         objects = isinstance(value, list) and all(isinstance(one, dict) for one in value)
-        by = judgements.shared_key(answers, value) if objects and other != name else ""
+        by = _shared_key(answers, value) if objects and other != name else ""
         for key in meant(_NUMBERS, columns) if by else ():
             if all(key in one for one in value):
                 scored, path = key not in _RANKS, f"{other}[].{key}"

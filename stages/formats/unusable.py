@@ -10,6 +10,8 @@ from stages.formats import _messages, _turns
 from stages.formats._fields import TABLE_OF_ROWS
 from stages.rows import column_names
 from stages.rows.column_names import peek
+from stages.rows.signals import is_prose
+from stages.rows.unread import mapped
 
 _SAID = TABLE_OF_ROWS["unusable"]
 
@@ -36,7 +38,10 @@ class Unusable(Format, abstract=True):
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
         said = next(reason for row in rows if (reason := self._evidence(row)))
-        return f"{said}: {self._what}", self._instead
+        checked = (name for name in self.columns.get("checked", ()) if name in rows[0])
+        told = next((n for n in checked if all(is_prose(peek(row, n)) for row in rows)), None)
+        own = "" if told is None else f". To train what is checked, add {mapped('answer', told)}"
+        return f"{said}: {self._what}", self._instead + own
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         raise RowError(self.name, self._what)

@@ -14,7 +14,7 @@ from stages import contract, formats, kinds
 from stages.errors import DataError, RowError, UndecidedError, UnknownFormatError, counted
 from stages.format import Format
 from stages.normalize import inside, lacking, roles
-from stages.rows import stop_text, unread
+from stages.rows import shapes, stop_text, unread
 from stages.rows.selection import in_raw_names, renamed
 
 MIXED_SHARE = 0.01  # fewer rows of another format are refused one by one by normalize
@@ -50,7 +50,7 @@ def _none_fits(rows: Sequence[contract.Row], kind: kinds.Kind, where: str) -> Un
     """The error for rows that have no format, and no columns that play the roles of one."""
     said = lacking.columns_named(rows[:10]) or "(none)"
     none = f"{where}: no format of {kind.words} fits rows with the columns {said}."
-    unrated = lacking.without_ratings(rows[: roles.SAMPLED]) if kind.marks else None
+    unrated = lacking.without_ratings(shapes.spread(rows)) if kind.marks else None
     if why := lacking.in_pieces(rows, kind) or unrated:
         return UnknownFormatError(f"{none[:-1]}: {why[0]}.", f"{why[1]}.")
     if likely := lacking.offer(rows, kind):
@@ -95,7 +95,8 @@ class _Roles:
         if len(found) > 1 and not pieces:
             raise lacking.which(found, self.where)
         if open_ := pieces or found[0].open:
-            raise DataError(f"{self.where}: {open_[0]}.", f"{open_[1]}.")
+            error = UnknownFormatError if found[0].guessed else DataError
+            raise error(f"{self.where}: {open_[0]}.", f"{open_[1]}.")
         return self.reading(found[0])
 
     def reading(self, one: roles.Candidate) -> Detection:
@@ -277,7 +278,7 @@ def _different(names: Sequence[str], rows: Sequence[contract.Row]) -> list[str]:
     """The formats without those that read the same of every row as another; the one that reads most
     comes first."""
     options = contract.FormatOptions(already_templated=True)
-    some = rows[: roles.SAMPLED]
+    some = shapes.spread(rows)
     each = {n: [roles.read_of(formats.load(n), row, options) for row in some] for n in names}
     read: dict[str, str] = {}
     turns = {n for n in names if "turns" in formats.load(n).columns}

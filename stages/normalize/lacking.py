@@ -1,6 +1,7 @@
 """What to say of rows that no format fits: what is in them, what they lack, what would do."""
 
 import itertools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from stages.errors import DataError
 from stages.formats import _rated_steps, _ratings, _turns
 from stages.formats._messages import as_role, role_of
 from stages.normalize import finders, role_columns, role_names
-from stages.normalize.roles import SAMPLED, Candidate
+from stages.normalize.roles import Candidate
 from stages.normalize.survey import MOST_OF_THE_TEXT, _text
 from stages.rows import judgements, shapes, speakers
 from stages.rows.column_names import EMPTY
@@ -37,8 +38,9 @@ def columns_named(rows: Iterable[contract.Row]) -> str:
     return ", ".join([f"{name} ({what})" for name, what in zip(told, words, strict=True)][:NAMED])
 
 
-_OFFERED = 4  # ways, and columns that are told apart by them
+_ROLES = 4  # speakers that are told apart
 _BESIDE = ("system", "reasoning")  # no question, and no answer
+_WHICH = "Say which column is the question and which the answer"
 
 
 def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
@@ -51,38 +53,48 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         return 'Each row is one turn; write the turns of a conversation as {"messages": [...]}.'
     held = role_columns.columns_of(rows, answers_alone=True)
     texts = [p for p in held.single if "." not in p and role_names.role_of(p) not in _BESIDE]
-    if len(texts) != 2:
-        texts = [p for p in texts if held.is_spoken(p) and held.is_varied(p) and not is_about(p)]
+    if len(texts) != 2 or not all(map(held.is_varied, texts)):
+        texts = [p for p in texts if held.is_spoken(p) and not is_about(p)]
     said = {p: [value for value in held.values[p] if value] for p in texts}
     if told := next(filter(held.is_dialogue, texts), ""):
         return (
             f'{told} holds dialogues under marks that are not known; write {{"messages": [...]}}.'
         )
-    least = MOST_OF_THE_TEXT * sum(map(_text, rows))
-    if not texts or len(texts) > _OFFERED or sum(map(_text, said.values())) <= least:
+    others = {p: role_names.role_of(p) for p in held.values if p not in texts}
+    if not texts or any(role == "answer" and held.told(p) for p, role in others.items()):
         return ""
-    talk = {p: role_names.role_of(p) for p in held.values if p not in texts}
-    if any(role == "answer" and held.told(p) for p, role in talk.items()):
-        return ""  # what is said about them
-    talk = {p: role for p, role in talk.items() if role == "question"}
-    if len(texts) == 1 and any(map(is_prose, itertools.chain(*(held.values[p] for p in talk)))):
-        return ""  # what is asked about it
     if len(texts) == 1:
-        whole = mapped("text", texts[0])
-        return f"If {texts[0]} is a text by itself, without a question, train it with {whole}."
-    in_order = [*itertools.combinations(texts, 2)]
-    ways = [
-        f"{mapped('prompt', asked)} {mapped('completion', answer)}"
-        for asked, answer in [*in_order, *((b, a) for a, b in in_order)]
-        if role_names.role_of(answer) != "question"
-    ][:_OFFERED]
-    return f"Say which column is the question and which the answer: {', or '.join(ways)}."
+        if role_names.role_of(texts[0]) in ("question", "answer"):
+            return ""
+        asked = [p for p, role in others.items() if role == "question"]
+        if any(map(is_prose, itertools.chain(*(held.values[p] for p in asked)))):
+            return ""  # what is asked about it
+        much = sum(map(_text, said[texts[0]])) > MOST_OF_THE_TEXT * sum(map(_text, rows))
+        why = f"If {texts[0]} is a text by itself, without a question, train it with "
+        return f"{why}{mapped('text', texts[0])}." if much and held.is_varied(texts[0]) else ""
+    # The name of the answer says which it is, or one alone is a question by its end; and nothing
+    # else is said.
+    keys = {p: _asking(p, said[p]) for p in texts}
+    last, *_, first = sorted(texts, key=lambda p: keys[p])
+    more = [p for p, role in others.items() if role not in _BESIDE and not is_about(p)]
+    sure = len(texts) == 2 and keys[first] != keys[last] and all(map(held.is_varied, texts))
+    if any(map(held.is_spoken, more)):
+        return ""
+    if not sure:
+        return f"{_WHICH}, with --map prompt=COLUMN --map completion=COLUMN."
+    return f"{_WHICH}: {mapped('prompt', first)} {mapped('completion', last)}."
+
+
+def _asking(path: str, texts: Iterable[str]) -> tuple[bool, bool]:
+    """Whether texts have not the name of an answer, and most of them end as questions do."""
+    ends = (text.rstrip()[-1:] in ("?", "？", "؟") for text in texts)
+    return role_names.role_of(path) != "answer", shapes.mostly(ends)
 
 
 def _speakers(rows: Sequence[contract.Row]) -> str:
     """The options after which rows have turns of both sides; empty where none do that."""
     who = speakers.guessed([*rows], own=True)
-    told = [speakers.renamed(row, who) for row in rows] if len(who) <= _OFFERED else []
+    told = [speakers.renamed(row, who) for row in rows] if len(who) <= _ROLES else []
     if not who or not role_columns.conversation(role_columns.columns_of(told, True)):
         return ""
     return " ".join(as_role(name, role) for name, role in who.items())
@@ -130,6 +142,7 @@ def without_ratings(rows: Sequence[contract.Row]) -> tuple[str, str] | None:
 # What a row is where several make one example.
 
 
+_WHO = {"speaker", "sender", "from", "participant"}
 _FEW = 3  # rows that name another one: fewer may do so by chance
 _JOINED = {
     "step": _GIVEN,
@@ -141,14 +154,15 @@ _JOINED = {
 def in_pieces(rows: Sequence[contract.Row], kind: kinds.Kind) -> tuple[str, str] | None:
     """What each row is a piece of, where rows share an id or a question and each has one turn, one
     step or one answer of the whole; and what would do. None where rows are whole."""
-    rows = rows[:SAMPLED]
+    rows = rows[: shapes.SAMPLED]
     held = role_columns.columns_of(rows, answers_alone=False)
     names = [path for path in held.values if "." not in path]
-    texts = [path for path in held.texts if path in names and held.is_spoken(path)]
     repeated = [path for path in names if 3 * _different(held.values[path]) <= 2 * len(rows)]
+    spoken = [path for path in repeated if _are_speakers(path, held.values[path])]
+    single = [path for path in held.texts if path in names]
+    texts = [path for path in single if held.is_spoken(path) or (spoken and path == "text")]
     asked = [path for path in repeated if path in held.called("question", texts)]
     ids = [path for path in repeated if {"id", "uuid", "qid"} & {*role_names.parts(path)}]
-    spoken = [path for path in repeated if _are_speakers(held.values[path])]
     steps = [path for path in texts if role_names.mentions(path, "steps") and path not in asked]
     answers = [path for path in held.answers if path in texts]
     piece, said = "answer", [*asked, *ids] if kind.compares and answers and asked else []
@@ -161,6 +175,8 @@ def in_pieces(rows: Sequence[contract.Row], kind: kinds.Kind) -> tuple[str, str]
         return what, f"Join these rows. {_JOINED['turn']}"
     if not said and kind.trains_answers and texts:
         piece, said = "turn", [path for path in repeated if _is_counted(held, path, names)]
+    if not said and kind.trains_answers and spoken and texts and not asked:
+        return f"each row is one turn, and {spoken[0]} says who speaks", _JOINED["turn"]
     if not said:
         return None
     what = f"each row is one {piece}, and those with one {said[0]} belong together"
@@ -204,10 +220,18 @@ def _different(values: Sequence[Any]) -> int:
     return len({*values}) if plain else len(values)
 
 
-def _are_speakers(values: Sequence[Any]) -> bool:
-    """Whether values name a user and an assistant, and nobody else that is unknown."""
-    roles = {speakers.role_named(one) or role_of({"role": one}) for one in {*map(str, values)}}
-    return len(roles) > 1 and None not in roles
+def _are_speakers(path: str, values: Sequence[Any]) -> bool:
+    """Whether values name a user and an assistant, and nobody else that is unknown; or a few, under
+    a name for who speaks."""
+    said = {*values} if all(isinstance(one, str) for one in values) else set()
+    roles = {*map(speakers.role_named, said)}
+    named = not _WHO.isdisjoint(role_names.parts(path)) and 3 * len(said) <= len(values)
+    return len(said) > 1 and (named or (len(roles) > 1 and None not in roles))
+
+
+def _last_word(text: str) -> str:
+    """The last word of a text, but for tags."""
+    return (judgements.parts(re.sub(r"<[^<>]*>", " ", text)) or ("",))[-1]
 
 
 def _judged(held: role_columns.Columns) -> tuple[str, str] | None:
@@ -216,7 +240,7 @@ def _judged(held: role_columns.Columns) -> tuple[str, str] | None:
         each = (one if type(one) is list else _turns.turns_in(one) for one in held.values[path])
         turns = [*itertools.chain.from_iterable(filter(None, each))]
         answers = [said for who, said in _rated_steps.spoken(turns) if who == "assistant"]
-        ends = [judgements.last_word(said) for said in answers if isinstance(said, str)]
+        ends = [_last_word(said) for said in answers if isinstance(said, str)]
         if ends and all(map(_ratings.is_rating, ends)):
             what = f"the answers in {path} end with a verdict each, as a judge's texts do"
             return what, f"Write the steps without the judge's texts. {_GIVEN}"

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from stages.contract import Row
 from stages.formats import _turns
 from stages.normalize import role_names
-from stages.rows import judgements, shapes, signals
+from stages.rows import judgements, shapes, signals, words
 from stages.rows.column_names import EMPTY
 from stages.rows.selection import lookup
 from stages.rows.shapes import NEARLY_ALL, usual
@@ -28,7 +28,6 @@ _FEW = 0.2  # different texts in that many rows: a category, a name, a constant
 _SHORT = 16  # characters of what may only be checked against
 _END = 200  # characters of an answer in which it repeats the reference
 _FAMILY = 3  # columns that differ in their number alone
-
 JSON = "[json]"  # the ending of a path of texts that are the JSON of lists of texts
 
 Fits: TypeAlias = Callable[[Any], bool]
@@ -64,7 +63,7 @@ def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) ->
     for path in [p for p in values if p.endswith(".0")]:  # a text where all lists have one alone
         if paths[path] < sum(value not in EMPTY for value in values[path.removesuffix(".0")]):
             del values[path]
-    said = [p for p in values if role_names.role_of(p) in ("question", "answer")]
+    said = [p for p in values if role_names.may_be_listed(p)]
     said += [p for both in role_names.by_better([*values]) for p in both if p not in said]
     lists = [p for p in said if _are_json(values[p])]
     asked = {p for p in said if role_names.role_of(p) == "question"}
@@ -199,12 +198,14 @@ class Columns:
         """Three columns and more that differ in their number, or letter, alone, as one path."""
         families: dict[tuple[str, ...], dict[int, str]] = {}
         for path in self.values:
-            counts = [*map(role_names.counted, role_names.parts(path))]
-            if sum(one is not None for one in counts) == 1 and {*path}.isdisjoint(",[="):
-                number = next(one for one in counts if one is not None)
-                each = zip(counts, role_names.parts(path), strict=True)
-                key = tuple(part if one is None else "#" for one, part in each)
-                families.setdefault(key, {}).setdefault(number, path)
+            parts = role_names.parts(path)
+            counts = [p for p in parts if words.counted(p) is not None]
+            told = [*filter(str.isdigit, parts)] or counts or [path[-1]]
+            place = words.counted(told[0])
+            if len(told) == 1 and place is not None and {*path}.isdisjoint(",[="):
+                parts = parts if told[0] in parts else (path[:-1], told[0])
+                key = tuple("#" if part == told[0] else part for part in parts)
+                families.setdefault(key, {}).setdefault(place, path)
         found = []
         for members in families.values():
             first = min(members)
@@ -235,12 +236,13 @@ class Columns:
     @cached_property
     def questions(self) -> list[str]:
         """The texts that may be asked."""
-        named = self.called("question", self.alone) or self.called("topic", self.alone)
+        each = (self.called(role, self.alone) for role in ("question", "topic"))
+        varied = ([*filter(self.is_varied, some)] for some in each)  # no names of a few tasks
         said = [path for path in self.answers if self.long(path)]
+        named = next(filter(None, varied), [])
         open_ = [q for q in named if not any(self._holds(q, answer) for answer in said)]
         spoken = list(filter(self.is_spoken, open_))
-        short = [path for path in open_ if self.is_varied(path)]  # no names of a few tasks
-        return self.distinct(self.asking(spoken or self.unnamed or short))
+        return self.distinct(self.asking(spoken or self.unnamed or open_))
 
     @cached_property
     def unnamed(self) -> list[str]:
@@ -253,7 +255,8 @@ class Columns:
         free = [p for p in texts if role_names.may_be_asked(p) and self.is_spoken(p)]
         if not all(self.all(p, shapes.is_text) for p in free):
             return self.first_of({*self.values}.difference(texts))
-        return [p for p in free if 2 * len({*self.values[p]}) > len(self.values[p])]
+        alone = len(free) == 1 and self.is_varied(free[0])
+        return [p for p in free if alone or 2 * len({*self.values[p]}) > len(self.values[p])]
 
     def first_of(self, others: Collection[str]) -> list[str]:
         """Texts of which some rows have one and some another, as one path: the first that a row
@@ -286,6 +289,7 @@ class Columns:
         named = self.varied(named)
         if self.guess and self.answers_alone and not named:
             open_ = [p for p in self.alone if not role_names.role_of(p) and self.is_varied(p)]
+            open_ = [p for p in open_ if not role_names.is_worse(p)]
             return open_ if len(open_ := [*filter(self.is_spoken, open_)]) == 1 else []
         free = [path for path in named if not role_names.may_be_checked_against(path)]
         return self.distinct([path for path in free or named if path not in self.references])
@@ -332,8 +336,9 @@ def list_of_answers(held: Columns) -> list[str]:
 
 def talks(held: Columns, asks: bool = False) -> list[str]:
     """Turns that have an answer, or end with a question, also where who speaks and what stand under
-    other names."""
-    plain = held.where(lambda value: _turns.ends_with(value, asks))
+    other names, and in numbered columns with a turn each."""
+    paths = (*held.values, *held.families)
+    plain = [p for p in paths if held.all(p, lambda value: _turns.ends_with(value, asks))]
     others = held.where(lambda v: isinstance(v, list | dict) and not _turns.are_turns(v))
     turned = [f"{path}[turns]" for path in others]
     return plain + [p for p in turned if held.all(p, lambda value: _turns.are_talks(value, asks))]

@@ -59,13 +59,6 @@ COUNTED = {("1", "2"): ("response_1", "response_2"), ("0", "1"): ("response_0", 
 parts, without_numbers = words.parts, words.words
 
 
-def counted(part: str) -> int | None:
-    """The number that a part of a name is, or that a letter counts; None for any other word."""
-    if part.isdigit():
-        return int(part)
-    return ord(part) - ord("a") if len(part) == 1 and "a" <= part <= "h" else None
-
-
 # These go before the others where several words of a name mean one; of the others the last word
 # that means one is the noun: model_input is a question, question_answer an answer.
 _FIRST = ("system", "tools", "history")
@@ -161,7 +154,13 @@ def are_answers(path: str) -> bool:
 
 def is_talk(path: str) -> bool:
     """Whether the name may be that of a list of turns."""
-    return parts(path)[-1] in TALKS
+    return not TALKS.isdisjoint(parts(judgements.bare(path))[-1:])
+
+
+def may_be_listed(path: str) -> bool:
+    """Whether a text of this name may be the JSON of several: of questions, of answers, or of what
+    is said in turn."""
+    return role_of(path) in ("question", "answer") or is_talk(path)
 
 
 def is_reference(path: str) -> bool:
@@ -253,14 +252,16 @@ def options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> lis
     if column_names.is_a(path, "reasoning") and text and "turns" in read and "reasoning" in read:
         return [f"{mapped(read['reasoning'][0], path)} --reasoning-in think"]
     begun = text and not signals.classes(path).keys().isdisjoint(_BEGUN)
+    asked, answered = (
+        next(
+            (found.get(n, n) for one in some for n in read.get(one, ()) if n in (found or row)), ""
+        )
+        or "COLUMN"
+        for some in (("question", "prompt"), ("answer",))
+    )
     if begun and {"instruction", "prompt"} <= read.keys():
-        asked = next((found.get(n, n) for n in read["prompt"] if n in (found or row)), "COLUMN")
         return [maps(("instruction", "input"), (asked, path))]
     if name in ("query_response", "prompt_completion") and "." not in path:
-        asked, answered = (
-            next((found.get(one, one) for one in read[meaning] if one in (found or row)), "COLUMN")
-            for meaning in ("question", "answer")
-        )
         if column_names.is_a(path, "reasoning") and text:
             names = ("problem", "message_thinking", "message_content")
             each = [n for n in row if column_names.is_a(n, "reasoning") and answer_beside(n, row)]

@@ -19,15 +19,13 @@ from stages.normalize.role_columns import JSON, Columns, columns_of
 from stages.normalize.role_names import COUNTED, SAID, SHAPES, TWO, Shape, answer_beside, is_talk
 from stages.rows import judgements
 from stages.rows.selection import renamed
-from stages.rows.shapes import NEARLY_ALL
+from stages.rows.shapes import NEARLY_ALL, spread
 from stages.rows.unread import differs_from, mapped
 
-SAMPLED = 100  # rows that candidates are run on
 MOST = 24  # candidates of one format
 # Read, and refused as it is.
 _REFUSED_AS = tuple("tie two_orders two_margins unrated_answer empty_answer".split())
 _OPTIONS = FormatOptions(already_templated=True)
-
 
 _SIGNS = ("negative", "positive")  # of a strength, for the first answer
 _ANSWERS = {
@@ -86,9 +84,9 @@ class Candidate:
             return what, f"Read the first of each with {ways}"
         for path in self.renamed.values():
             before, how = judgements.ended(path)
-            if how == "good":
-                several, verdict = before.split(",")
-                what = f"{several} has several answers, and {verdict} says which are good"
+            if how in ("good", "0th", "1st"):
+                *several, verdict = before.split(",")
+                what = f"{', '.join(several)} are several answers, and {verdict} says which is good"
                 return what, f"To train the first good one of each row, add {self.options}"
             if how == "first":
                 *some, last = before.split(",")
@@ -113,6 +111,12 @@ class Candidate:
     def paths(self) -> set[str]:
         """Every path that it reads."""
         return {path for some in self.renamed.values() for path in some.split(",")}
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether answers stand in columns and what orders them in a list, or the other way."""
+        both = (self.renamed.get(name, "") for name in ("responses", "scores"))
+        return len({"," in path for path in both if path}) > 1
 
     @property
     def is_of_turns(self) -> bool:
@@ -157,7 +161,7 @@ def find(
         rows: after ``columns`` (``--map``) was applied to them; what is named there is decided.
         only: the name of the one format that is wanted.
     """
-    some = rows[:SAMPLED]
+    some = spread(rows)
     return _found(some, kind, columns, only) or _found(some, kind, columns, only, guess=True)
 
 
@@ -190,6 +194,7 @@ def _found(
     every = [*talks.values()]
     every += [one for one in found.values() if one not in every and not _is_in(one, held, talks)]
     best = [one for one in every if not any(other.paths > one.paths for other in every)]
+    best = [one for one in best if not one.is_mixed] or best
     # Orders that disagree are the most likely to agree about the best and the worst.
     way = ["/extremes" * (len(best) > 1 and _are_many(one, held)) for one in best]
     named = [_looks_like_others(one, some[0], kind) for one in best]
@@ -222,7 +227,7 @@ def misses(
 ) -> bool:
     """Whether a format that fits rows reads few of them, or trains what answers are checked
     against."""
-    some = rows[:SAMPLED]
+    some = spread(rows)
     read, _ = _run(Candidate(format_.name, {}, {}), some, columns)
     if read * 2 < len(some):
         return True
@@ -268,7 +273,7 @@ def by_numbers(
 ) -> list[str]:
     """The variants of a format of pairs, first the one whose better answers have the higher numbers
     where columns have one for each side."""
-    some = rows[:SAMPLED]
+    some = spread(rows)
     held = columns_of(some, answers_alone=False)
     numbers = finders.able(held, "numbers of sides")[:1] if kinds.PAIR in format_.kinds else []
     texts = [held.told(path) for both in finders.couples(held, "first answer")[:1] for path in both]

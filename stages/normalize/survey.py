@@ -15,7 +15,7 @@ from stages import contract, formats, kinds
 from stages.errors import AskError, RowError, counted
 from stages.format import Format
 from stages.formats._messages import role_of
-from stages.rows import judgements, speakers
+from stages.rows import judgements, shapes, signals, speakers
 from stages.rows.carried import size_of
 from stages.rows.column_names import Watched, are_set_aside, are_verdicts, is_rating
 from stages.rows.selection import Selection
@@ -26,6 +26,7 @@ MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread c
 LEAST_SHARE = 0.1  # of each of these columns, where they are several
 LEAST_TEXT = 100  # characters per row of such a column; shorter texts are names, dates, numbers
 _LISTED, _WIDE = 3, 24  # values that a message shows, and their characters
+_PLAIN = ("question", "prompt", "problem", "answer", "answers", "text")  # meanings of one text each
 
 
 @dataclass(slots=True)
@@ -74,9 +75,11 @@ class Survey:
         columns: by path.
         refused: errors of rows that an option would leave out or settle, by the option.
         most: the unread column that has most of the rows' text; None where no column has alone.
+        listed: of each column that is read, in how many rows it is the JSON of a list of texts.
     """
 
     rows: int = 0
+    listed: Counter[str] = field(default_factory=Counter)
     columns: dict[str, Column] = field(default_factory=dict)
     most: str | None = None
     refused: dict[str, list[AskError]] = field(default_factory=dict)
@@ -87,6 +90,14 @@ class Survey:
         asked = {path for path, column in self.columns.items() if column.asked is not None}
         return frozenset(asked if self.most is None else asked | {self.most})
 
+    @property
+    def late(self) -> Mapping[str, int]:
+        """The columns whose values may rate without saying what is good, which are asked about
+        after those that decide: 1, or 2 where names say that several measure one thing."""
+        vague = [path for path, column in self.columns.items() if _is_vague(path, column)]
+        many = Counter(map(signals.meant, vague))
+        return {path: 1 + (many[signals.meant(path)] > 1) for path in vague}
+
     def take(self, left: Unread) -> Column:
         """Count the values of one row."""
         column = self.columns.setdefault(left.path, Column())
@@ -95,6 +106,15 @@ class Survey:
         if len(column.values) < 1000:
             column.values += left.values
         return column
+
+
+def _is_vague(path: str, column: Column) -> bool:
+    """Whether a column that rates has more than two numbers, or texts of which some say neither."""
+    told = [*judgements.flat([*column.values])]
+    rated = column.asked is not None and column.asked.code == "rated"
+    said = (one for one in told if isinstance(one, str) and judgements.spelled(one) is None)
+    open_ = any(shapes.says_good(path, one) is None for one in said)
+    return rated and (open_ or len({*map(judgements.spelled, told)} - {None}) > 2)
 
 
 def _text(value: Any) -> int:
@@ -132,11 +152,15 @@ def _ask_of_all(
             column.asked = AskError("unread_weight", what, f"Add {ignore(path)}.")
 
 
+def is_talk(value: Any) -> bool:
+    """Whether a user and an assistant speak in the turns of a value, or of several."""
+    talks = map(speakers.turned, (value, *(value if isinstance(value, list) else ())))
+    return {role_of(turn) for turns in talks if turns for turn in turns} >= {"user", "assistant"}
+
+
 def _ask_of_talk(path: str, values: Sequence[Any], kind: kinds.Kind) -> AskError | None:
     """The question about a conversation of which no turn was read; None for any other column."""
-    talks = (speakers.turned(value) for value in values)
-    roles = {role_of(turn) for turns in talks if turns for turn in turns}
-    if kind.marks or not roles >= {"user", "assistant"}:
+    if kind.marks or not is_talk([*values]):
         return None
     how = f"Read it with {mapped('messages', f'{path}[turns]')}, or add {ignore(path)}."
     return AskError("unread_column", f"{path} is a conversation, and nothing reads it", how)
@@ -187,6 +211,7 @@ def survey(
     settled = formats.settled_by(format_, options.columns).union(options.columns.values())
     inside = selection_inside(options.columns)
     leaving = Leaving(options.columns, selection, settled, selection.decided, inside)
+    plain = {name for one in _PLAIN for name in format_.columns.get(one, ())} - settled
     unread: Counter[str] = Counter()
     total = 0
     for row in rows:
@@ -200,6 +225,8 @@ def survey(
             continue  # the build refuses such rows by name
         result.rows += 1
         total += _text(row)
+        texts = watched.read_columns & plain
+        result.listed.update(name for name in texts if judgements.listed_in(row.get(name)))
         read = ReadRow(watched, examples)
         for left in leaving.of(watched, examples):
             column = result.take(left)

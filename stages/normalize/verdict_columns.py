@@ -36,7 +36,7 @@ def numbers_of(held: Columns, *roles: str) -> list[str]:
     several += [f"{path}[order]" for path in held.where(judgements.are_letters)]
     paths = [*held.where(are_numbers), *held.families, *several]
     paths = [p for p in paths if _measures(judgements.bare(p).split(",")[0]) in roles]
-    lists = role_columns.list_of_answers(held)
+    lists = [*role_columns.list_of_answers(held), *lists_of_turns(held)]
     likely = [p for p in paths if held.all(p, are_numbers)]
     likely = [p for p in likely if held.as_long(p, lists) and _in_order(held, p, lists)]
     # Lists of ratings from 0 to 1 that are not as long as the others may be of steps.
@@ -72,6 +72,13 @@ def sides(held: Columns) -> list[str]:
     both = held.of_two(role_names.by_side(held.single))
     named = [one for one in both if role_names.role_of(one[0]) == "answer"]
     return [*map(",".join, named or both)]
+
+
+def lists_of_turns(held: Columns) -> list[str]:
+    """Columns of turns that are two sides, or differ in their number alone, as one path."""
+    turns = role_columns.talks(held)
+    families = [path for path in held.families if {*path.split(",")} <= {*turns}]
+    return families or [*map(",".join, held.of_two(role_names.by_side(turns)))]
 
 
 def numbers_of_sides(held: Columns) -> list[str]:
@@ -116,7 +123,10 @@ def _names_columns(held: Columns, path: str) -> bool:
 def strength(held: Columns) -> list[str]:
     """Numbers below 0 in some rows and above in others, under the name of a verdict."""
     numbers = held.where(lambda v: type(v) in (int, float), _SOME)
+    sided = {path for both in role_names.by_side(numbers) for path in both}
+    sided |= {path for family in held.families for path in family.split(",")}
     named = [p for p in numbers if role_names.role_of(p) in ("number", "verdict")]
+    named = [p for p in named if p not in sided]  # of one answer, not of both
     told = {p: [v for v in held.values[p] if v is not None] for p in named}
     return [p for p, v in told.items() if min(v) < 0 < max(v)]
 

@@ -5,6 +5,8 @@ Endings of a path make one value of a list. ``votes[most]`` is what most of the 
 lists together for ``a,b[most]``, ``marks[mean]`` is their mean, and ``marks[1..5]`` brings numbers
 from 1 (the worst) to 5 (the best) to 0 to 1. ``answers,passed[good]`` is the first answer that is
 good, the empty text where none is; ``article,post[first]`` is the first text that says something.
+``choices,answer[0th]`` is the choice whose letter or number stands behind, counted from 0, and
+``choices,answer[1st]`` from 1.
 ``first_bad[place]`` is the number in a text such as ``step 2``, null for a word for none.
 ``harm[low]`` turns numbers round of which a low one is good. ``preference[nearest]`` is the nearest
 whole number, ``tie`` between two. ``ranking[order]`` are the ranks of answers that letters name
@@ -21,13 +23,13 @@ from typing import Any
 
 import orjson
 
-from stages.contract import Row
-from stages.rows import signals, speakers
+from stages.rows import signals, speakers, words
 from stages.rows.words import exact
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
 _ENDED = re.compile(
-    r"(?P<path>.+)\[(?P<how>most|mean|best|first|good|place|turns|low|nearest|order|json|-?\d+\.\.-?\d+)\]"
+    r"(?P<path>.+)\[(?P<how>most|mean|best|first|good|place|turns|low|nearest|order|json|0th|1st|"
+    r"-?\d+\.\.-?\d+)\]"
 )
 _NOTHING = (None, "")
 _NO_PLACE = exact("value", "no") | {"none", "null", "n/a", "correct", "-"}
@@ -61,6 +63,8 @@ def together(value: Any, how: str) -> Any:
         return value if number is None else TIE if number % 1 == 0.5 else round(number)
     if how == "place":
         return _number_in(value) if isinstance(value, str) and is_place(value) else value
+    if how in _FIRSTS:
+        return _picked(value, _FIRSTS.index(how))
     if how == "good":
         return _first_good(value)
     each = how == "low" or ".." in how
@@ -117,6 +121,20 @@ def is_place(value: Any) -> bool:
     )
 
 
+_FIRSTS = ("0th", "1st")
+
+
+def _picked(value: Any, first: int) -> Any:
+    """The one of several texts, or of a list of them, whose place stands behind; None where none
+    does."""
+    *texts, named = value if isinstance(value, list) and len(value) > 1 else (None,)
+    texts = texts[0] if len(texts) == 1 and isinstance(texts[0], list) else texts
+    (*_, part) = ("", *parts(str(named)))
+    place = words.counted(part) if type(named) in (int, str) else None
+    at = -1 if place is None else place - first * part.isdigit()
+    return texts[at] if 0 <= at < len(texts) else None
+
+
 def _first_good(both: Any) -> Any:
     """The first good one of a list of answers, by a list of verdicts; None where these are not as
     many."""
@@ -158,9 +176,12 @@ def depth(value: Any) -> int:
     return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
 
 
+_LISTED = re.compile(r'\s*\[\s*"')
+
+
 def listed_in(value: Any) -> list[str]:
     """The texts of a text that is the JSON of a list of texts; none of any other value."""
-    if not isinstance(value, str) or not value.lstrip().startswith('["'):
+    if not isinstance(value, str) or _LISTED.match(value) is None:
         return []
     try:
         found = orjson.loads(value)
@@ -189,17 +210,6 @@ def of_several(value: Any) -> bool:
     """Whether a value is a list of what several judges say: a list of each thing."""
     several = isinstance(value, list) and bool(value)
     return several and all(isinstance(one, list) and one for one in value)
-
-
-def shared_key(answers: Sequence[Row], others: Sequence[Row]) -> str:
-    """The key whose values name each answer, and each of the other objects: whose judgement it
-    is; empty where there is none."""
-    for key in answers[0]:
-        mine = [str(dict.get(one, key)) for one in answers]
-        theirs = [str(dict.get(one, key)) for one in others]
-        if len({*mine}) == len(mine) and sorted(mine) == sorted(theirs):
-            return key
-    return ""
 
 
 # Words for how good one thing is.
@@ -277,11 +287,6 @@ def is_tie(value: Any) -> bool:
 def parts(name: str) -> tuple[str, ...]:
     """The words and numbers of a name, in lower case."""
     return tuple(map(str.casefold, _PART.findall(name)))
-
-
-def last_word(text: str) -> str:
-    """The last word of a text, but for tags."""
-    return (parts(re.sub(r"<[^<>]*>", " ", text)) or ("",))[-1]
 
 
 @functools.lru_cache(4096)

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from stages.contract import Row
 from stages.rows import column_names, judgements, selection, signals, words
 from stages.rows.words import exact
 
@@ -314,6 +315,15 @@ def _of_words(path: str, values: Sequence[str], everywhere: bool) -> tuple[str, 
     if len(good) == 1 and (everywhere or not bad):
         return "=", good[0]
     return ("!=", bad) if bad else None
+
+
+SAMPLED = 100  # rows that are looked at closely, from everywhere among those at hand
+
+
+def spread(rows: Sequence[Row]) -> Sequence[Row]:
+    """So many of some rows, at equal distances."""
+    count = min(len(rows), SAMPLED)
+    return [rows[at * len(rows) // count] for at in range(count)]
 
 
 NEARLY_ALL = 0.9  # of the values of a column, which are what the column holds

@@ -125,6 +125,11 @@ def whose(path: str) -> frozenset[str]:
     return frozenset(one for one in said if one not in aside and one != last and not signs(one))
 
 
+def meant(path: str) -> tuple[str, ...]:
+    """The words of a name that mean something, whatever stands between them and behind them."""
+    return tuple(word for word in words.words(path) if signs(word))
+
+
 def is_score(name: str) -> bool:
     """Whether a name is that of a score, and does not say of what."""
     *said, last = words.words(name) or ("",)

@@ -205,7 +205,7 @@ class Leaving:
         left = left_over(row, examples, self.printed, self.inside)
         if self.columns:
             left = [replace(one, path=selection.raw(one.path, self.columns)) for one in left]
-        return [one for one in left if one.path not in self.decided]
+        return [it for it in left if it.path not in self.decided and it.path not in self.inside]
 
     def is_open(self, path: str) -> bool:
         """Whether nobody has said yet that a column may be left out."""

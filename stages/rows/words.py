@@ -145,6 +145,13 @@ def _is_one(before: str, word: str) -> bool:
     return len(word) >= _BEGINS and (both in _LISTED or (before in _APART and bool(signs(both))))
 
 
+def counted(part: str) -> int | None:
+    """The number that a part of a name is, or that a letter counts; None for any other word."""
+    if part.isdigit():
+        return int(part)
+    return ord(part) - ord("a") if len(part) == 1 and "a" <= part <= "h" else None
+
+
 @functools.lru_cache(8192)
 def parts(name: str) -> tuple[str, ...]:
     """The words and numbers of a name, in small letters."""
