@@ -185,16 +185,6 @@ def test_scripts(model):
     assert {names[i] for i in vocab.scripts(np.array([*model.controls.values()]))} == {"none"}
 
 
-@given(
-    st.lists(st.integers(0, 4), max_size=60), st.lists(st.integers(0, 4), min_size=1, max_size=3)
-)
-def test_places_of_phrases(ids, phrase):
-    """Found in flat arrays as by comparing slices."""
-    found = language.places(np.array(ids, np.int32), [tuple(phrase)], 5).tolist()
-    size = len(phrase)
-    assert found == [i for i in range(len(ids)) if ids[i : i + size] == phrase]
-
-
 REAL = (
     "rasbt_preference/instruction-data-with-preference.json",
     "lf_dpo_en/dpo_en_demo.json",
