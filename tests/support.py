@@ -1,5 +1,6 @@
 """What several test files use that is no fixture."""
 
+import codecs
 import fcntl
 import importlib.util
 import json
@@ -7,6 +8,7 @@ import os
 import pty
 import re
 import shlex
+import shutil
 import stat
 import struct
 import subprocess
@@ -14,6 +16,7 @@ import sys
 import termios
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import ModuleType
@@ -94,6 +97,13 @@ def follow(run: Run, refused: Ran) -> None:
         own = ran.status == 3 and re.search(r"refused|nothing would be left", ran.out + ran.err)
         asks = printed(ran.err) or "questions must be answered" in ran.err
         assert ran.status == 0 or (own and not asks), f"{refused.err}\n{one}\n{ran.out}{ran.err}"
+
+
+def tool(name: str) -> str:
+    """The path of a program, here or in ``SCHEDULERS``; without it the test is skipped."""
+    places = (os.environ.get("SCHEDULERS", ""), Path(sys.executable).parent, os.environ["PATH"])
+    found = shutil.which(name, path=os.pathsep.join(map(str, places)))
+    return found or pytest.skip(f"{name} is not installed")
 
 
 def in_shell(line: str, folder: Path, **variables: str) -> Ran:
@@ -345,31 +355,45 @@ def packages_of(modules: set[str]) -> set[str]:
     return {name.partition(".")[0] for name in modules}
 
 
-def on_terminal(
-    command: Sequence[str], environment: Mapping[str, str], width: int | None = None
-) -> str:
-    """What a command of ours writes to a terminal, with the terminal's line ends.
+class Terminal:
+    """A command of which a stream is a terminal, and what it shows there, with a terminal's line
+    ends.
 
     Args:
-        environment: all of its variables.
+        variables: all of its environment.
         width: of the terminal, in columns; as it is made where none is given.
     """
-    mine, theirs = pty.openpty()
-    if width is not None:
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-    program = str(Path(sys.executable).parent / "pipeline")
-    with subprocess.Popen([program, *command], stdout=theirs, env=environment) as running:
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        variables: Mapping[str, str],
+        stream: str = "stdout",
+        width: int | None = None,
+    ) -> None:
+        self._from, theirs = pty.openpty()
+        if width is not None:
+            fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+        program = str(Path(sys.executable).parent / "pipeline")
+        streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, stream: theirs}
+        self.process = subprocess.Popen([program, *words], env=variables, **streams)
         os.close(theirs)
-        found = b""
-        try:
-            while block := os.read(mine, 65536):
-                found += block
-        except OSError:  # Linux says so when the other end is closed
+        self._text = codecs.getincrementaldecoder("utf-8")()
+        self.shown = ""
+
+    def reads(self) -> Iterator[str]:
+        """All that is shown so far, each time that there is more."""
+        with suppress(OSError):  # Linux says so when the other end is closed
+            while more := os.read(self._from, 65536):
+                self.shown += self._text.decode(more)
+                yield self.shown
+
+    def end(self) -> int:
+        """The exit status, when all is shown."""
+        for _ in self.reads():
             pass
-        finally:
-            os.close(mine)
-        assert running.wait() == 0
-    return found.decode()
+        os.close(self._from)
+        return self.process.wait(120)
 
 
 def _examples() -> Iterator[tuple[str, dict[str, dict[str, str]]]]:
@@ -383,12 +407,6 @@ def _module(groups: dict[str, dict[str, str]]) -> str:
     """The module that the entry points of one example name."""
     (module,) = {value.split(":")[0] for names in groups.values() for value in names.values()}
     return module
-
-
-def contributed(module: str) -> str:
-    """The example of CONTRIBUTING.md whose file is ``<module>.py``."""
-    (code,) = (code for code, groups in _examples() if _module(groups) == module)
-    return code
 
 
 def install_examples(folder: Path, *modules: str) -> Path:

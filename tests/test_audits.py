@@ -2,8 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from support import SAMPLES, Make, few, rows_to
+from support import SAMPLES, few, rows_to
 
 from expectations.audits import (
     FAIL,
@@ -38,10 +36,10 @@ from pipeline.builds.stored import read_file as read
 from pipeline.builds.summary import said
 from pipeline.shards.facts import Margins, of_column
 from pipeline.tasks import kind_of
-from stages import columns, contract, errors, profile
+from stages import columns, contract, errors
 from stages.chat_template import spelling, turn_ends
 from stages.chat_template.template import Template
-from stages.formats import _pairs, load
+from stages.formats import load
 
 NOTHING = BuildCounts(0, 0, 0, 0, 0, 0, 0, 0, 0, None, 64)
 
@@ -66,7 +64,7 @@ def answers(count: int) -> list[tuple[str, str]]:
     return [(words[i % 4] + f" {i}", words[(i // 2) % 4] + f" {i + 7}") for i in range(count)]
 
 
-def test_the_paired_auc_is_its_definition() -> None:
+def test_the_paired_auc_is_its_definition():
     """Wins plus half the ties, towards whichever side wins."""
     tolerances = {"warn": 0.75, "fail": 0.98, "least": 50}
     for more, ties, less in ((30, 0, 70), (0, 100, 0), (100, 0, 0), (60, 20, 20)):
@@ -76,84 +74,7 @@ def test_the_paired_auc_is_its_definition() -> None:
         assert figure.value == pytest.approx(max(auc, 1 - auc))
 
 
-ANSWERS = st.lists(st.integers(0, 9), max_size=5)
-
-
-@given(pairs=st.lists(st.tuples(ANSWERS, ANSWERS), min_size=2, max_size=30), cut=st.integers(1, 29))
-def test_length_counts_are_those_of_a_plain_loop(
-    model: profile.TargetModel, pairs: list[tuple[list[int], list[int]]], cut: int
-) -> None:
-    """Longer, equal, shorter: counted in flat arrays as in lists, however the rows are cut."""
-    total = Totals()
-    for some in (pairs[:cut], pairs[cut:]):
-        if some:
-            total.add(shortcuts._measure(pair_chunk(model, some)))
-    signs = [(len(a) > len(b)) - (len(a) < len(b)) for a, b in pairs]
-    counts = [signs.count(1), signs.count(0), signs.count(-1)]
-    assert total.summed("length").tolist() == counts
-
-
-@given(
-    rows=st.lists(
-        st.lists(st.tuples(st.integers(0, 1), st.sampled_from([0.0, 0.4, 1.0, None])), min_size=1),
-        min_size=1,
-    ),
-    cut=st.integers(1, 9),
-)
-def test_contradictions_are_those_of_a_plain_loop(
-    step_model: profile.TargetModel, rows: list[list[tuple[int, float | None]]], cut: int
-) -> None:
-    """A step after the same steps is good in one row and bad in another; and a pair whose sides
-    stand the other way round, however the rows are cut."""
-    marker, total, seen = step_model.step_id, Totals(), dict[tuple[int, ...], list[bool]]()
-    for some in filter(None, (rows[:cut], rows[cut:])):
-        ids = [[n for step, _ in row for n in (step, marker)] for row in some]
-        offsets = columns.offsets_of(np.array([*map(len, ids)]))
-        flat = np.array([n for row in ids for n in row], np.int32)
-        values = np.array([np.nan if v is None else v for row in some for _, v in row])
-        owner = np.repeat(np.arange(len(some)), [*map(len, some)])
-        context = Context(kind_of("prm"), "ragged", 64, step_model)
-        names = pa.array([str(number) for number in range(len(some))])
-        chunk = Chunk(
-            "train", context, names, Sequences(offsets, flat), flat == marker,
-            step_owner=owner, step_values=values,
-        )  # fmt: skip
-        total.add(shortcuts._contradictions_measure(chunk))
-    for row in rows:
-        for at, (_, value) in enumerate(row):
-            if value is not None:
-                upto = tuple(step for step, _ in row[: at + 1])
-                seen.setdefault(upto, []).append(value >= 0.5)
-    wanted = sum(len(one) for one in seen.values() if len({*one}) == 2)
-    facts = AuditFacts(context, NOTHING, (np.zeros(0, np.int64),) * 2, 0, ())
-    [found] = shortcuts._contradictions_judge(facts, total, {"warn": 0.0})
-    assert found.detail.startswith(f"{wanted} of {sum(map(len, seen.values()))} rated step")
-    assert found.status == (WARN if wanted else PASS)
-    pairs = [([a], [b]) for (a, _), *more in rows for b, _ in more[:1] if a != b]
-    total = Totals()
-    if pairs:
-        total.add(shortcuts._contradictions_measure(pair_chunk(step_model, pairs)))
-        [found] = shortcuts._contradictions_judge(
-            replace(facts, context=pair_chunk(step_model, pairs).context), total, {"warn": 0.0}
-        )
-        wanted = len(pairs) if len({*map(str, pairs)}) == 2 else 0
-        assert found.detail.startswith(f"{wanted} of ")
-
-
-def pair_chunk(model: profile.TargetModel, pairs: list[tuple[list[int], list[int]]]) -> Chunk:
-    """Pairs behind a prompt of two tokens, each side closed by the end of turn."""
-    sides = []
-    for which in (0, 1):
-        rows = [[5, 6, *pair[which], model.end_of_turn_id] for pair in pairs]
-        offsets = columns.offsets_of(np.array([len(row) for row in rows]))
-        ids = np.array([i for row in rows for i in row], np.int32)
-        sides.append(Sequences(offsets, ids, offsets[:-1] + 2))
-    names = pa.array([str(i) for i in range(len(pairs))])
-    context = Context(kind_of("rm"), "ragged", 64, model)
-    return Chunk("train", context, names, sides[0], np.zeros(len(sides[0].ids), bool), sides[1])
-
-
-def test_a_token_seen_once_tells_nothing_about_itself(model: profile.TargetModel) -> None:
+def test_a_token_seen_once_tells_nothing_about_itself(model):
     """Unique last tokens are guessed, whatever they are; one that all share tells all."""
     context = Context(kind_of("rm"), "ragged", 64, model)
     facts = AuditFacts(context, NOTHING, (np.zeros(0, np.int64),) * 2, 0, ())
@@ -177,9 +98,7 @@ def test_a_token_seen_once_tells_nothing_about_itself(model: profile.TargetModel
         ("refusal words", lambda a, b: (a, "I'm sorry, " + b)),
     ], 2),
 )  # fmt: skip
-def test_a_shortcut_fails_the_build_and_is_named(
-    make: Make, tmp_path: Path, feature: str, doctor: Callable[[str, str], tuple[str, str]]
-) -> None:
+def test_a_shortcut_fails_the_build_and_is_named(make, tmp_path, feature, doctor):
     """Nothing is published, and the message names audit, feature and way on."""
     data = pairs_file(tmp_path / "pairs.jsonl", [doctor(a, b) for a, b in answers(60)])
     with pytest.raises(errors.ExpectationError, match=f"shortcuts, {feature}: ") as caught:
@@ -189,7 +108,7 @@ def test_a_shortcut_fails_the_build_and_is_named(
     assert not (tmp_path / "out").exists()
 
 
-def test_limits() -> None:
+def test_limits():
     """Above a limit, not at it; below the least number of cases nothing but the figure."""
     allowed = {"warn": 0.75, "fail": 0.98, "least": 50}
     assert [level(v, allowed, 50) for v in (0.75, 0.76, 0.98, 0.99)] == [PASS, WARN, WARN, FAIL]
@@ -200,7 +119,7 @@ def test_limits() -> None:
             with_tolerances(given_)
 
 
-def test_layouts_unpack_to_the_same_examples(make: Make, step_model: profile.TargetModel) -> None:
+def test_layouts_unpack_to_the_same_examples(make, step_model):
     """Packed, ragged and padded builds of one input: same tokens, training, steps and figures."""
     data = SAMPLES / "prm" / "first_error.json"
     found = []
@@ -225,7 +144,7 @@ def test_layouts_unpack_to_the_same_examples(make: Make, step_model: profile.Tar
     assert labels["balance"]["bins"][:2] == [["good", good], ["bad", len(wrong)]]
 
 
-def test_prompts_of_chains_end_where_the_problem_ends(step_model: profile.TargetModel) -> None:
+def test_prompts_of_chains_end_where_the_problem_ends(step_model):
     """Two chains over one problem have one prompt, whatever their first steps are."""
     step, end = step_model.step_id, step_model.end_of_turn_id
     rows = [
@@ -244,9 +163,7 @@ def test_prompts_of_chains_end_where_the_problem_ends(step_model: profile.Target
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-def test_what_a_shard_leaves_behind_is_as_small_as_its_sample(
-    built: Make, step_model: profile.TargetModel
-) -> None:
+def test_what_a_shard_leaves_behind_is_as_small_as_its_sample(built, step_model):
     """The measures of all shards are kept until the end: none is as long as the vocabulary."""
     out = built("sft", SAMPLES / "sft" / "chat.jsonl", "--layout", "ragged")
     table = read(out / "train" / "data-00000-of-00001.arrow")
@@ -258,7 +175,7 @@ def test_what_a_shard_leaves_behind_is_as_small_as_its_sample(
             assert values.nbytes <= 512 + 64 * table.num_rows, (one.name, name)
 
 
-def test_scripts(model: profile.TargetModel) -> None:
+def test_scripts(model):
     """A token's script is that of its letters; punctuation has none, control tokens neither."""
     vocab = language.of(model)
     names = [*language.SCRIPTS, "none"]
@@ -266,16 +183,6 @@ def test_scripts(model: profile.TargetModel) -> None:
         ids = min(vocab.spelled(text), key=len)
         assert {names[i] for i in vocab.scripts(np.array([*ids]))} == {script}
     assert {names[i] for i in vocab.scripts(np.array([*model.controls.values()]))} == {"none"}
-
-
-@given(
-    st.lists(st.integers(0, 4), max_size=60), st.lists(st.integers(0, 4), min_size=1, max_size=3)
-)
-def test_places_of_phrases(ids: list[int], phrase: list[int]) -> None:
-    """Found in flat arrays as by comparing slices."""
-    found = language.places(np.array(ids, np.int32), [tuple(phrase)], 5).tolist()
-    size = len(phrase)
-    assert found == [i for i in range(len(ids)) if ids[i : i + size] == phrase]
 
 
 REAL = (
@@ -287,14 +194,14 @@ REAL = (
 
 @pytest.mark.cases
 @pytest.mark.parametrize("data", few(REAL, 1))
-def test_real_pairs_pass_with_figures(cases: Path, make: Make, data: str) -> None:
+def test_real_pairs_pass_with_figures(cases, make, data):
     """Real sets have no feature that tells every pair apart."""
     found = figures(make("rm", cases / "rm" / data, max_length=8192), "shortcuts")
     assert {f["status"] for f in found.values()} <= {PASS, WARN}
     assert all(0.5 <= f["value"] < 0.98 for f in found.values())
 
 
-def test_blanks_of_all_scripts_are_blanks() -> None:
+def test_blanks_of_all_scripts_are_blanks():
     """A full stop or a mark of a list is one whatever blanks are around it."""
     separators = range(0x1C, 0x20)  # of files and records, which only Python counts as blanks
     spaces = (chr(code) for code in range(0x3001) if code not in separators)
@@ -313,19 +220,11 @@ def test_blanks_of_all_scripts_are_blanks() -> None:
     first=st.integers(0, 4),
     stride=st.integers(1, 7),
 )
-def test_rows_of_a_shard_are_taken_batch_by_batch(
-    sizes: list[int], first: int, stride: int
-) -> None:
+def test_rows_of_a_shard_are_taken_batch_by_batch(sizes, first, stride):
     """What is measured is what a take of the whole table would give."""
     schema = pa.schema({"ids": pa.list_(pa.int32())})
-    values = iter(range(1000))
-    batches = [
-        pa.record_batch(
-            [pa.array([[next(values)] * (row % 3) for row in range(size)], schema[0].type)], schema
-        )
-        for size in sizes
-    ]
-    table = pa.Table.from_batches(batches, schema)
+    pieces = [[[n, row] * (row % 3) for row in range(size)] for n, size in enumerate(sizes)]
+    table = pa.concat_tables([pa.table({"ids": one}, schema) for one in pieces])
     rows = np.arange(first, table.num_rows, stride)
     assume(len(rows))  # no shard without any is asked
     assert taken(table, rows).equals(table.take(pa.array(rows, pa.int64())))
@@ -334,27 +233,7 @@ def test_rows_of_a_shard_are_taken_batch_by_batch(
 # Margins of pairs: kept where a row has one, null where it has none, counted, never reversed.
 
 
-@pytest.mark.parametrize("names", _pairs.SCORES, ids="/".join)
-def test_every_spelling_of_scores_gives_a_margin_or_a_tie(names: tuple[str, str]) -> None:
-    """The difference of the two, refused where they are equal."""
-    better, worse = names
-    row: contract.Row = {"prompt": "q", "chosen": "a", "rejected": "b", better: 4, worse: 1.5}
-    (made,) = load("preference").read(row, contract.FormatOptions())
-    assert isinstance(made, contract.Pair)
-    assert made.margin == 2.5
-    with pytest.raises(errors.RowError) as refused:
-        load("preference").read({**row, worse: 4.0}, contract.FormatOptions())
-    assert (refused.value.code, better in refused.value.detail) == ("tie", True)
-    for alone in ({**row, worse: None}, {k: v for k, v in row.items() if k != worse}):
-        (made,) = load("preference").read(alone, contract.FormatOptions())
-        assert isinstance(made, contract.Pair)
-        assert made.margin is None
-    with pytest.raises(errors.RowError, match=r"'4' is not a finite number") as refused:
-        load("preference").read({**row, better: "4"}, contract.FormatOptions())
-    assert refused.value.code == "bad_margin"
-
-
-def test_a_margin_that_is_no_finite_number_is_refused() -> None:
+def test_a_margin_that_is_no_finite_number_is_refused():
     """Tables can hold NaN and infinities, which JSON cannot."""
     row: contract.Row = {"prompt": "q", "chosen": "a", "rejected": "b"}
     for value in (float("nan"), float("inf"), -float("inf"), 1e39, -1e300, "1", True):
@@ -366,7 +245,7 @@ def test_a_margin_that_is_no_finite_number_is_refused() -> None:
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(st.none(), st.floats(-9, 9, width=32)), max_size=30))
-def test_counts_are_plain_counts(values: list[float | None]) -> None:
+def test_counts_are_plain_counts(values):
     """Of a column in any pieces; the audit judges the pairs that have one."""
     column = pa.chunked_array([values[:7], values[7:]], pa.float32())
     found = of_column(column)
@@ -408,7 +287,7 @@ _NESTED = st.recursive(
     ],
 )
 @given(argument=_NESTED)
-def test_values_in_pythons_spelling_are_those_that_are_printed(value: str, argument: Any) -> None:
+def test_values_in_pythons_spelling_are_those_that_are_printed(value, argument):
     """In any place of an argument, whatever the template does with some of them."""
     template = Template(ARGUMENTS.replace("VALUE", value), "2026-01-01")
     asked, called = turn_ends.asks("q"), turn_ends.calls("quince")

@@ -11,33 +11,14 @@ from typing import Any
 
 import pytest
 
-from benchmarks import page, plan_growth, process, rows, sampled, tables
+from benchmarks import page, plan_growth, process, sampled
 from benchmarks.figures import Figures
-from benchmarks.nets import BUILD
-from benchmarks.programs import OURS, PROGRAMS
-from benchmarks.selection import Sizes, comparisons, everything
+from benchmarks.programs import OURS
 from benchmarks.workplace import ROOT
 
 SPENDS = (
     "import time\nend = time.process_time() + {seconds}\nwhile time.process_time() < end: pass\n"
 )
-
-
-@pytest.mark.parametrize("text", sorted(rows.TEXTS))
-@pytest.mark.parametrize("shape", sorted(rows.SHAPES))
-def test_the_same_seed_gives_the_same_rows(text, shape):
-    """And fewer rows are the beginning of more; no two are equal."""
-    many = list(rows.rows(text, shape, 200))
-    assert list(rows.rows(text, shape, 50)) == many[:50]
-    assert list(rows.rows(text, shape, 50, seed=1)) != many[:50]
-    assert len({json.dumps(row) for row in many}) == 200
-
-
-def test_shapes_hold_the_same_content():
-    """A comparison of programs that read different shapes compares the same texts."""
-    chats, completions = (rows.rows("code", shape, 20) for shape in ("messages", "completion"))
-    for chat, completion in zip(chats, completions, strict=True):
-        assert chat["messages"] == completion["prompt"] + completion["completion"]
 
 
 def test_time_of_what_a_command_starts_is_counted(tmp_path):
@@ -86,39 +67,6 @@ def test_figures_are_those_of_the_files(tmp_path):
     assert "| whole process at 3,000 rows, against TRL | 7.5 times |" in text
 
 
-def _costs(*seconds: float) -> list[dict[str, float]]:
-    """Runs whose every figure is the same number."""
-    names = ("cpu", "wall", "largest_process", "tree", "own")
-    return [dict.fromkeys(names, one) for one in seconds]
-
-
-def test_every_table_tells_how_far_runs_lie_apart(tmp_path):
-    """The median, the least and the most, of all that is measured more than once."""
-    _cell(tmp_path, "starts", {"build, 100 rows": _costs(1, 3, 2)})
-    _cell(tmp_path, "workers", {"1": _costs(18, 20), "2": _costs(10)})
-    _cell(tmp_path, "appended", {"ragged": {"full": _costs(20), "again": _costs(4, 6)}}, rows=1000)
-    _cell(tmp_path, "memory", {"500": _costs(400e6, 420e6)})
-    text = page.text(tmp_path)
-    for line in (
-        "| build, 100 rows, wall | 2.00 (1.00 to 3.00) s |",
-        "| build, 100 rows | 2.00 (1.00 to 3.00) | 2.00 (1.00 to 3.00) |",
-        "| 1 | 19.0 (18.0 to 20.0) | 19.0 (18.0 to 20.0) |",
-        "| ragged | 20.0 | 5.0 (4.0 to 6.0) | 25% (20% to 30%) |",
-        "| most memory of a process, any size | 420 MB |",
-        "| 500 | 391 (381 to 401) |",
-    ):
-        assert line in text
-
-
-def test_names_of_measurements_are_their_own():
-    """Each has a file; every program is compared for every task that it has."""
-    names = [one.name for one in everything(Sizes())]
-    assert len(names) == len(set(names))
-    compared = {(one.task, name) for one in comparisons(Sizes()) for name in one.repeats}
-    wanted = {(task, name) for name, program in PROGRAMS.items() for task in program.shapes}
-    assert compared == wanted
-
-
 def test_the_sampler_charges_a_net_with_its_time(monkeypatch):
     """Whatever it does, within a few looks; what is no net's is charged to none."""
 
@@ -146,20 +94,6 @@ def test_every_net_begins_somewhere():
             path, _, name = place.partition(":")
             module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
             assert operator.attrgetter(name)(module).__code__.co_qualname == name
-
-
-def test_the_cost_of_a_net_is_of_one_run(tmp_path):
-    """The medians of both sizes; nothing before it was measured."""
-    assert tables.net(Figures(tmp_path), "exports") == tables.NOTHING
-    small = [
-        {"exports": 0.1, BUILD: 2.0},
-        {"exports": 0.3, BUILD: 4.0},
-        {"exports": 0.2, BUILD: 3.0},
-    ]
-    large = [{"exports": 1.2, BUILD: 13.0}]
-    _cell(tmp_path, "nets", {"small": small, "large": large}, sizes=[100, 1_000_100])
-    wanted = "0.20 of 3.00 s with 100 rows; 1.0 of 10.0 us for each further row"
-    assert tables.net(Figures(tmp_path), "exports") == wanted
 
 
 def test_made_up_parts_are_planned_as_those_of_a_build(tmp_path, cache_dir):

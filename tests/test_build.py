@@ -1,15 +1,10 @@
 """Builds from the command line: what is on disk is what was promised."""
 
-from pathlib import Path
-
 import polars as pl
 import pyarrow as pa
 import pytest
 from datasets import load_from_disk
-from support import SAMPLES, Make, read_manifest, read_rows, table, write_rows
-from transformers import AutoTokenizer
-
-IGNORED = -100
+from support import SAMPLES, read_manifest, read_rows, table, write_rows
 
 SOURCES = {
     "sft": SAMPLES / "sft" / "chat.jsonl",
@@ -31,7 +26,7 @@ def spelled(kind: pa.DataType) -> str:
 
 
 @pytest.mark.parametrize(("task", "layout"), COLUMNS)
-def test_columns_and_readers(built: Make, task: str, layout: str) -> None:
+def test_columns_and_readers(built, task, layout):
     """Every layout has its columns, and datasets, pyarrow and polars read the same rows."""
     folder = built(task, SOURCES[task], "--layout", layout)
     manifest = read_manifest(folder)
@@ -46,46 +41,7 @@ def test_columns_and_readers(built: Make, task: str, layout: str) -> None:
     assert pl.read_ipc_stream(shard).to_dicts() == table.to_pylist()
 
 
-def test_tokenizer_gives_our_ids(built: Make) -> None:
-    """The emitted tokenizer's apply_chat_template gives the stored ids, row by row, in order."""
-    data = SAMPLES / "sft" / "word_problems.jsonl"
-    folder = built("sft", data, "--layout", "ragged")
-    tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
-    assert tokenizer.eos_token == "<|im_end|>"
-    assert tokenizer.pad_token == "<|endoftext|>"
-    assert tokenizer.padding_side == "left"
-    stored = load_from_disk(str(folder))["train"]
-    for number, (row, source) in enumerate(zip(stored, read_rows(data), strict=True), 1):
-        assert row["row_id"] == f"word_problems.jsonl:{number}"
-        messages = [
-            {"role": "user", "content": source["question"]},
-            {"role": "assistant", "content": source["answer"]},
-        ]
-        whole = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=True)
-        prompt = tokenizer.apply_chat_template(
-            messages[:1], tokenize=True, return_dict=True, add_generation_prompt=True
-        )
-        assert row["input_ids"] == whole["input_ids"]
-        start = len(prompt["input_ids"])
-        assert row["input_ids"][:start] == prompt["input_ids"]
-        assert row["labels"] == [IGNORED] * start + row["input_ids"][start:-1] + [IGNORED]
-        assert row["input_ids"][-2] == tokenizer.eos_token_id
-
-
-def test_prm_tokenizer_has_the_step_tokens(built: Make) -> None:
-    """Step and reward tokens are one id each, inside the embedding, and survive saving."""
-    folder = built("prm", SOURCES["prm"], "--layout", "packed")
-    model = read_manifest(folder)["model"]
-    tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
-    for name in ("step", "good", "bad"):
-        index = model[f"{name}_token_id"]
-        assert tokenizer.convert_tokens_to_ids(model[f"{name}_token"]) == index
-        assert index < model["embedding_size"]
-    ids = tokenizer("Step 1: 3.<|step|>\nStep 2: + -<|step|>")["input_ids"]
-    assert ids.count(model["step_token_id"]) == 2
-
-
-def test_a_test_split_takes_whole_rows(built: Make, tmp_path: Path) -> None:
+def test_a_test_split_takes_whole_rows(built, tmp_path):
     """All sequences of a row, #0, #1, ..., go to one side, and no example is lost."""
     data = []
     for copy in range(10):
@@ -103,7 +59,7 @@ def test_a_test_split_takes_whole_rows(built: Make, tmp_path: Path) -> None:
     assert read_manifest(folder)["sides"]["by"] == "column"
 
 
-def test_manifest_has_its_keys_and_no_clock(built: Make) -> None:
+def test_manifest_has_its_keys_and_no_clock(built):
     """The manifest names every file by hash, and holds no absolute path."""
     folder = built("prm", SOURCES["prm"], "--layout", "packed")
     manifest = read_manifest(folder)
@@ -119,7 +75,7 @@ def test_manifest_has_its_keys_and_no_clock(built: Make) -> None:
     assert manifest["encoder"]["parity"] == {"sampled": 14, "mismatches": 0}
 
 
-def test_input_order_is_kept(make: Make, tmp_path: Path) -> None:
+def test_input_order_is_kept(make, tmp_path):
     """Rows stand as they came; packs by their first example, examples in a pack as they came."""
     rows = [{"question": f"What is {i}?", "answer": f"{i} " * (i * 37 % 50 + 1)} for i in range(40)]
     data = write_rows(tmp_path / "rows.jsonl", rows)

@@ -5,11 +5,12 @@ import os
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES, WIDE, files_of, noted, own_cache, say, silent
+from support import SAMPLES, WIDE, files_of, noted, own_cache, silent
 
 from pipeline import processes, remote, run_build
 from pipeline.inputs import proved
@@ -48,31 +49,23 @@ def _part(tmp_path: Path, cache_dir: Path) -> tuple[Recipe, part.Work]:
     return recipe, work
 
 
-def _sweep(recipe: Recipe, work: part.Work, make_every: int) -> int:
-    """Flip every byte of the part's files, one at a time; returns how many."""
+@pytest.mark.slow
+def test_no_flipped_byte_of_a_part_is_used(tmp_path, tokenizer_json, cache_dir):
+    """Of any of its files. Such a part is none; for each thirtieth byte it is made again, to the
+    files that it was."""
+    recipe, work = _part(tmp_path, cache_dir)
     chance = random.Random(7)
     files = {path: path.read_bytes() for path in (work.path, work.files.rejects, work.files.report)}
     clean = part.finished(work)
-    assert clean is not None
-    points = 0
+    assert sum(map(len, files.values())) > 4000
     for path, content in files.items():
         for at in range(len(content)):
             path.write_bytes(_flipped(content, at, chance.randrange(1, 256)))
             assert part.finished(work) is None, f"byte {at} of {path.name}"
-            if not at % make_every:
+            if not at % 30:
                 assert part.make(recipe, work) == clean
                 assert {each: each.read_bytes() for each in files} == files
             path.write_bytes(content)
-            points += 1
-    return points
-
-
-@pytest.mark.slow
-def test_no_flipped_byte_of_a_part_is_used(tmp_path, tokenizer_json, cache_dir):
-    """Such a part is none; for each thirtieth byte it is made again, to the files that it was."""
-    points = _sweep(*_part(tmp_path, cache_dir), make_every=30)
-    say(f"{points} flipped bytes of a part")
-    assert points > 4000
 
 
 def test_a_build_over_a_damaged_cache_is_the_clean_build(tmp_path, tokenizer_json, cache_dir):
@@ -99,17 +92,14 @@ def test_no_flipped_byte_of_a_fetched_copy_is_used(tmp_path):
     folder = tmp_path / "copy"
     path = remote.keep(folder, "rows.jsonl", lambda to: to.write_bytes(b'{"a": 1}\n' * 9) and None)
     assert remote.intact_copy(folder) == path
-    points = 0
     for file in (path, folder / "copy.json"):
         content = file.read_bytes()
         for at in range(len(content)):
             for mask in (1, 0x20):
                 file.write_bytes(_flipped(content, at, mask))
                 assert remote.intact_copy(folder) is None, f"byte {at} of {file.name}"
-                points += 1
         file.write_bytes(content)
     assert remote.intact_copy(folder) == path
-    say(f"{points} flipped bytes of a copy and its note")
 
 
 @pytest.mark.slow
@@ -137,67 +127,70 @@ def config(tmp_path, cache) -> Config:
 
 
 @pytest.fixture
-def asked(monkeypatch) -> list[str]:
-    """The kinds of probes that are run, and the encoders that are compared, from now on."""
+def proves(monkeypatch) -> Callable[[Config], list[str]]:
+    """The kinds of probes that are run to find the model of a build, and the encoders that are
+    compared."""
     kinds = noted(monkeypatch, probes, "require", lambda subject, kind: kind)
     noted(monkeypatch, encoders, "choose", lambda data: kinds.append("encoder"))
-    return kinds
+
+    def of(config: Config) -> list[str]:
+        kinds.clear()
+        with suppress(errors.ModelError):
+            proved.find_model(config)
+        return [*kinds]
+
+    return of
 
 
-def test_a_model_is_proved_once(config, asked):
+ALL = ["tokens", "template"]
+
+
+def test_a_model_is_proved_once(config, proves):
     """And it is the same model, down to the order of what its probes saw."""
-    first = proved.find_model(config)
-    assert asked == ["tokens", "template"]
-    second = proved.find_model(config)
-    assert asked == ["tokens", "template"]
+    _, first = proved.find_model(config)
+    assert proves(config) == []
+    _, second = proved.find_model(config)
     assert first == second
-    assert list(first[1].probes.items()) == list(second[1].probes.items())
-    assert len(first[1].probes) > 10
+    assert list(first.probes.items()) == list(second.probes.items())
+    assert len(first.probes) > 10
 
 
-def test_another_subject_is_proved(config, asked):
-    """Whatever a probe looks at is part of the key."""
-    proved.find_model(config)
+def test_what_is_another_subject_or_other_code_is_proved(config, proves, monkeypatch):
+    """Whatever a probe looks at is part of the key, and a verdict holds for the code and the
+    libraries that gave it."""
+    proves(config)
     changed = {"system": "Be kind.", "train_on": "last", "date": "2020-01-01", "task": "prm"}
     for name, value in changed.items():
-        asked.clear()
-        proved.find_model(config.but(**{name: value}))
-        assert asked == ["tokens", "template"], name
-
-
-def test_other_code_or_another_library_proves_again(config, asked, monkeypatch):
-    """A verdict holds for the code and the libraries that gave it."""
-    proved.find_model(config)
+        assert proves(config.but(**{name: value})) == ALL, name
     for owner, name in ((proved, "code_version"), (encoders, "version_of")):
-        asked.clear()
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, lambda *_: "another")
-            proved.find_model(config)
-        assert asked == ["tokens", "template"]
+            assert proves(config) == ALL
 
 
-def test_a_damaged_verdict_is_none(config, asked):
+def test_a_damaged_verdict_is_none(config, proves):
     """Neither is one that was copied from another model's, seal and all."""
-    proved.find_model(config)
+    proves(config)
     (kept,) = (config.run.cache_dir / "proved").iterdir()
-    proved.find_model(config.but(system="Be kind."))
+    proves(config.but(system="Be kind."))
     (other,) = {*(config.run.cache_dir / "proved").iterdir()} - {kept}
     for damage in (b"", b"{}", b"null", other.read_bytes()):
         kept.write_bytes(damage)
-        asked.clear()
-        proved.find_model(config)
-        assert asked == ["tokens", "template"], damage
+        assert proves(config) == ALL, damage
 
 
-def test_a_model_that_fails_is_not_kept(config, asked):
-    """It fails each time, with the same words."""
+def test_a_model_that_fails_is_not_kept(config, proves):
+    """It fails each time."""
     broken = config.but(chat_template="{{ messages[0].content }}")
-    for _ in range(2):
-        asked.clear()
-        with pytest.raises(errors.ModelError):
-            proved.find_model(broken)
-        assert asked
+    assert proves(broken) == proves(broken) != []
     assert not (config.run.cache_dir / "proved").exists()
+
+
+def test_a_cache_that_takes_no_verdict_stops_no_model(config, proves):
+    """It is proved each time; the file that could not be written cannot be removed either."""
+    config.run.cache_dir.mkdir(parents=True, exist_ok=True)
+    (config.run.cache_dir / "proved").write_text("a file, not a folder")
+    assert proves(config) == proves(config) == ALL
 
 
 def test_encoders_are_compared_in_a_copy(config, monkeypatch):
@@ -215,13 +208,3 @@ def _not_here(process: int, choose: Callable[[bytes], str]) -> Callable[[bytes],
         return choose(content)
 
     return elsewhere
-
-
-def test_a_cache_that_takes_no_verdict_stops_no_model(config, asked):
-    """It is proved each time; the file that could not be written cannot be removed either."""
-    config.run.cache_dir.mkdir(parents=True, exist_ok=True)
-    (config.run.cache_dir / "proved").write_text("a file, not a folder")
-    for _ in range(2):
-        asked.clear()
-        proved.find_model(config)
-        assert asked == ["tokens", "template"]

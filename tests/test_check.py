@@ -1,9 +1,10 @@
 """``pipeline check``: whatever is changed in a finished build or an export is found, and named."""
 
+import functools
 import json
+import operator
 import random
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
-from support import SAMPLES, Make, few, files_of, writable
+from support import SAMPLES, few, files_of, table, writable
 
 from expectations.witness import turns
 from pipeline import exports, tasks
@@ -32,13 +33,13 @@ SHARD = "train/data-00000-of-00001.arrow"
 
 
 @pytest.fixture
-def good(built: Make) -> Path:
+def good(built) -> Path:
     """A good build."""
     return built("rm", SOURCE)
 
 
 @pytest.fixture
-def copy(good: Path, tmp_path: Path) -> Path:
+def copy(good, tmp_path) -> Path:
     """A copy to be damaged."""
     return writable(shutil.copytree(good, tmp_path / "copy"))
 
@@ -51,7 +52,7 @@ def codes(found: Checked) -> dict[str, set[str]]:
     return named
 
 
-def test_any_flipped_byte_is_found(copy: Path, cache_dir: Path) -> None:
+def test_any_flipped_byte_is_found(copy, cache_dir):
     """In every file of the build, at any place, and the file is named. In a good build everything
     was looked at: the gate judged, and rows were rebuilt from the source."""
     draw = random.Random(0)
@@ -72,7 +73,7 @@ def test_any_flipped_byte_is_found(copy: Path, cache_dir: Path) -> None:
     assert found.verdict.passed
 
 
-def test_what_is_missing_is_found(copy: Path, cache_dir: Path) -> None:
+def test_what_is_missing_is_found(copy, cache_dir):
     """A shard, a list of rejects, a folder, the manifest."""
     names = (SHARD, "rejects.jsonl", "tokenizer")
     for name in names:
@@ -85,38 +86,23 @@ def test_what_is_missing_is_found(copy: Path, cache_dir: Path) -> None:
         check(copy / "nowhere", cache_dir)
 
 
-def test_what_does_not_belong_is_found(copy: Path, cache_dir: Path) -> None:
+def test_what_does_not_belong_is_found(copy, cache_dir):
     """Another shard beside the build's own would be trained on by whoever globs."""
     shutil.copy(copy / SHARD, copy / "train" / "more.arrow")
     assert codes(check(copy, cache_dir)) == {"unknown": {"train/more.arrow"}}
 
 
-EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
-    "rows": lambda m: m["rows"].update({"in": 99}),
-    "kept": lambda m: m["examples"].update(kept=5, rejected=m["examples"]["rejected"] + 1),
-    "tokens": lambda m: m["tokens"].update(total=1),
-    "eos": lambda m: m["model"].update(eos_token_id=0),
-    "pad": lambda m: m["model"].update(pad_token_id=3),
-    "tokenizer": lambda m: m["model"].update(tokenizer_sha256="0" * 64),
-    "template": lambda m: m["model"].update(chat_template_sha256="0" * 64),
-    "input": lambda m: m["inputs"][0].update(sha256="0" * 64),
-    "length": lambda m: m.update(max_length=16),
-    "layout": lambda m: m.update(layout="padded"),
-    "shard": lambda m: m["splits"]["train"]["shards"][0].update(tokens=1),
-    "split": lambda m: m["splits"].pop("train"),
-    "files": lambda m: m["files"].pop("serving.json"),
-}
-
-
-@pytest.mark.parametrize("name", few(EDITS, 4))
-def test_an_edited_manifest_is_found(copy: Path, cache_dir: Path, name: str) -> None:
+@pytest.mark.parametrize("edits", few(table("edited_manifests.jsonl"), 4))
+def test_an_edited_manifest_is_found(copy, cache_dir, edits):
     """By its seal, whatever it says; and where somebody sealed it anew, by what it says."""
     path = copy / "manifest.json"
     content = json.loads(path.read_bytes())
-    EDITS[name](content)
+    for (*outer, last), value in edits:  # null: it is taken out
+        inner = functools.reduce(operator.getitem, outer, content)
+        inner.pop(last) if value is None else inner.update({last: value})
     dataset_files.write_json(path, json_records.sealed_text(content))
     assert check(copy, cache_dir).faults
-    if name in ("rows", "files"):
+    if edits[0][0][0] in ("rows", "files"):
         dataset_files.write_json(path, content)
         assert "manifest" in codes(check(copy, cache_dir))
 
@@ -135,7 +121,7 @@ def resealed(folder: Path, *names: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_swapped_tokenizer_is_found(copy: Path, cache_dir: Path) -> None:
+def test_a_swapped_tokenizer_is_found(copy, cache_dir):
     """Even one that the manifest's hashes were made to agree with."""
     other = resolve("qwen3-0.6b", cache_dir, Overrides()).tokenizer_json
     (copy / "tokenizer" / "tokenizer.json").write_bytes(other)
@@ -153,7 +139,7 @@ def rewrite(path: Path, rows: list[dict[str, Any]]) -> None:
         writer.write_table(pa.Table.from_pylist(rows, schema=schema))
 
 
-def test_a_row_changed_with_all_its_hashes_is_found(copy: Path, cache_dir: Path) -> None:
+def test_a_row_changed_with_all_its_hashes_is_found(copy, cache_dir):
     """What no law forbids, the source still tells: to the witness, and to the row made again."""
     rows = read(copy / SHARD).to_pylist()
     for side in ("chosen_ids", "rejected_ids"):
@@ -169,9 +155,7 @@ def test_a_row_changed_with_all_its_hashes_is_found(copy: Path, cache_dir: Path)
     assert named == {f"{rows[2]['row_id']} {SHARD}"}
 
 
-def test_the_witness_is_heard_again(
-    copy: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_witness_is_heard_again(copy, cache_dir, monkeypatch):
     """On a finished build, too, and what it finds is a fault of ours."""
     found = check(copy, cache_dir)
     assert (found.faults, found.witnessed) == ([], 6)
@@ -182,7 +166,7 @@ def test_the_witness_is_heard_again(
     assert found.status == 1
 
 
-def test_a_source_that_changed_is_no_fault(copy: Path, cache_dir: Path, tmp_path: Path) -> None:
+def test_a_source_that_changed_is_no_fault(copy, cache_dir, tmp_path):
     """It is said that nothing was made again, and why."""
     record = orjson.loads((copy / "run.json").read_bytes())
     moved = tmp_path / SOURCE.name
@@ -210,9 +194,7 @@ def test_a_source_that_changed_is_no_fault(copy: Path, cache_dir: Path, tmp_path
         1,
     ),
 )
-def test_every_layout_is_checked(
-    make: Make, cache_dir: Path, task: str, data: str, layout: str
-) -> None:
+def test_every_layout_is_checked(make, cache_dir, task, data, layout):
     """Good builds of every kind have no fault, with a test side and without duplicates."""
     options = {"layout": layout, "dedup": True, "test_size": 0.4, "shuffle": True, "seed": 3}
     found = check(make(task, SAMPLES / data, **options), cache_dir)
@@ -234,7 +216,7 @@ TAKEN = [
 
 
 @pytest.fixture(scope="module")
-def builds(built: Make) -> dict[str, Path]:
+def builds(built) -> dict[str, Path]:
     """One build a task, one example a row."""
     return {task: built(task, source, "--layout", "ragged") for task, source in SOURCES.items()}
 
@@ -242,9 +224,7 @@ def builds(built: Make) -> dict[str, Path]:
 @pytest.mark.great_expectations
 @pytest.mark.sweep(4)
 @pytest.mark.parametrize(("name", "task"), few(TAKEN, 2))
-def test_an_export_is_sound_and_every_file_of_it_counts(
-    builds: dict[str, Path], tmp_path: Path, name: str, task: str
-) -> None:
+def test_an_export_is_sound_and_every_file_of_it_counts(builds, tmp_path, name, task):
     """Nothing is found in it as it was written; of a changed or missing file the name."""
     export_build(name, builds[task], tmp_path / "out")
     found = check(tmp_path / "out", tmp_path)
@@ -272,9 +252,7 @@ def test_an_export_is_sound_and_every_file_of_it_counts(
     assert named(*own, gone=True)
 
 
-def test_rows_are_judged_even_when_all_hashes_are_written_anew(
-    builds: dict[str, Path], tmp_path: Path
-) -> None:
+def test_rows_are_judged_even_when_all_hashes_are_written_anew(builds, tmp_path):
     """An answer whose end is not trained is found in a trainer's own columns."""
     export_build("axolotl", builds["sft"], tmp_path / "out")
     folder = writable(tmp_path / "out")

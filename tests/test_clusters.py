@@ -20,34 +20,18 @@ import pytest
 import yaml
 from conftest import NAME
 from stub_s3 import BUCKET, S3Stub, serve_s3
-from support import ROOT, SAMPLES, files_of, own_cache, started
+from support import ROOT, SAMPLES, files_of, own_cache, started, tool
+from test_docs import require_command
 
 from pipeline.builds import store_versions
 from pipeline.stores import open_store
-from posttrain_pipeline.commands import cli
 
 CLUSTERS = ROOT / "examples" / "clusters"
 PROGRAMS = Path(sys.executable).parent
 
 
-def _tool(name: str) -> str:
-    """The path of a program; without it the test is skipped."""
-    found = shutil.which(name, path=os.environ.get("SCHEDULERS", ""))
-    if found is None:
-        pytest.skip(f"{name} is not installed")
-    return found
-
-
 def _read(name: str) -> Any:
     return yaml.safe_load((CLUSTERS / name).read_text("utf-8"))
-
-
-def _require_known(command: list[str]) -> None:
-    """The program has the command, and the command its options."""
-    name, *words = command[1:]
-    found = cli.get_command(None, name)  # type: ignore[arg-type]
-    known = {flag for one in found.params for flag in one.opts}
-    assert {word for word in words if word.startswith("--")} <= known
 
 
 def _pods(content: Any) -> list[Any]:
@@ -67,8 +51,8 @@ def _pods(content: Any) -> list[Any]:
 def test_the_commands_of_all_examples_exist():
     """In their scripts and in their comments, with all their options."""
     job, ray = _read("kubernetes-indexed-job.yaml"), _read("kuberay-rayjob.yaml")
-    _require_known(_pods(job)[0]["spec"]["containers"][0]["command"])
-    _require_known(shlex.split(ray["spec"]["entrypoint"]))
+    require_command(_pods(job)[0]["spec"]["containers"][0]["command"])
+    require_command(shlex.split(ray["spec"]["entrypoint"]))
     names = sorted(path.name for path in CLUSTERS.iterdir())
     assert len(names) == 5
     for name in names:
@@ -79,7 +63,7 @@ def test_the_commands_of_all_examples_exist():
             named = words.split()[0].strip("'\"")
             if named in ("parts", "shards", "commit", "build"):
                 options = [word for word in words.split() if word.startswith("--")]
-                _require_known(["pipeline", named, *options])
+                require_command(["pipeline", named, *options])
 
 
 @pytest.mark.slow
@@ -91,7 +75,7 @@ def test_kubernetes_takes_its_pods(name, tmp_path):
     for number, document in enumerate(documents):
         path = tmp_path / f"{number}.yaml"
         path.write_text(yaml.safe_dump(document))
-        started(_tool("kubernetes-validate"), "--strict", path).ended()
+        started(tool("kubernetes-validate"), "--strict", path).ended()
 
 
 @pytest.mark.slow
@@ -101,7 +85,7 @@ def test_ray_takes_its_cluster():
         "import sys, yaml; from ray.autoscaler._private import util; "
         "util.validate_config(util.prepare_config(yaml.safe_load(open(sys.argv[1]))))"
     )
-    python = Path(_tool("ray")).parent / "python"
+    python = Path(tool("ray")).parent / "python"
     started(python, "-c", code, CLUSTERS / "ray-cluster.yaml").ended()
 
 
@@ -138,7 +122,7 @@ def _variables(cache: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def python() -> str:
     """The Python that has Ray."""
-    return str(Path(_tool("ray")).parent / "python")
+    return str(Path(tool("ray")).parent / "python")
 
 
 @pytest.fixture(scope="module")
@@ -450,7 +434,7 @@ class Slurm:
 @pytest.fixture
 def slurm(tmp_path) -> Iterator[Slurm]:
     """Two machines."""
-    root = Path(_tool("sbatch")).resolve().parent.parent.parent
+    root = Path(tool("sbatch")).resolve().parent.parent.parent
     (tmp_path / "slurm").mkdir()
     slurm = Slurm(root, tmp_path / "slurm")
     try:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support import Run, read_manifest, read_rows, write_rows
+from support import Run, read_manifest, read_rows, table, write_rows
 
 from pipeline.shards import doubles
 from stages import columns, kinds
@@ -38,15 +38,6 @@ def _problems(count: int, seed: int) -> list[str]:
         for _ in range(count)
     )
     return [f"{one}, {other} and {last}. How many things are there?" for one, other, last in parts]
-
-
-def _paraphrased(question: str, way: int) -> str:
-    """The same in another case, with other digits and other spaces."""
-    plain = question.replace(",", "") if way % 2 else question.replace(" and ", "  and\n")
-    spaced = [plain.replace(" ", "  "), plain.replace(" ", ""), plain.replace(" ", "\u00a0")]
-    text = spaced[way % 3]
-    text = text.translate(FULL_WIDTH) if way % 4 < 2 else text
-    return text.upper() if way % 5 < 3 else text.swapcase()
 
 
 ASKED = _problems(40, seed=1)
@@ -74,7 +65,7 @@ def _hits(out: Path) -> list[dict[str, Any]]:
 def planted(built, tmp_path_factory) -> Planted:
     """Rows of which some ask what an evaluation asks, their build, and the ids of those rows."""
     folder = tmp_path_factory.mktemp("planted")
-    copies = ASKED[:20] + [_paraphrased(one, way) for way, one in enumerate(ASKED[20:])]
+    copies = ASKED[:20] + [one.translate(FULL_WIDTH).swapcase() for one in ASKED[20:]]
     copies += ["what is the capital of peru", "2+2=", "WER SCHRIEB DEN FAUST?!"]
     questions = INNOCENT + copies
     order = list(range(len(questions)))
@@ -140,23 +131,6 @@ def test_real_rows_are_found_among_real_rows(cases, pipeline, tmp_path):
         question = rows[asked[hit["line"] - 1]]["question"]
         assert hit["share"] > 0.5
         assert hit["match"] in " ".join(plain(question).decode().split())
-
-
-@pytest.mark.slow
-@pytest.mark.cases
-@pytest.mark.parametrize(
-    ("name", "evaluation"),
-    [
-        ("sft/sharegpt_zh/sharegpt_zh_1K_format.jsonl", "rm/medicalgpt_dpo_zh/dpo_zh_500.jsonl"),
-        ("sft/alpaca_en_demo/alpaca_en_demo.json", "sft/gsm8k_train/train.jsonl"),
-    ],
-)
-def test_other_real_rows_are_innocent(name, evaluation, cases, pipeline, tmp_path):
-    """Chinese conversations and English instructions, among questions of other sets."""
-    given = ("--max-reject", 1, "--max-length", 32768, "--decontaminate")
-    manifest = _build(pipeline, cases / name, tmp_path / "out", *given, cases / evaluation)
-    assert manifest["rows"]["contaminated"] == 0
-    assert manifest["decontamination"]["evaluations"][0]["questions"] >= 400
 
 
 SIZE = 4
@@ -252,24 +226,6 @@ def test_numbers_in_words_are_digits(number, joint):
     assert plain(text.title()).split() == plain(f"There were {number} of them").split()
 
 
-def test_numbers_in_words_are_found_without_spaces():
-    """Where no word can be told from another; and as digits where one can."""
-    question = "Betty has twenty-one boxes and two of them are open. How many of them are closed?"
-    index = _index([question, "What is two and two?", "Two times thirty is how much?"])
-    texts = [
-        question.replace(" ", "").upper(),
-        question.replace("twenty-one", "21").replace("two", "2").replace(" ", ""),
-        question.replace("twenty-one", "21").replace("two", "2"),
-        "Whatistwoandtwo",
-        "what is 2 and 2",
-        "2 times 30 is how much?",
-    ]
-    found = _found(index, *texts)
-    contained = {row: [one.item for one in some if one.contained] for row, some in found.items()}
-    assert contained == {0: [0], 1: [0], 2: [0], 3: [1], 4: [1], 5: [2]}
-    assert found[0][0].said == texts[0]
-
-
 def test_words_that_are_no_numbers_stay():
     """Parts of other words, and numbers side by side."""
     assert plain("someone often weighs a tone").split() == b"someone often weighs a tone".split()
@@ -307,42 +263,14 @@ def test_shares_are_what_they_are_by_definition(questions, texts):
                 assert shares[item].contained
 
 
-@given(st.lists(TEXT, min_size=1, max_size=4), st.lists(TEXT, min_size=2, max_size=6), st.randoms())
-def test_the_order_of_rows_does_not_matter(questions, texts, random):
-    """Each row has what it has alone."""
-    index = _index(questions, SIZE)
-    order = list(range(len(texts)))
-    random.shuffle(order)  # type: ignore[arg-type]
-    found, shuffled = _found(index, *texts), _found(index, *(texts[i] for i in order))
-    assert {row: found[order[row]] for row in shuffled} == shuffled
-    assert {row: _found(index, texts[row]).get(0, []) for row in found} == found
-
-
-def test_short_questions_are_found_whole():
-    """In a longer text, too, where words begin and end, with the signs between numbers."""
-    index = _index(
-        ["What is the capital of France?", "What is 2 + 2?", "2-1=?", "法国的首都是哪里"]
-    )
-    asks = {
-        "what is the CAPITAL of france": 0,
-        "Answer in one word. What is the capital of France? Thanks!": 0,
-        "what is 2+2": 1,
-        "2 - 1": 2,
-        "What is two + two?": 1,
-        "请问：法国的首都是哪里？": 3,
-    }
-    innocent = [
-        "What is the capital of Francescotown?",
-        "What is 22?",
-        "what is 2-2?",
-        "21",
-        "So, what is 2 + 2?",  # less than ANCHOR bytes: only as a turn of its own
-        "法国的首都",
-    ]
-    found = _found(index, *asks, *innocent)
-    assert {row: [one.item for one in some] for row, some in found.items()} == {
-        row: [item] for row, item in enumerate(asks.values())
-    }
+@pytest.mark.parametrize("of", table("found_questions.toml").values(), ids=("short", "numbers"))
+def test_questions_are_found_whole(of):
+    """In a longer text, too, as it stands there."""
+    texts = [text for text, *_ in of["texts"]]
+    found = _found(_index(of["questions"]), *texts)
+    whole = {row: [one.item for one in some if one.contained] for row, some in found.items()}
+    assert whole == {row: [*item] for row, (_, *item) in enumerate(of["texts"]) if item}
+    assert all(one.said == texts[row] for row, some in found.items() for one in some)
 
 
 def test_numbers_are_the_same_however_their_thousands_are_written():

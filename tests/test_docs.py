@@ -9,6 +9,7 @@ versions are those of now, generated pages are current, and inputs are read as t
 """
 
 import ast
+import gzip
 import hashlib
 import json
 import os
@@ -22,7 +23,7 @@ from typing import NamedTuple
 
 import click
 import pytest
-from support import ROOT, SAMPLES, run_python, write_rows
+from support import ROOT, SAMPLES, printed, run_python, table, write_rows
 
 from pipeline import exports, tasks
 from pipeline.options.recipe import builds_of
@@ -128,7 +129,7 @@ _PROGRAMS = ("pip", "make", "pytest", "duckdb", "sh", "python", ".venv/bin/pytho
 _EMPTY = click.Context(cli)
 
 
-def _require_command(words: list[str]) -> None:
+def require_command(words: list[str]) -> None:
     """A command of ours with options that it has."""
     command: click.Command | None = cli
     words = words[1:]
@@ -159,7 +160,7 @@ def test_commands_that_cannot_run_here_exist():
             continue
         said = f"{name(block)}: {part}"
         if words[0] == "pipeline":
-            _require_command([word for word in words if word not in ("&", "done")])
+            require_command([word for word in words if word not in ("&", "done")])
         else:
             assert words[0] in _PROGRAMS, said
         for word in words[1:]:
@@ -186,13 +187,13 @@ def test_toml_is_read(block, tmp_path, monkeypatch):
     for file in ("gsm8k.jsonl", "more.parquet"):  # that a recipe names
         (tmp_path / "evals" / file).touch()
     path = tmp_path / "file.toml"
-    table = tomllib.loads(block.text)
+    said = tomllib.loads(block.text)
     if block.page.stem == "profiles":
         path.write_text(block.text, "utf-8")
-        assert (profiles.models_of if "models" in table else profiles.load)(path)
+        assert (profiles.models_of if "models" in said else profiles.load)(path)
         return
     needed = {"task": '"sft"', "model": '"qwen2-1.5b"', "data": '["data.jsonl"]'}
-    missing = [] if "build" in table or "source" in table else needed.keys() - table.keys()
+    missing = [] if "build" in said or "source" in said else needed.keys() - said.keys()
     lines = [f"{key} = {needed[key]}" for key in missing]
     path.write_text("\n".join([*lines, block.text]), "utf-8")
     assert builds_of(path, trust=True)
@@ -273,16 +274,6 @@ def test_pictures_are_current():
     assert len(drawn) == len(list((DOCS / "how").glob("*.svg"))) == 5
     for path, text in drawn.items():
         assert path.read_text("utf-8") == text, f"{path.name}: run docs/pictures.py"
-
-
-def test_a_guide_begins_with_its_command():
-    """What a page is about can be typed before its second section. Pages to look things up in have
-    none, nor those that one file of the program writes."""
-    looked_up = {DOCS / f"{name}.md" for name in ("glossary", "dependencies", "terminal_screens")}
-    written = {DOCS / f"{name}.md" for name in ("extending", "performance", "index")}
-    for page in sorted({*DOCS.rglob("*.md")} - GENERATED - looked_up - written):
-        sections = page.read_text("utf-8").split("\n## ")
-        assert re.search(r"^```(sh|bash|python|toml)$", "".join(sections[:2]), re.M), page
 
 
 _LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
@@ -400,3 +391,36 @@ def test_the_table_of_asks_names_tests_that_there_are():
     }
     for path, name in re.findall(r"`(tests/[\w/.]+)::(\w+)`", page):
         assert f"def {name}(" in (ROOT / path).read_text("utf-8"), f"{path}::{name}"
+
+
+# docs/first_runs.md: files as people bring them; the first command builds, or prints the one that
+# does.
+
+FIRST_RUNS = ROOT / "tests" / "tables" / "first_runs"
+RUNS = table("first_runs.toml")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_one_corrected_command_is_enough(name, pipeline, tmp_path):
+    """The page's commands, what they print, and the whole build."""
+    task, reading = RUNS[name]["task"], RUNS[name]["reading"]
+    page = (DOCS / "first_runs.md").read_text("utf-8")
+    content = (FIRST_RUNS / name.removesuffix(".gz")).read_bytes()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    out = name.split(".")[0]
+    first = f"pipeline run {task} --model qwen2-1.5b {name} -o {out}"
+    assert f"\n{first}\n" in page
+    ran = pipeline(*shlex.split(first)[1:])
+    if name == "pytania.jsonl.gz":
+        (corrected,) = printed(ran.refused(3).err)
+        assert f"  {corrected}\n" in page
+        ran = pipeline(*shlex.split(corrected)[1:])
+    rows, used, kept = RUNS[name]["counts"]
+    assert f"format    {reading} (" in ran.ended().err
+    whole = rf"({used} used|\d+ used whole \+ \d+ used in part)"
+    assert re.search(rf"^rows +{rows} in = {whole} \+ {rows - used} refused", ran.err, re.M)
+    assert f" = {kept} kept + " in ran.err
+    seen = pipeline("show", out).ended()
+    for text in RUNS[name]["shown"]:
+        assert text in seen.out

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 from datasets import load_dataset, load_from_disk
@@ -225,23 +224,6 @@ def test_a_build_for_a_trainer_is_the_export_of_the_plain_one(pipeline, builds, 
     pipeline("check", "out").ended()
 
 
-def test_megatron_reads_parquet_whose_mask_is_one_ahead(builds, tmp_path):
-    """Types, document starts, and a mask that is true where the next token is trained."""
-    export_build("megatron", builds["sft"], tmp_path / "m")
-    (path,) = (tmp_path / "m" / "parquet" / "train").glob("*.parquet")
-    table = pq.read_table(path)
-    kinds = {field.name: str(field.type.value_type) for field in table.schema}
-    assert kinds == {"input_ids": "int32", "seq_start_id": "int32", "loss_mask": "int8"}
-    ours = load_from_disk(str(builds["sft"]))["train"]
-    for row, pack_ in zip(table.to_pylist(), ours, strict=True):
-        assert row["input_ids"] == pack_["input_ids"]
-        ends = np.cumsum(pack_["seq_lengths"])
-        assert row["seq_start_id"] == [0, *ends[:-1].tolist()]
-        trained = [int(label != -100) for label in pack_["labels"]]
-        for start, end in zip([0, *ends[:-1]], ends, strict=True):
-            assert row["loss_mask"][start:end] == [*trained[start + 1 : end], 0]
-
-
 @pytest.mark.parametrize(("name", "task", "layout", "says"), table("refused_exports.jsonl"))
 def test_what_cannot_work_has_a_reason(name, task, layout, says):
     """The verdict of the manifest and the refusal of --for are the same sentence."""
@@ -305,56 +287,12 @@ def test_openrlhf_gets_its_options_as_its_version_spells_them(tmp_path, name, ta
     assert set(said_by(text, tmp_path, "deepspeed")) == given
 
 
-@pytest.mark.parametrize(
-    ("name", "starts"),
-    [("openrlhf", "deepspeed"), ("openrlhf-text", "deepspeed"), ("medicalgpt", "python")],
-)
-def test_reward_models_begin_as_small_sets_need(tmp_path, name, starts):
-    """More than one pair a batch and 2e-5, until told otherwise; what the user adds comes last."""
-    text = exports.load(name).launch(facts("rm", "ragged", rows=40))
-    version = {"OPENRLHF_VERSION": "0.11.2"}
-    given = said_by(text, tmp_path, starts, **version)
-    told = said_by(text, tmp_path, starts, BATCH_SIZE="8", LEARNING_RATE="1e-5", **version)
-    batch = next(w for w in given if w.endswith(("micro_batch_size", "train_batch_size")))
-    rate = next(w for w in given if w in ("--adam.lr", "--learning_rate"))
-    for words, size, step in ((given, "4", "2e-5"), (told, "8", "1e-5")):
-        assert words[words.index(batch) + 1] == size
-        assert words[words.index(rate) + 1] == step
-        assert words[-1] == "--more"
-    assert "Defaults for small sets: 4 pairs" in text
-    assert "lengths" in text
-
-
-def test_reward_models_of_programs_begin_likewise():
-    """TRL's program and LLaMA-Factory's configuration, whose options override them."""
-
-    def written(name: str, file: str, task: str) -> str:
-        return exports.load(name).files(facts(task, "ragged", rows=3))[file]
-
-    program = written("trl", "train_trl.py", "rm")
-    assert 'defaults["per_device_train_batch_size"] = 3\n' in program
-    assert 'defaults["learning_rate"] = 2e-5\n' in program
-    config = written("llamafactory", "llamafactory.yaml", "rm")
-    assert "per_device_train_batch_size: 3\nlearning_rate: 2.0e-5\n" in config
-    for task in ("sft", "prm"):
-        assert "learning_rate" not in written("trl", "train_trl.py", task)
-    assert "learning_rate" not in written("llamafactory", "llamafactory.yaml", "sft")
-
-
 def test_an_openrlhf_that_is_not_found_is_said(tmp_path):
     """No version is guessed."""
     text = exports.load("openrlhf").launch(facts("sft", "packed"))
     program(tmp_path / "python3", "exit 1")
     variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     started("sh", "-s", "MODEL", env=variables, given=text).refused(2, "set OPENRLHF_VERSION")
-
-
-def test_padded_rows_of_openrlhf_are_not_unpadded():
-    """They reach the model with the mask that is stored."""
-    for task in ("sft", "prm"):
-        text = exports.load("openrlhf").launch(facts(task, "padded", rows=40))
-        assert "packing_samples \\" not in text
-        assert "--max_len 24" in text
 
 
 def test_text_rows_are_proved_or_refused(make, tmp_path):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from damages import Damage, Rows, damages
+from damages import Rows, damages
 from support import SAMPLES, Make, few, read_manifest
 
 import pipeline.builder.build
@@ -55,7 +55,7 @@ MODELS: dict[str, Any] = {}  # proved once
 
 
 @pytest.fixture
-def build(make: Make, monkeypatch: pytest.MonkeyPatch) -> Make:
+def build(make, monkeypatch) -> Make:
     """Build in this process, into a folder that must stay empty when it fails."""
     find = recipe.find_model
 
@@ -85,9 +85,7 @@ def damaging(monkeypatch: pytest.MonkeyPatch, after: Callable[[Path], None]) -> 
 
 
 @pytest.mark.parametrize("case", few(CASES, 9), ids=[f"{c.does}-{c.layouts[0]}" for c in CASES])
-def test_a_damaged_shard_is_not_published(
-    case: Damage, build: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_damaged_shard_is_not_published(case, build, monkeypatch, tmp_path):
     """The build ends with the status for a bug of ours, and names every law and the row."""
     named: list[str] = []
     if case.bos:
@@ -133,7 +131,7 @@ def caught(build: Make, *arguments: Any, **options: Any) -> str:
     return str(error.value)
 
 
-def test_swapped_shards_are_found(build: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_swapped_shards_are_found(build, monkeypatch):
     """Two files that change places after both were measured."""
     monkeypatch.setattr(pipeline.shards.plan, "SHARD_TOKENS", 512)
     judge = assembly._judge
@@ -151,7 +149,7 @@ def test_swapped_shards_are_found(build: Make, monkeypatch: pytest.MonkeyPatch) 
     assert "train/data-00000-of-" in text
 
 
-def test_a_cut_off_shard_is_found(build: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cut_off_shard_is_found(build, monkeypatch):
     """A file whose end is missing does not open."""
     damaging(monkeypatch, lambda path: path.write_bytes(path.read_bytes()[:-20]))
     text = caught(build, "sft", "ragged")
@@ -159,9 +157,7 @@ def test_a_cut_off_shard_is_found(build: Make, monkeypatch: pytest.MonkeyPatch) 
     assert "train/data-00000-of-00001.arrow" in text
 
 
-def test_a_row_that_vanished_from_the_ledger_is_found(
-    build: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_that_vanished_from_the_ledger_is_found(build, monkeypatch):
     """Counts that do not add up stop the build, with the counts."""
     ledger = description.ledger
     monkeypatch.setattr(
@@ -172,13 +168,13 @@ def test_a_row_that_vanished_from_the_ledger_is_found(
     assert "rows_accounted=1" in text
 
 
-def test_half_empty_packs_are_found(build: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_empty_packs_are_found(build, monkeypatch):
     """A packing of one example each is no packing."""
     monkeypatch.setattr(packed, "plan", lambda lengths, capacity: np.arange(len(lengths)))
     assert "packs_filled" in caught(build, "sft", "packed")
 
 
-def test_every_critical_law_was_seen_to_fail() -> None:
+def test_every_critical_law_was_seen_to_fail():
     """None is left out, but the one that only the stream can judge, and those of encoder families,
     whose own tests damage their rows."""
     critical = {law.name for law in invariants() if law.severity == "critical"}
@@ -187,7 +183,7 @@ def test_every_critical_law_was_seen_to_fail() -> None:
     assert critical - in_stream - of_encoders == ELSEWHERE.union(*(case.breaks for case in CASES))
 
 
-def test_what_is_published_says_what_was_judged(build: Make) -> None:
+def test_what_is_published_says_what_was_judged(build):
     """The verdict names every law that applies, on every row, without clock or path."""
     folder = build("prm", "packed")
     verdict = json.loads((folder / "validation.json").read_text("utf-8"))

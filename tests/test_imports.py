@@ -39,11 +39,10 @@ Imported: TypeAlias = Callable[..., set[str]]
 
 @pytest.fixture
 def imported(tmp_path) -> Imported:
-    """The heavy packages that the process of a command has imported when it ends."""
+    """What takes long to import, of the process of a command when it ends."""
 
-    def of(*arguments: str, status: int = 0, slow: bool = False) -> set[str]:
-        names = packages_of(modules_of(arguments, tmp_path, status))
-        return names & (_HEAVY | _SLOW if slow else _HEAVY)
+    def of(*arguments: str, status: int = 0) -> set[str]:
+        return packages_of(modules_of(arguments, tmp_path, status)) & (_HEAVY | _SLOW)
 
     return of
 
@@ -55,7 +54,7 @@ def _build(cache_dir: Path, *more: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("line", ["run --help", "run sft --help", "plan --help", "list tasks"])
 def test_help_imports_nothing_heavy(imported, line):
     """The options of tasks are known without what tasks need."""
-    assert imported(*line.split(), slow=True) == set()
+    assert imported(*line.split()) == set()
 
 
 def test_the_list_of_commands_loads_no_command(tmp_path):
@@ -82,34 +81,15 @@ def test_a_command_outside_the_list_is_loaded_for_it(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_build_imports_what_it_uses(imported, cache_dir):
-    """The library that judges is imported by the process that judges; a small input needs no fast
-    encoder. Nothing at all is parsed, proved or judged again for a build that is there."""
-    build = _build(cache_dir, "--quiet")
-    assert imported(*build) == {"jinja2", "numpy", "pandas", "polars", "pyarrow", "tokenizers"}
-    assert imported(*build, slow=True) == set()
-
-
-@pytest.mark.slow
 def test_a_recipe_is_read_as_fast(imported, tmp_path, cache_dir):
     """And a mistake in it is said without anything that a build needs."""
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(f'task = "sft"\nmodel = "{_MODEL[1]}"\ndata = ["{_DATA}"]\noutput = "out"\n')
     build = ("build", str(recipe), "--cache-dir", str(cache_dir), "--quiet")
     assert "polars" in imported(*build)
-    assert imported(*build, slow=True) == set()
+    assert imported(*build) == set()
     recipe.write_text(f"{recipe.read_text()}max-lenght = 3\n")
-    assert imported(*build, slow=True, status=2) == set()
-
-
-def test_a_plan_loads_nothing_that_makes_or_judges_a_build(tmp_path, cache_dir):
-    """Neither what makes or reports a build, nor the library that judges, nor an encoder that takes
-    longer to load than to use."""
-    names = modules_of(("plan", _DATA, *_MODEL, "--cache-dir", str(cache_dir)), tmp_path)
-    assert packages_of(names) & _HEAVY <= {"jinja2", "numpy", "pandas", "pyarrow", "tokenizers"}
-    assert "pipeline.builder.forecast" in names
-    makes = ("assembly", "build", "publication", "shards")
-    assert not names & {"pipeline.report.page", *(f"pipeline.builder.{name}" for name in makes)}
+    assert imported(*build, status=2) == set()
 
 
 def test_who_adds_something_is_looked_for_in_files(tmp_path):
@@ -154,7 +134,9 @@ def test_what_the_sources_import_is_named():
 
 @pytest.mark.slow
 def test_commands_import_no_more_than_the_table_says(tmp_path, cache_dir):
-    """Each command in a process of its own; and each moment of a package is met by one of them."""
+    """Each command in a process of its own; and each moment of a package is met by one of them.
+    Help, and a build that is there, need nothing that takes long to import; a plan nothing that
+    makes or reports a build."""
     cache = ("--cache-dir", str(cache_dir))
     run = _build(cache_dir, "--quiet")
     commands = {
@@ -166,9 +148,14 @@ def test_commands_import_no_more_than_the_table_says(tmp_path, cache_dir):
         "show": ("show", "out"),
     }
     assert {*commands} == {*MOMENTS}
+    makes = ("assembly", "build", "publication", "shards")
+    makes = {"pipeline.report.page", *(f"pipeline.builder.{name}" for name in makes)}
     met = set()
     for moment, arguments in commands.items():
-        found = packages_of(modules_of(arguments, tmp_path))
+        modules = modules_of(arguments, tmp_path)
+        found = packages_of(modules)
+        assert not (moment in ("help", "same") and found & (_HEAVY | _SLOW)), moment
+        assert not (moment == "plan" and modules & makes)
         for name, package in PACKAGES.items():
             if package.module in found and package.module:
                 assert moment in package.moments, f"{moment} imports {name}"

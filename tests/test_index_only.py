@@ -13,7 +13,6 @@ import pytest
 from support import noted, rows_to, silent
 
 import pipeline.shards.plan
-from expectations import contract, tallies, undo_layout
 from pipeline.builder.exporting import export_build
 from pipeline.builds.build import Build
 from pipeline.builds.limits import Built
@@ -26,7 +25,6 @@ from pipeline.report import difference, numbers
 from pipeline.run_build import build
 from pipeline.shards import gather, pack_index, plan
 from stages.errors import DataError, UsageError
-from stages.kinds import load as kind_of
 from stages.readers import jsonl
 
 NAME = "qwen2-1.5b"
@@ -334,29 +332,6 @@ def test_a_damaged_index_is_found(indexed):
     with pytest.raises(DataError, match="cannot be read"):
         Packs(indexed.folder)
     path.write_bytes(sound)
-
-
-def _index(entries: list[list[int]], planned: tuple[list[int], list[int]]) -> dict[str, Any]:
-    lengths = np.array([3, 4, 5])
-    tokens = [int(lengths[one].sum()) for one in entries]
-    rows = undo_layout.IndexRows(
-        pa.table({"examples": entries, "tokens": tokens}, schema=pack_index.SCHEMA),
-        lengths,
-        contract.Context(kind_of("conversation"), "indexed", 16, None),
-        (np.array(planned[0]), np.array(planned[1])),
-    )
-    return tallies.of_index(rows)
-
-
-def test_packs_are_compared_with_the_plan():
-    for entries, misplaced in (
-        ([[0, 2], [1]], [0, 0]),
-        ([[2, 0], [1]], [2, 0]),
-        ([[0], [2, 1]], [1, 1]),
-        ([[0, 2, 1]], [4]),
-    ):
-        found = _index(entries, ([0, 2, 1], [2, 1]))
-        assert found["n_misplaced"].tolist() == misplaced, entries
 
 
 def test_the_layout_of_an_index_is_no_choice(bench):

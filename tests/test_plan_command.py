@@ -23,7 +23,7 @@ from pipeline.options.config import Config
 from pipeline.shards import doubles
 from pipeline.shards import plan as planning
 from pipeline.shards.choose import choose
-from pipeline.shards.examples import PlannedExamples, part_of
+from pipeline.shards.examples import PlannedExamples
 from posttrain_pipeline.commands import cli
 from stages.columns import Ints
 
@@ -147,30 +147,22 @@ def test_plan_as_json_and_dry_run_agree(cache_dir):
     assert json.loads(invoked("run", "sft", data, *options, "--dry-run")) == said
 
 
-# The plan sees numbers: equal examples, rows, packs within parts, the memory that all take.
+# The plan sees numbers: packs within parts, and the memory that all take.
 
-HALF = st.sampled_from([0, 1, 2, 2**63, 2**64 - 1])  # many equal halves, which real digests lack
-Halves: TypeAlias = list[tuple[int, int]]
 Parts: TypeAlias = tuple[list[int], list[int]]
-DIGESTS = st.lists(st.tuples(HALF, HALF), max_size=30)
-
-
-def digests(pairs: Halves) -> doubles.Digests:
-    """Digests with these halves."""
-    return np.array(pairs, doubles.DIGEST)
 
 
 def numbers_planned(
-    counts: list[int], lengths: list[int], fan_out: int = 1, grouped: bool = False
+    counts: list[int], lengths: list[int], grouped: bool = False
 ) -> PlannedExamples:
-    """Examples of parts with so many each; each row has ``fan_out`` of them, and its own group."""
+    """Examples of parts with so many each; each row has one, and its own group."""
     size = np.array(lengths, np.int32)
     values = np.zeros(len(size), doubles.DIGEST)
     values["a"] = np.arange(len(size)) // 2  # every second one shares its first half
     values["b"] = np.arange(len(size))
     return PlannedExamples(
         starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        row=np.arange(len(size)) // fan_out,
+        row=np.arange(len(size)),
         length=size,
         trained=size // 2,
         digest=values,
@@ -179,31 +171,9 @@ def numbers_planned(
     )
 
 
-@given(DIGESTS)
-def test_an_example_is_a_repeat_if_an_earlier_one_is_equal(pairs):
-    wanted = [pair in pairs[:at] for at, pair in enumerate(pairs)]
-    assert doubles.repeats(digests(pairs)).tolist() == wanted
-
-
-@given(DIGESTS, DIGESTS)
-def test_examples_of_one_side_are_counted_on_the_other(some, others):
-    wanted = sum(pair in others for pair in some)
-    assert doubles.count_in(digests(some), digests(others)) == wanted
-
-
 def config(options: PlanOptions) -> Config:
     """A build with these options of its plan."""
     return replace(Config.of("sft", ("data.jsonl",), "qwen2-1.5b", Path("out")), plan=options)
-
-
-@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=40))
-def test_rows_are_counted_where_the_number_changes(rows):
-    rows = sorted(rows)
-    examples = numbers_planned([len(rows)], [1] * len(rows))
-    examples.row[:] = [row for row, _ in rows]
-    chosen = np.array([keep for _, keep in rows], bool)
-    assert examples.rows() == len({row for row, _ in rows})
-    assert examples.rows(chosen) == len({row for row, keep in rows if keep})
 
 
 @st.composite
@@ -222,30 +192,6 @@ def packs(examples: PlannedExamples, options: PlanOptions) -> dict[str, list[lis
         bounds = np.concatenate([[0], np.cumsum(side.sizes)]).tolist()
         found[side.name] = [side.order[first:last].tolist() for first, last in pairwise(bounds)]
     return found
-
-
-@given(_parts(), st.booleans(), st.sampled_from([0.0, 0.3]), st.booleans())
-def test_a_pack_within_a_part_holds_examples_of_that_part(parts, shuffle, test, dedup):
-    examples = numbers_planned(*parts, grouped=test > 0)
-    options = PlanOptions(
-        layout="packed",
-        max_length=16,
-        pack_within="part",
-        shuffle=shuffle,
-        test_size=test,
-        dedup=dedup,
-    )
-    found = packs(examples, options)
-    stored = sorted(index for side in found.values() for pack in side for index in pack)
-    assert stored == list(range(len(examples)))
-    for side in found.values():
-        for pack in side:
-            assert len(set(part_of(examples.starts, np.array(pack)).tolist())) == 1
-            assert examples.length[pack].sum() <= 16
-        firsts = [pack[0] for pack in side]
-        if not shuffle:
-            assert firsts == sorted(firsts)
-            assert all(pack == sorted(pack) for pack in side)
 
 
 @given(_parts(), st.lists(st.integers(1, 16), min_size=1, max_size=12))

@@ -2,23 +2,19 @@
 
 import json
 import os
-import pty
 import re
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES, run_python
+from support import SAMPLES, Terminal, run_python
 
 from pipeline import executors, processes
 from pipeline.executors import NOTHING, Amount, Job
 from pipeline.messages import lines, progress, screen, session
-from pipeline.messages.progress import ENCODE, Follower, Phase, Whole, follower_of
+from pipeline.messages.progress import ENCODE, Follower, Phase, Whole
 
 DATA = SAMPLES / "sft" / "word_problems.jsonl"
 CONTROL = "\x1b"
@@ -158,17 +154,6 @@ def test_no_phase_is_wider_than_the_terminal():
         assert word in screen.table(phases, 92)[1]
 
 
-def test_a_function_is_told_of_pieces_alone():
-    """As ``posttrain_pipeline.run`` calls the one that it is given."""
-    told: list[tuple[str, int, int]] = []
-    report = follower_of(lambda *step: told.append(step))
-    report.begin(ENCODE, Whole(2))
-    report.partly(0, Amount(rows=1))
-    report.piece(0, Amount(rows=2))
-    report.piece(1, Amount(rows=2))
-    assert told == [(ENCODE, 0, 2), (ENCODE, 1, 2), (ENCODE, 2, 2)]
-
-
 def test_lines_say_what_goes_on(clock, capsys, monkeypatch):
     """Text every ten seconds, and the end of what was told of; nothing of what is short."""
     told = lines.Lines()
@@ -210,12 +195,6 @@ def test_a_log_says_what_is_known(clock, capsys):
     assert "rows" not in last
 
 
-def test_short_figures():
-    """Three digits or so, and never 1000 of a unit."""
-    told = [executors.short(one) for one in (0, 999, 999.6, 11_308, 99_960, 2.4e6)]
-    assert told == ["0", "999", "1.0k", "11.3k", "100k", "2.4M"]
-
-
 def test_times_in_words():
     """Clocks for columns, spans for sentences."""
     assert [executors.clock(one) for one in (7, 754, 3723)] == ["0:07", "12:34", "1:02:03"]
@@ -223,44 +202,11 @@ def test_times_in_words():
     assert spans == ["0.4 s", "27 s", "1 min", "3 min 20 s", "2 h 5 min"]
 
 
-class _Terminal:
-    """A command whose stderr is a terminal, and what it shows there."""
-
-    def __init__(self, command: list[str], folder: Path, columns: int, **more: str) -> None:
-        mine, theirs = pty.openpty()
-        variables = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), **more}
-        self.process = subprocess.Popen(
-            command, cwd=folder, stdout=subprocess.PIPE, stderr=theirs, env=variables
-        )
-        os.close(theirs)
-        self._from = mine
-        self.shown = ""
-
-    def reads(self) -> Iterator[str]:
-        """All that is shown so far, each time that there is more."""
-        while True:
-            try:
-                more = os.read(self._from, 65536)
-            except OSError:  # the other end is closed
-                return
-            if not more:
-                return
-            self.shown += more.decode()
-            yield self.shown
-
-    def end(self) -> int:
-        """The exit status, when all is shown."""
-        for _ in self.reads():
-            pass
-        os.close(self._from)
-        self.process.communicate(timeout=120)
-        return self.process.returncode
-
-
-def _command(cache_dir: Path, *more: str) -> list[str]:
-    program = str(Path(sys.executable).parent / "pipeline")
-    model = ("--model", "qwen2-1.5b", "-o", "out", "--cache-dir", str(cache_dir))
-    return [program, "run", "sft", str(DATA), *model, *more]
+def _on_terminal(folder: Path, cache_dir: Path, *more: str, **variables: str) -> Terminal:
+    """A build that shows its progress on a terminal."""
+    words = ("run", "sft", str(DATA), "--model", "qwen2-1.5b", "-o", str(folder / "out"))
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", **variables}
+    return Terminal([*words, "--cache-dir", str(cache_dir), *more], environment, "stderr")
 
 
 @pytest.mark.slow
@@ -269,7 +215,7 @@ def test_a_terminal_sees_every_phase(tmp_path, cache_dir):
     are codes 30 to 37; a terminal that cannot move its cursor gets no codes at all."""
 
     def shown(*more: str, **variables: str) -> str:
-        terminal = _Terminal(_command(cache_dir, *more), tmp_path, 80, **variables)
+        terminal = _on_terminal(tmp_path, cache_dir, *more, **variables)
         assert terminal.end() == 0
         return terminal.shown
 
@@ -292,7 +238,7 @@ def test_a_terminal_sees_every_phase(tmp_path, cache_dir):
 @pytest.mark.slow
 def test_ctrl_c_gives_the_terminal_back(tmp_path, cache_dir):
     """While phases are drawn: the cursor is shown again, and nothing is left of the build."""
-    running = _Terminal(_command(cache_dir, "--seed", "8"), tmp_path, 80)
+    running = _on_terminal(tmp_path, cache_dir, "--seed", "8")
     for shown in running.reads():
         if HIDDEN in shown:
             running.process.send_signal(signal.SIGINT)

@@ -25,14 +25,7 @@ from pipeline.inputs import equal_build
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import scan
 from pipeline.manifest.json_records import as_json as of_record
-from pipeline.options import (
-    build_options,
-    command_line,
-    many_values,
-    overlaps,
-    recipe,
-    recipe_model,
-)
+from pipeline.options import build_options, command_line, many_values, overlaps
 from pipeline.options import recipe_model as declared
 from pipeline.options.build_options import OPTIONS, PHASE_OF, PHASES
 from pipeline.options.config import Config, from_record
@@ -414,9 +407,6 @@ def test_a_key_is_at_its_line(text, place, line):
     assert toml_file.lines_of(text)[tuple(place)] == line
 
 
-# A mixture of three real sources with everything that chooses examples, built twice.
-
-
 # A recipe with several sources or several builds: what each is, and what they share.
 
 WORDS = SAMPLES / "sft" / "word_problems.jsonl"
@@ -591,7 +581,7 @@ def _given(key: str, folder: Path, cache_dir: Path) -> tuple[Config, Config]:
         texts = [text.replace(NAME, "qwen3-8b") for text in texts]
     flags = {} if key == "cache-dir" else {"cache_dir": cache_dir}
     (without,), (given,) = (
-        recipe.builds_of(write_recipe(folder, text), flags=flags, trust=True) for text in texts
+        builds_of(write_recipe(folder, text), flags=flags, trust=True) for text in texts
     )
     return without, given
 
@@ -656,7 +646,7 @@ def test_an_option_changes_the_hashes_of_its_phase(key, folder, cache_dir):
     """One changed option changes what is recorded for parts, for the build, for both or neither;
     and the same of a recipe's two hashes, which have the model's profile in them."""
     base, changed = _given(key, folder, cache_dir)
-    phase = PHASE_OF[recipe_model.keys(build_options.OPTIONS)[key].name]
+    phase = PHASE_OF[declared.keys(build_options.OPTIONS)[key].name]
     assert changed != base
     spelled = key in ("data", "model")  # recorded as the hash of what they name
     assert (changed.for_build != base.for_build) == (phase != "run" and not spelled)

@@ -1,67 +1,44 @@
 """Every figure and every word of a manifest is counted again, or is said to be stated only.
 
 ``tests/tables/stated.jsonl`` is exact: a row for each key of which a change is found out by nothing
-beside the shards, with the reason. Places in lists, and keys that are names, are ``*`` there.
+beside the shards, with the reason. Places in lists, and keys that are names, are ``*`` there. What
+is chosen once more by loops is what the build chooses by columns.
 """
 
 import itertools
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
+import numpy as np
 import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from small_tokenizers import template_folder
-from support import SAMPLES, read_manifest, read_rows, table, write_rows
+from support import SAMPLES, read_manifest, read_rows, silent, table, write_rows
 
 from pipeline import exports, run_build
-from pipeline.builder import chosen_again, judge, launch_gate, origin, side_files
+from pipeline.builder import chosen_again, judge, launch_gate, origin, second_choice, side_files
 from pipeline.builder.evidence import Evidence
 from pipeline.builds.build import Build
 from pipeline.builds.build import read_manifest as parsed
 from pipeline.exports import ExportFacts
-from pipeline.options.config import Config
+from pipeline.options.build_options import Budget, require_mixture
 from pipeline.options.recipe import builds_of
+from pipeline.shards import budgets
 from stages import catalog
-from stages.errors import ModelError, OwnLawError, UsageError
+from stages.errors import DataError, ModelError, OwnLawError, UsageError
 from stages.tokenizers import profiles
 from stages.tokenizers.profiles import all_profiles
+from stages.tokens import packed
 
 Place: TypeAlias = tuple[str | int, ...]
-BUILDS = {
-    "packed": (
-        "sft",
-        'max-length = 128\ntest-size = 0.3\nshuffle = true\ndedup = true\nfilter = "n_tokens >= 3"',
-        ["share = 0.4\nepochs = 4", ""],
-    ),
-    "padded": (
-        "sft",
-        'layout = "padded"\ntest-size = 0.3\nmax-length = 64\ntoo-long = "trim-turns"',
-        ["rows = 9", "tokens = 400"],
-    ),
-    "rm": ("rm", 'where = ["skip!=1"]', [""]),
-    "prm": ("prm", 'layout = "padded"', [""]),
-}  # the task, the options, and the budget of each source
-RECIPE = """
-task = "{task}"
-model = "{here}/model"
-output = "{here}/out"
-cache-dir = "{here}/cache"
-workers = 1
-keep = 0
-max-reject = 1.0
-witness = "all"
-"""
-SOURCE = """
-[[source]]
-name = "{name}"
-data = ["{here}/{name}.jsonl"]
-{budget}
-"""
+TOLD = table("recounted.toml")
 SENTENCES = ("note", "serve", "why", "use", "stock_tokenizer_sees_it", "_type", "length")
 # Keys that are names are those below these.
 NAMED = {"probes", "trainers", "rendered", "encoded", "audits", "splits", "files"}
@@ -83,24 +60,38 @@ def _rows(task: str, name: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Evidence]:
-    """What the side files of each build were judged by."""
+def model(tmp_path_factory) -> Path:
+    """The folder of a small model."""
+    folder = tmp_path_factory.mktemp("of") / "model"
+    template_folder(folder, all_profiles()["qwen2-1.5b"].chat_template)
+    return folder
+
+
+def _judged(
+    here: Path, model: Path, task: str, options: str, rows: list[Any], asked: Sequence[str]
+) -> Evidence:
+    """What the side files of a build of several sources were judged by."""
+    text = TOLD["recipe"].format(task=task, model=model, here=here, options=options)
+    for name, own, budget in zip("ab", rows, asked, strict=False):
+        write_rows(here / f"{name}.jsonl", own)
+        text += TOLD["source"].format(here=here, name=name, budget=budget)
+    (here / "recipe.toml").write_text(text, "utf-8")
+    (config,) = builds_of(here / "recipe.toml")
     heard: list[Evidence] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judge, "_has_own_process", lambda config: False)
+        patch.setattr(side_files, "require", heard.append)
+        run_build.build(config, silent)
+    return replace(heard[-1], build=Build.open(here / "out"))
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory, model) -> dict[str, Evidence]:
+    """The same of each build."""
     found = {}
-    for build, (task, options, budgets) in BUILDS.items():
-        here = tmp_path_factory.mktemp(build)
-        template_folder(here / "model", all_profiles()["qwen2-1.5b"].chat_template)
-        text = RECIPE.format(task=task, here=here) + options
-        for name, budget in zip("ab", budgets, strict=False):
-            write_rows(here / f"{name}.jsonl", _rows(task, name))
-            text += SOURCE.format(here=here, name=name, budget=budget)
-        (here / "recipe.toml").write_text(text, "utf-8")
-        (config,) = builds_of(here / "recipe.toml")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(judge, "_has_own_process", lambda config: False)
-            patch.setattr(side_files, "require", heard.append)
-            run_build.build(config, lambda *_: None)
-        found[build] = replace(heard[-1], build=Build.open(here / "out"))
+    for build, of in TOLD["build"].items():
+        here, rows = tmp_path_factory.mktemp(build), [_rows(of["task"], name) for name in "ab"]
+        found[build] = _judged(here, model, of["task"], of["options"], rows, of["budgets"])
     return found
 
 
@@ -147,9 +138,7 @@ def _is_found(evidence: Evidence, told: dict[str, Any]) -> bool:
     return False
 
 
-def test_what_a_manifest_says_is_counted_again_or_said_to_be_stated(
-    judged: dict[str, Evidence],
-) -> None:
+def test_what_a_manifest_says_is_counted_again_or_said_to_be_stated(judged):
     """Each leaf of each build is changed alone."""
     stated = {one["key"]: one["why"] for one in table("stated.jsonl")}
     assert all(stated.values())
@@ -174,9 +163,7 @@ def _problems(evidence: Evidence, folder: Path, name: str, text: bytes) -> list[
     return found
 
 
-def test_what_servers_are_told_and_datasets_reads_is_derived_again(
-    judged: dict[str, Evidence], tmp_path: Path
-) -> None:
+def test_what_servers_are_told_and_datasets_reads_is_derived_again(judged, tmp_path):
     """Stops, ids, switches and limits, of each engine, too, and the columns that are declared;
     notes and commands are sentences."""
     for evidence in judged.values():
@@ -209,9 +196,7 @@ def test_what_servers_are_told_and_datasets_reads_is_derived_again(
         ("source", _other),
     ],
 )
-def test_a_refused_row_that_is_not_that_of_its_input_is_named(
-    key: str, change: Callable[[Any], Any], judged: dict[str, Evidence], tmp_path: Path
-) -> None:
+def test_a_refused_row_that_is_not_that_of_its_input_is_named(key, change, judged, tmp_path):
     """Its text, its place, and its reason."""
     evidence = judged["packed"]
     first, *others = evidence.lines("rejects.jsonl")
@@ -222,9 +207,7 @@ def test_a_refused_row_that_is_not_that_of_its_input_is_named(
         assert bool(found) == (lines[0] != first)
 
 
-def test_what_a_build_has_of_its_model_is_the_models(
-    judged: dict[str, Evidence], tmp_path: Path
-) -> None:
+def test_what_a_build_has_of_its_model_is_the_models(judged, tmp_path):
     """Its tokens with their flags, the other parts of its tokenizer, its stops and its sizes."""
     evidence = judged["prm"]
     case = evidence.case or {}
@@ -265,9 +248,7 @@ def test_what_a_build_has_of_its_model_is_the_models(
     assert {"name", "embedding_size", "eos_token_id"} <= told_of
 
 
-def test_a_declaration_that_is_not_what_it_was_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_declaration_that_is_not_what_it_was_is_named(tmp_path, monkeypatch):
     """Each file of the built-in models is known; where a change of one was meant, write its sha256
     into pipeline/builder/declared.toml."""
     folder = profiles.FOLDER
@@ -284,20 +265,15 @@ def test_a_declaration_that_is_not_what_it_was_is_named(
         (tmp_path / name).write_text(text, "utf-8")
 
 
-def test_the_option_of_a_source_is_what_was_said_of_it_last(judged: dict[str, Evidence]) -> None:
+def test_the_option_of_a_source_is_what_was_said_of_it_last(judged):
     """By a later table or by an answer; each option of a source is another one where another table
     says it."""
     evidence = judged["packed"]
     assert evidence.said is not None
     assert [*chosen_again.problems(evidence)] == []
     said = evidence.said
-    other = {
-        "system": "x",
-        "train_on": "all",
-        "map": {"x": "y"},
-        "where": ("a=1",),
-        "salvage": True,
-    }
+    other = {"system": "x", "train_on": "all", "map": {"x": "y"}, "where": ("a=1",)}
+    other["salvage"] = True
     for name, value in other.items():
         key = name.replace("_", "-")
         for changed, of in (
@@ -310,7 +286,7 @@ def test_the_option_of_a_source_is_what_was_said_of_it_last(judged: dict[str, Ev
             assert [one.startswith(start) for one, start in zip(found, starts, strict=True)]
 
 
-def test_files_of_a_model_that_contradict_each_other_are_no_bug_of_ours(tmp_path: Path) -> None:
+def test_files_of_a_model_that_contradict_each_other_are_no_bug_of_ours(make, tmp_path):
     """Its tokenizer is loaded by a class that has another normalizer than its file."""
     template_folder(tmp_path / "model", all_profiles()["qwen2-1.5b"].chat_template)
     for name, changed in (
@@ -320,16 +296,8 @@ def test_files_of_a_model_that_contradict_each_other_are_no_bug_of_ours(tmp_path
         said = orjson.loads((tmp_path / "model" / name).read_bytes())
         (tmp_path / "model" / name).write_bytes(orjson.dumps(said | changed))
     write_rows(tmp_path / "rows.jsonl", [{"prompt": "Who ARE you?", "completion": "ME"}] * 3)
-    config = Config.of(
-        "sft",
-        (str(tmp_path / "rows.jsonl"),),
-        model=str(tmp_path / "model"),
-        output=tmp_path / "out",
-        cache_dir=tmp_path / "cache",
-        workers=1,
-    )
     with pytest.raises(ModelError, match="normalizer"):
-        run_build.build(config, lambda *_: None)
+        make("sft", tmp_path / "rows.jsonl", model=str(tmp_path / "model"))
 
 
 def _built_for() -> Iterator[tuple[str, ExportFacts]]:
@@ -352,7 +320,7 @@ def _built_for() -> Iterator[tuple[str, ExportFacts]]:
                     yield export.name, facts
 
 
-def test_which_builds_a_trainer_takes_is_said_twice() -> None:
+def test_which_builds_a_trainer_takes_is_said_twice():
     """Of every trainer, task and layout, with weights, soft and missing ratings, and encoders."""
     names = [name.replace("_", "-") for name in catalog.own(exports.__name__)]
     each = (True, False)
@@ -369,7 +337,7 @@ def test_which_builds_a_trainer_takes_is_said_twice() -> None:
             assert launch_gate.trains(name, facts) == takes, (name, facts)
 
 
-def test_whatever_a_launch_script_sets_follows_from_the_manifest() -> None:
+def test_whatever_a_launch_script_sets_follows_from_the_manifest():
     """Of every trainer, task, layout and split: it sets what ``launch.toml`` says for these facts;
     each of its values, when it is another one, is named."""
     seen = set()
@@ -397,7 +365,7 @@ def test_whatever_a_launch_script_sets_follows_from_the_manifest() -> None:
     }
 
 
-def test_a_default_that_is_not_what_it_was_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_default_that_is_not_what_it_was_is_named(monkeypatch):
     """Where a change was meant, write the default into pipeline/builder/declared.toml."""
     known = origin.defaults()
     for name in known:
@@ -405,3 +373,81 @@ def test_a_default_that_is_not_what_it_was_is_named(monkeypatch: pytest.MonkeyPa
         ((file, what),) = origin.changed()
         assert file == "manifest.json"
         assert what.startswith(f'{name} is "other" by default')
+
+
+ROOM = 40
+
+
+@given(st.lists(st.integers(1, ROOM), max_size=120))
+def test_packs_are_those_of_the_layout(lengths):
+    found = second_choice.packs(lengths, ROOM)
+    pack_of = packed.plan(np.array(lengths, np.int64), ROOM)
+    wanted = [np.flatnonzero(pack_of == n).tolist() for n in range(len(found))]
+    assert sorted(map(sorted, found)) == wanted
+
+
+_OF_SOURCE = st.sampled_from([{}, {"share": 0.2}, {"share": 0.3}, {"weight": 1}, {"weight": 2.5}])
+
+
+@given(
+    st.lists(st.tuples(_OF_SOURCE, st.integers(0, 5000)), min_size=1, max_size=4),
+    st.one_of(st.none(), st.integers(1, 9000)),
+)
+def test_shares_and_weights_come_to_the_same(of, total):
+    asked, rooms = [one for one, _ in of], [room for _, room in of]
+    own = [Budget(**one) for one in asked]
+    try:
+        require_mixture({str(n): one for n, one in enumerate(own)}, total)
+    except UsageError:
+        return
+    pools: Any = [type("Pool", (), {"given": lambda self, room, unit: room})() for _ in rooms]
+    limits: Any = rooms
+    wanted = budgets._mixture(pools, own, limits, total)
+    found = second_choice.wanted_of(asked, rooms, total)
+    assert found.keys() == wanted.keys()
+    assert all(abs(found[n] - wanted[n]) <= 1 for n in wanted)
+
+
+def _chosen(evidence: Evidence, rows: dict[str, list[list[str]]]) -> list[str]:
+    """What is said of a build in which other examples are where they are."""
+    other = replace(evidence)
+    vars(other).update(rows=rows)
+    return [*second_choice.problems(other)]
+
+
+def test_another_choice_is_named(judged):
+    """Another order, one that is missing, one that is there twice, another in its place, and a pack
+    that ends behind another one."""
+    changes: tuple[Callable[[Any], Any], ...] = (
+        lambda rows: [*rows[:-2], rows[-1], rows[-2]],
+        lambda rows: rows[:-1],
+        lambda rows: [*rows, rows[0]],
+        lambda rows: [["b.jsonl:999"], *rows[1:]],
+        lambda rows: [[*rows[0], *rows[1][:1]], rows[1][1:], *rows[2:]],
+    )
+    for evidence in judged.values():
+        assert _chosen(evidence, evidence.rows) == []
+        for (name, own), change in itertools.product(evidence.rows.items(), changes):
+            if len(own) > 1 and change(own) != own:
+                assert _chosen(evidence, {**evidence.rows, name: change(own)}), change
+
+
+def _numbered(name: str) -> list[dict[str, Any]]:
+    """Rows of which some are equal, and some ask the same."""
+    asked = [(f"q{n % 17} {'w ' * (n % 7)}", f"{n % 19}", n % 5, n % 9) for n in range(40)]
+    return [{"prompt": q, "completion": a, "n": n, "topic": f"{name}{t}"} for q, a, n, t in asked]
+
+
+@settings(max_examples=4)
+@given(st.tuples(*map(st.sampled_from, TOLD["options"])), *[st.sampled_from(TOLD["budgets"])] * 2)
+def test_what_options_choose_is_chosen_again(model, tmp_path_factory, options, a, b):
+    """Whatever goes together: the build passes, and nothing of it was left unseen."""
+    here, rows = tmp_path_factory.mktemp("chosen"), [_numbered(name) for name in "ab"]
+    text = "\n".join(["max-length = 64", *options])
+    try:
+        evidence = _judged(here, model, "sft", text, rows, [a, b])
+    except (UsageError, DataError):  # they do not go together, or leave nothing
+        return
+    assert evidence.rows
+    assert evidence.parts
+    assert [*second_choice.problems(evidence)] == []

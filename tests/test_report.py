@@ -9,16 +9,18 @@ import json
 import re
 import shlex
 import weakref
+from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Make, Run, in_shell, read_manifest, read_rows, table, write_rows
+from support import SAMPLES, in_shell, read_manifest, read_rows, table, write_rows
 
 import posttrain_pipeline as pp
 from pipeline.builder import launch
@@ -27,11 +29,9 @@ from pipeline.builds.build import Build, StoredShard
 from pipeline.builds.limits import Built
 from pipeline.builds.summary import fitted, summary
 from pipeline.manifest.manifest import Manifest
-from pipeline.manifest.records import Change
-from pipeline.report import charts, headline
+from pipeline.report import charts, difference, headline, numbers
 from pipeline.report import page as report
-from pipeline.report.charts import Entry
-from pipeline.report.page import spread
+from pipeline.shards.doubles import DIGEST
 
 EVIL = "<script>document.title='PWNED'</script><img src=x onerror=alert(1)>\u202e\x1b[31m"
 CHAT = SAMPLES / "sft" / "chat.jsonl"
@@ -112,7 +112,7 @@ def changed(folder: Path, name: str, **values: Any) -> None:
 
 
 @pytest.mark.parametrize("task", BUILDS)
-def test_figures_are_the_manifests(built: Make, task: str) -> None:
+def test_figures_are_the_manifests(built, task):
     """Cards, ledger, losses, splits and probes say what manifest.json says."""
     folder = built(task, BUILDS[task])
     manifest, text = read_manifest(folder), page_of(folder).text
@@ -138,7 +138,7 @@ def test_figures_are_the_manifests(built: Make, task: str) -> None:
     assert [one for one in told if one not in text] == []
 
 
-def test_no_path_clock_or_host_is_in_the_page(built: Make) -> None:
+def test_no_path_clock_or_host_is_in_the_page(built):
     """So equal builds have equal pages, wherever and by however many workers they were made."""
     folder = built("sft", CHAT)
     page = (folder / "report.html").read_bytes()
@@ -149,7 +149,7 @@ def test_no_path_clock_or_host_is_in_the_page(built: Make) -> None:
 
 
 @pytest.mark.parametrize("task", ["sft", "rm"])
-def test_script_in_a_value_stays_text(make: Make, tmp_path: Path, task: str) -> None:
+def test_script_in_a_value_stays_text(make, tmp_path, task):
     """In content, in a refused row, in a file's name: no element, no handler, no address. So do
     marks of direction, a token without end, half of a surrogate pair."""
     keep = ("prompt", "completion") if task == "sft" else ("prompt", "chosen", "rejected")
@@ -185,7 +185,7 @@ def test_script_in_a_value_stays_text(make: Make, tmp_path: Path, task: str) -> 
     assert len(source.encode()) < 400_000
 
 
-def test_the_policy_allows_our_style_and_script_and_nothing_else(built: Make) -> None:
+def test_the_policy_allows_our_style_and_script_and_nothing_else(built):
     """Both are named by the hashes of what is in the page; no attribute needs more."""
     source = source_of(built("sft", CHAT))
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', source)
@@ -202,7 +202,7 @@ def test_the_policy_allows_our_style_and_script_and_nothing_else(built: Make) ->
     assert len(script) < 6000
 
 
-def test_everything_is_told_in_text_and_headings_skip_no_level(built: Make) -> None:
+def test_everything_is_told_in_text_and_headings_skip_no_level(built):
     """A picture has a name, or what stands beside it says the same."""
     for task in ("sft", "rm"):
         page = page_of(built(task, BUILDS[task]))
@@ -233,7 +233,7 @@ def _contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_colours_can_be_told_apart_in_light_and_dark() -> None:
+def test_colours_can_be_told_apart_in_light_and_dark():
     """Text has a contrast of 4.5, shapes have one of 3."""
     light, dark = (_palette(block) for block in re.findall(r":root \{(.*?)\}", CSS, re.DOTALL))
     for palette in (light, {**light, **dark}):
@@ -249,7 +249,7 @@ def test_colours_can_be_told_apart_in_light_and_dark() -> None:
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=300), st.integers(1, 1000))
-def test_a_histogram_keeps_every_count_inside_its_axes(counts: list[int], width: int) -> None:
+def test_a_histogram_keeps_every_count_inside_its_axes(counts, width):
     """No bar leaves the plot, higher counts are never lower bars, and a count of 1 can be seen."""
     drawn = charts.histogram(counts, width, "tokens")
     assert len(drawn.columns) <= charts.BINS
@@ -271,26 +271,7 @@ def test_a_histogram_keeps_every_count_inside_its_axes(counts: list[int], width:
         assert drawn.log <= (min(heights) > 3)  # that is what the logarithm is for
 
 
-@given(st.lists(st.floats(0, 50), min_size=1, max_size=60))
-def test_bars_of_shares_end_inside_the_axis(values: list[float]) -> None:
-    """As many as fit; the rest is one bar, so that nothing is missing."""
-    drawn = charts.bars([Entry(f"s{at}", value) for at, value in enumerate(values)], shares=True)
-    assert len(drawn.bars) == min(len(values), charts.BARS + 1)
-    assert all(0 <= drawn.scale.percent(bar.value) <= 100.001 for bar in drawn.bars)
-    if len(values) > charts.BARS:
-        assert drawn.bars[-1].name == f"{len(values) - charts.BARS} others"
-
-
-@given(st.integers(1, 10**7), st.integers(2, 50))
-def test_samples_are_spread_from_the_first_row_to_the_last(count: int, most: int) -> None:
-    """Each once, in order."""
-    found = spread(count, most)
-    assert found == sorted(set(found))
-    assert len(found) == min(count, most)
-    assert (found[0], found[-1]) == (0, count - 1)
-
-
-def test_the_first_line_counts_what_was_lost(make: Make) -> None:
+def test_the_first_line_counts_what_was_lost(make):
     """All expectations hold in each of these, and its colour is still not always green."""
     folder = make("sft", SAMPLES / "sft" / "word_problems.jsonl")
     rows = read_manifest(folder)["rows"]
@@ -308,7 +289,7 @@ def test_the_first_line_counts_what_was_lost(make: Make) -> None:
         assert not rejected or told in page
 
 
-def test_one_count_of_expectations_everywhere(make: Make, pipeline: Run, tmp_path: Path) -> None:
+def test_one_count_of_expectations_everywhere(make, pipeline, tmp_path):
     """Manifest, verdict, page, card, Data Docs and check speak of the same expectations."""
     folder = make("sft", CHAT, data_docs=tmp_path / "docs")
     count = read_manifest(folder)["validation"]["judged"]
@@ -358,7 +339,7 @@ def _enormous(folder: Path) -> None:
     changed(folder, "validation.json", expectations=[law] * 120, judged=120)
 
 
-def test_no_build_makes_the_page_larger_than_its_bound(make: Make) -> None:
+def test_no_build_makes_the_page_larger_than_its_bound(make):
     """More of everything than is shown, all with long texts full of markup."""
     folder = make("sft", CHAT)
     usual = len(report.make(Build.open(folder)).encode())
@@ -370,9 +351,7 @@ def test_no_build_makes_the_page_larger_than_its_bound(make: Make) -> None:
     Page(page)
 
 
-def test_the_page_opens_shards_one_after_the_other(
-    built: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_opens_shards_one_after_the_other(built, monkeypatch):
     """What the page needs of memory does not grow with the shards."""
     build = Build.open(built("sft", CHAT.with_name("word_problems.jsonl"), *SPLIT))
     opened: list[weakref.ref[pa.Table]] = []
@@ -389,18 +368,7 @@ def test_the_page_opens_shards_one_after_the_other(
     assert len(opened) == 1 + len(build.splits)  # once for the chart of packs
 
 
-def test_changes_are_ordered_by_their_size() -> None:
-    """What came from nothing first; a number that is gone is no bar."""
-    changes = {"a": (1, 2, 1.0), "b": (0, 5, None), "c": (4, 3, -0.25), "d": (2, None, -1.0)}
-    changes["e"] = (100, 101, 0.01)
-    numbers = {name: Change(*change) for name, change in changes.items()}
-    section = headline.section(headline.Before("Against x.", numbers))
-    assert [name for name, *_ in section["rows"]] == ["b", "a", "d", "c", "e"]
-    assert [notable for *_, notable in section["rows"]] == [True, True, True, True, False]
-    assert [bar.name[0] for bar in section["bars"].bars] == ["a", "d", "c", "e"]
-
-
-def test_a_share_is_none_or_all_only_where_it_is() -> None:
+def test_a_share_is_none_or_all_only_where_it_is():
     """A rest that rounding would hide is told."""
     told = [headline.share(value) for value in (0.0, 0.0001, 0.5, 0.99999, 1)]
     assert told == ["0.0%", "under 0.1%", "50.0%", "over 99.9%", "100.0%"]
@@ -412,7 +380,7 @@ DATA = SAMPLES / "sft" / "word_problems.jsonl"
 
 
 @pytest.mark.slow
-def test_the_commands_can_be_pasted(make: Make, tmp_path: Path) -> None:
+def test_the_commands_can_be_pasted(make, tmp_path):
     """Into a shell, as they are printed at any width, whatever the folder is called."""
     name = "it's a \"long\" folder's name"
     manifest = pp.open(make("sft", DATA, name)).manifest
@@ -425,9 +393,7 @@ def test_the_commands_can_be_pasted(make: Make, tmp_path: Path) -> None:
         assert ["pipeline", "show", name] in [shlex.split(line) for line in joined.split("\n")]
 
 
-def test_an_export_of_a_version_goes_beside_the_versions(
-    built: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_of_a_version_goes_beside_the_versions(built, tmp_path, monkeypatch):
     """Not among them, where nothing lists it."""
     manifest = pp.open(built("sft", DATA)).manifest
     for output, beside in (("r", "r-trl"), ("a/r", "a/r-trl"), (".", "../work-trl")):
@@ -439,7 +405,7 @@ def test_an_export_of_a_version_goes_beside_the_versions(
         assert Path(shlex.split(line)[-1]).resolve() == Path(beside).resolve()
 
 
-def test_nothing_breaks_inside_a_word(built: Make) -> None:
+def test_nothing_breaks_inside_a_word(built):
     """Every word of the wide summary is one of the narrow summary, and lines fit."""
     lines = summary(Built(pp.open(built("sft", DATA)), fresh=True))
     for columns in (40, 60, 80):
@@ -455,7 +421,7 @@ def _losing(manifest: Manifest, **counts: int) -> Manifest:
     return replace(manifest, rows=replace(rows, **counts))
 
 
-def test_every_loss_has_its_line_and_codes_their_fix(built: Make) -> None:
+def test_every_loss_has_its_line_and_codes_their_fix(built):
     """The most frequent codes first; long fixes are said by their first sentence."""
     manifest = pp.open(built("sft", DATA)).manifest
     counts = {"rejected": 36, "duplicates": 2, "filtered": 1500, "near_duplicates": 4}
@@ -473,3 +439,97 @@ def test_every_loss_has_its_line_and_codes_their_fix(built: Make) -> None:
     assert summaries.said("losses", _losing(manifest, rejected=36), summaries.no_fix)[0].endswith(
         "(less than 0.1%)"
     )
+
+
+# What changed between two builds: every example of both is in exactly one group.
+
+
+def _numbers(rows: list[tuple[int, int]]) -> numbers.Numbers:
+    """Examples by row id and content."""
+    what = np.zeros(len(rows), DIGEST)
+    what["a"] = 7
+    what["b"] = [content for _, content in rows]
+    ones = np.ones(len(rows), np.int32)
+    who = np.array([name for name, _ in rows], np.uint64)
+    return numbers.Numbers(
+        ("train",), ("x",), who, what, ones, ones, np.zeros(len(rows), np.uint8), ones * 0
+    )
+
+
+ROWS = st.dictionaries(st.integers(0, 30), st.integers(0, 6), max_size=20).map(
+    lambda rows: list(rows.items())
+)
+
+
+@given(ROWS, ROWS)
+def test_every_example_is_in_one_group(one, other):
+    """Against the definition, by sets and counters: moved by content, changed by id."""
+    found = numbers.match(_numbers(one), _numbers(other))
+    left = [found.same.one, found.moved.one, found.changed.one, found.removed]
+    right = [found.same.other, found.moved.other, found.changed.other, found.added]
+    assert sorted(np.concatenate(left).tolist()) == list(range(len(one)))
+    assert sorted(np.concatenate(right).tolist()) == list(range(len(other)))
+
+    def pairs(group: Any) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+        return [(one[a], other[b]) for a, b in zip(group.one, group.other, strict=True)]
+
+    assert {a for a, _ in pairs(found.same)} == set(one) & set(other)
+    assert all(a == b for a, b in pairs(found.same))
+    a_left = Counter(content for row in one if row not in other for content in row[1:])
+    b_left = Counter(content for row in other if row not in one for content in row[1:])
+    assert Counter(a[1] for a, _ in pairs(found.moved)) == a_left & b_left
+    assert all(a[1] == b[1] and a[0] != b[0] for a, b in pairs(found.moved))
+    assert all(a[0] == b[0] and a[1] != b[1] for a, b in pairs(found.changed))
+    removed = {one[at][0] for at in found.removed}
+    added = {other[at][0] for at in found.added}
+    assert not removed & added
+
+
+@pytest.mark.slow
+def test_content_is_all_that_a_trainer_reads(built):
+    """Of every task: equal rows are equal in another layout, and any change of ids, labels, weights
+    or ratings is one."""
+    for task, name, layouts in (
+        ("sft", "sft/word_problems.jsonl", ("packed", "ragged", "padded")),
+        ("prm", "prm/math_shepherd.jsonl", ("packed", "ragged", "padded")),
+        ("rm", "rm/pairs.jsonl", ("ragged", "padded")),
+    ):
+        data = SAMPLES / name
+        read = [
+            numbers.read(Build.open(built(task, data, "--layout", layout))) for layout in layouts
+        ]
+        assert len(read[0]) > 5
+        for other in read[1:]:
+            found = numbers.match(read[0], other)
+            assert len(found.same) == len(read[0]) == len(other)
+            for one in ("length", "trained"):
+                assert sorted(getattr(read[0], one)) == sorted(getattr(other, one))
+
+
+def _sft(path: Path, rows: list[tuple[str, str]]) -> Path:
+    return write_rows(path, ({"question": q, "answer": a} for q, a in rows))
+
+
+def test_options_of_sources_are_compared_by_name():
+    """Another value, a source that came, one that went, and another order."""
+    a, b = {"name": "a", "weight": 1}, {"name": "b", "weight": 1}
+    heavy = {**b, "weight": 9}
+
+    def told(one: list[Any], other: list[Any]) -> dict[str, Any]:
+        return difference.by_source({"seed": {"a": 0, "b": 1}, "sources": {"a": one, "b": other}})
+
+    rest = {"seed": {"a": 0, "b": 1}}
+    assert told([a, b], [a, heavy]) == {**rest, "source.b.weight": {"a": 1, "b": 9}}
+    assert told([a, b], [a]) == {**rest, "source.b": {"a": b, "b": None}}
+    assert told([a], [a, b]) == {**rest, "source.b": {"a": None, "b": b}}
+    order = {"order of sources": {"a": ["a", "b"], "b": ["b", "a"]}}
+    assert told([a, b], [b, a]) == {**rest, **order}
+    assert difference.by_source(rest) == rest
+
+
+def test_versions_are_named_by_their_first_characters(make, tmp_path):
+    """And other tasks are not compared."""
+    data = _sft(tmp_path / "a.jsonl", [(f"Question {n}?", "Yes.") for n in range(9)])
+    folder = make("sft", data, "r", keep=3)
+    build_id = Build.open(folder / "current").manifest.build_id
+    assert difference.opened(folder / build_id[:8]).folder == folder / build_id

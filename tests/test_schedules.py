@@ -16,22 +16,12 @@ from typing import Any
 
 import pytest
 import yaml
-from support import ROOT, SAMPLES, program, read_manifest, started
+from support import ROOT, SAMPLES, program, read_manifest, started, tool
 
 from pipeline.publish.check import check
 
 SCHEDULES = ROOT / "examples" / "schedules"
 PROGRAM = shutil.which("pipeline", path=str(Path(sys.executable).parent))
-
-
-def tool(name: str) -> str:
-    """The path of a program; without it the test is skipped."""
-    own = str(Path(sys.executable).parent)
-    more = os.environ.get("SCHEDULERS", "")
-    found = shutil.which(name, path=f"{own}:{os.environ['PATH']}:{more}")
-    if found is None:
-        pytest.skip(f"{name} is not installed")
-    return found
 
 
 class Project:

@@ -180,7 +180,9 @@ def test_data_cannot_drive_the_terminal(make, tmp_path):
     data = write_rows(tmp_path / "x\x1b[31my\u202e.jsonl", rows)
     folder = make("sft", data, "out\x1b[2J")
     variables = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {"TERM": "xterm"}
-    colored = support.on_terminal(["show", str(folder)], variables)
+    terminal = support.Terminal(["show", str(folder)], variables)
+    assert terminal.end() == 0
+    colored = terminal.shown
     for raw in ("\x1b[2J", "\x1b]0;", "\x07", "\x9b", "\u202e"):
         assert raw not in colored
     assert "\x1b[32m" in colored  # trained, in our own green
@@ -406,7 +408,9 @@ def test_a_narrow_terminal_breaks_between_words(make, tmp_path):
     wide = show(folder, "--row", "long.jsonl:2")
     words = ["show", str(folder), "--row", "long.jsonl:2"]
     environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"} | {"NO_COLOR": "1"}
-    text = support.on_terminal(words, environment, 40).replace("\r\n", "\n")
+    terminal = support.Terminal(words, environment, width=40)
+    assert terminal.end() == 0
+    text = terminal.shown.replace("\r\n", "\n")
     assert "\x1b" not in text
     for line in text.splitlines():
         body = line.rpartition(" | ")[2].strip()

@@ -16,7 +16,7 @@ import pytest
 from datasets import load_from_disk
 from hypothesis import given
 from hypothesis import strategies as st
-from support import read_manifest, write_rows
+from support import read_manifest, table, write_rows
 
 from pipeline.options.build_options import Budget, require_mixture
 from pipeline.options.config import Config
@@ -313,69 +313,18 @@ def test_the_test_side_is_thinned_and_never_repeated(one, other, seed, epochs):
             assert (found.times[own & test] == 1).all()
 
 
-@given(
-    st.lists(st.integers(200, 400), min_size=2, max_size=4),
-    st.data(),
-    st.sampled_from(["share", "weight"]),
-    st.none() | st.integers(2_000, 60_000),
-)
-def test_shares_are_met_or_the_shortfall_is_told(counts, data, rate, total):
-    draw = np.random.default_rng(sum(counts))
-    made = examples(
-        [[(int(g), 3, int(t)) for g, t in draw.integers(1, 40, (n, 2))] for n in counts]
-    )
-    parts = [data.draw(st.integers(1, 9)) for _ in counts]
-    rates = [part / sum(parts) if rate == "share" else float(part) for part in parts]
-    budgets = [Budget(**{rate: one}, epochs=3) for one in rates]  # type: ignore[arg-type]
-    found = chosen(made, budgets, total=total)
-    given_ = [int((found.times * made.trained)[made.source == n].sum()) for n in range(len(counts))]
-    if any(asked.short for asked in found.asked):
-        assert total is not None  # or the total follows from what is there
+@pytest.mark.parametrize("case", table("budgets.jsonl"), ids=lambda case: case["why"])
+def test_how_many_examples_of_ten_tokens_are_used(case):
+    """Or why such budgets of two sources cannot be met."""
+    budgets, total = [Budget(**one) for one in case["budgets"]], case.get("total")
+    if "refused" in case:
+        with pytest.raises(UsageError, match=case["refused"]):
+            require_mixture(dict(zip("ab", budgets, strict=True)), total)
         return
-    if total is not None:
-        assert total - 40 * len(counts) <= sum(given_) <= total + len(counts)
-    for one, part in zip(given_, parts, strict=True):
-        assert abs(one - sum(given_) * part / sum(parts)) <= 40 * len(counts)
-    if total is None:  # as much as the scarcest allows
-        room = [3 * int(made.trained[made.source == n].sum()) for n in range(len(counts))]
-        assert any(have - one <= 1 for have, one in zip(room, given_, strict=True))
-
-
-_EACH = [Budget(), Budget(share=0.25), Budget(weight=2), Budget(weight=1)]
-
-
-@pytest.mark.parametrize(
-    ("has", "budgets", "total", "wanted"),
-    [
-        # Whatever the last bit of a product says: 0.29 * 100 is a little less than 29.
-        ([100], [Budget(epochs=0.29)], None, [29]),
-        ([100], [Budget(epochs=2.5)], None, [250]),
-        # A source without a budget is used whole; weights divide what shares leave.
-        ([100, 400], [Budget(), Budget(share=0.6)], None, [100, 150]),
-        ([300] * 4, _EACH, None, [300, 250, 300, 150]),
-        ([300] * 4, _EACH, 6000, [300, 150, 100, 50]),
-        # A total alone takes the same part of every source, which may be too little.
-        ([300, 100], [Budget(), Budget()], 2000, [150, 50]),
-        ([300, 100], [Budget(), Budget()], 9000, [300, 100]),
-    ],
-)
-def test_how_many_examples_of_ten_tokens_are_used(has, budgets, total, wanted):
-    made = examples([[(n, 1, 10) for n in range(count)] for count in has])
+    made = examples([[(n, 1, 10) for n in range(count)] for count in case["has"]])
     found = chosen(made, budgets, total=total)
-    assert np.bincount(np.array(made.source), found.times).tolist() == wanted
-    assert any(asked.short for asked in found.asked) == (total == 9000)
-
-
-def test_mixtures_that_cannot_be_met():
-    for one, other, total, says in (
-        (Budget(share=0.7), Budget(share=0.7), None, "add up to 1.4"),
-        (Budget(share=0.5), Budget(share=0.4), None, "add up to 0.9, and 0.1 is of no source"),
-        (Budget(share=0.5), Budget(), 10, "add up to 0.5, and 'b' has none"),
-        (Budget(share=1), Budget(), None, "leaves nothing for 'b'"),
-        (Budget(share=1), Budget(weight=1), None, "leaves nothing for 'b'"),
-    ):
-        with pytest.raises(UsageError, match=says):
-            require_mixture({"a": one, "b": other}, total)
+    assert np.bincount(np.array(made.source), found.times).tolist() == case["used"]
+    assert any(asked.short for asked in found.asked) == case.get("short", False)
 
 
 def _write(path: Path, name: str, count: int, start: int = 0) -> Path:

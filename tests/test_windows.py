@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from support import few, files_of, read_manifest, silent, table, write_rows
 
 import pipeline.shards.plan
-from expectations import contract, shard_laws, stored_rows, tallies
+from expectations import contract, shard_laws, tallies
 from pipeline import tasks
 from pipeline.builder import dataset, preparation, windowed
 from pipeline.builder.build import finish
@@ -31,11 +31,9 @@ from pipeline.run_build import build
 from pipeline.shards import collect, doubles, facts, gather, part, window_plan
 from pipeline.shards import plan as planning
 from pipeline.shards.choose import Chosen, choose
-from pipeline.shards.collect import Collector, PartSource
 from pipeline.shards.examples import Numbers, read_numbers
-from pipeline.shards.expected import Expected
 from pipeline.tasks import kind_of
-from stages import columns, errors, findings
+from stages import columns, findings
 from stages.errors import DataError, UsageError
 from stages.readers import jsonl
 from stages.tokens import layouts
@@ -379,7 +377,6 @@ def test_windows_of_any_size_plan_what_one_plans(tmp_path_factory, many, layout,
 
 # Parts to shards: a shard holds what is picked, and nothing is left out for its digest alone.
 
-SIZES = (7, 1, 12)
 WIDTH = 16
 
 
@@ -420,72 +417,6 @@ def test_bytes_do_not_depend_on_blocks(tmp_path, layout):
     assert len(written) == 1
 
 
-def write_part(folder: Path, number: int, source: str, first: int, data: Any) -> PartSource:
-    """Columns as a part of a file."""
-    table = pa.table(data, schema=columns.schema(list(data)))
-    path = folder / f"{number}.arrow"
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    return PartSource(str(path), source, first)
-
-
-@pytest.fixture(scope="module")
-def parts(tmp_path_factory) -> list[PartSource]:
-    """Three parts of two files."""
-    folder = tmp_path_factory.mktemp("parts")
-    made = []
-    for number, rows in enumerate(SIZES):
-        draw = np.random.default_rng(number)
-        lengths = draw.integers(1, 6, rows)
-        folded = [draw.integers(-9, 9, n).tolist() for n in lengths]
-        data = {
-            "line": np.arange(rows) * 2,
-            "sequence": np.full(rows, -1 if number else 0),
-            "length": lengths,
-            "digest": [bytes([number, i] * 8) for i in range(rows)],
-            "folded": folded,
-            "loss_weights": [[0.5] * n if i % 3 == 0 else [] for i, n in enumerate(lengths)],
-        }
-        made.append(write_part(folder, number, f"{number // 2}.jsonl", 100 * number, data))
-    return made
-
-
-@given(order=st.lists(st.integers(0, sum(SIZES) - 1), min_size=1, max_size=40), cut=st.integers(0))
-def test_what_is_fetched_and_what_is_expected_are_the_examples(parts, order, cut):
-    """In any order, repeated or not, and in any two blocks: both readings, against a plain one."""
-    starts = columns.offsets_of(np.array(SIZES))
-    collect, chosen = Collector(parts, starts), np.array(order)
-    picked = collect.picks(chosen)
-    lists, names = collect.blocks(picked, "folded"), collect.row_ids(picked)
-    inputs = stored_rows.Sources(("0.jsonl", "1.jsonl"), (False, False))
-    stored = ["folded", "loss_weights"]
-    expected = Expected(collect, parts, inputs, starts=starts, order=chosen, stored=stored)
-    rows = [(number, row) for number, size in enumerate(SIZES) for row in range(size)]
-    middle = cut % len(order)
-    for first, last in ((0, middle), (middle, len(order))):
-        if first == last:
-            continue
-        wanted = [rows[i] for i in order[first:last]]
-        values = [collect.column(part, "folded")[row].as_py() for part, row in wanted]
-        assert lists(first, last).to_pylist() == values
-        said = [
-            f"{part // 2}.jsonl:{100 * part + 2 * row + 1}{'' if part else '#0'}"
-            for part, row in wanted
-        ]
-        assert names(first, last).to_pylist() == said
-        planned = expected(first, last)
-        at, flat = planned.lists["folded"]
-        assert [flat[a:b].tolist() for a, b in pairwise(at)] == values
-        weights = planned.lists["loss_weights"][1].view(np.float32)
-        plain = [[0.5] * len(v) if row % 3 == 0 else [float(x < 0) for x in v]
-                 for v, (_, row) in zip(values, wanted, strict=True)]  # fmt: skip
-        assert weights.tolist() == [x for one in plain for x in one]
-        assert planned.place["source"].tolist() == [part // 2 for part, _ in wanted]
-        assert planned.place["line"].tolist() == [100 * p + 2 * r + 1 for p, r in wanted]
-        digests = np.stack(planned.digest, axis=1).tobytes()
-        assert digests == b"".join(bytes([part, row] * 8) for part, row in wanted)
-
-
 def test_rows_that_decide_break_what_any_row_breaks(model):
     """On any metrics, in any pieces: a check that any row breaks is broken by a row that is kept,
     and by all that break it where these are few."""
@@ -522,30 +453,3 @@ def test_distinct_rows_are_counted(rows):
     a, b, c = (np.array([row[i] for row in rows], np.int64) for i in range(3))
     assert shard_laws.n_distinct(shard_laws.as_one(a, b, c)) == len(set(rows))
     assert shard_laws.n_distinct_pairs(a, b) == len({row[:2] for row in rows})
-
-
-LISTS = st.lists(st.lists(st.integers(-3, 3), min_size=1, max_size=3), min_size=1, max_size=8)
-
-
-@given(LISTS, LISTS, st.booleans())
-def test_examples_with_one_digest_must_be_equal(tmp_path_factory, one, other, honest):
-    """Digests that follow from the lists pass; one for all of them names two that differ."""
-    folder = tmp_path_factory.mktemp("parts")
-    sources = []
-    for number, lists in enumerate((one, other)):
-        many = range(len(lists))
-        data = {"line": many, "sequence": [-1 for _ in many], "folded": lists, "margin": many}
-        sources.append(write_part(folder, number, f"{number}.jsonl", 0, data))
-    every = [*one, *other]
-    digest = np.zeros(len(every), doubles.DIGEST)
-    digest["b"] = [every.index(values) if honest else 7 for values in every]
-    starts = np.array([0, len(one), len(every)])
-    pairs = doubles.pairs(digest)
-    names = ("folded", "margin")  # the margin differs, and says nothing about equality
-    if honest or all(values == every[0] for values in every):
-        collect.require_equal(pairs, sources, starts, names)
-    else:
-        odd = next(i for i, values in enumerate(every) if values != every[0])
-        name = f"0.jsonl:{odd + 1}" if odd < len(one) else f"1.jsonl:{odd - len(one) + 1}"
-        with pytest.raises(errors.DataError, match=f"{name} and 0.jsonl:1 differ"):
-            collect.require_equal(pairs, sources, starts, names)
