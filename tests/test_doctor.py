@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from small_tokenizers import SMALL, byte_level, small
-from support import table
+from support import raised, table
 
 from pipeline.serving import examine
 from stages.chat_template.render import Row
@@ -191,8 +191,7 @@ def test_reasoning_that_is_printed_and_not_trained_is_lost():
     own = replace(profile, chat_template=_printing("'/'", _THOUGHT))
     model = declare(own, content, with_steps=False)
     assert probe.check(probes.ProbeSubject(model, content))
-    with pytest.raises(probes.BrokenError, match="is not trained"):
-        probe.check(Untrained(model, content))
+    raised(probes.BrokenError, probe.check, Untrained(model, content), says="is not trained")
 
 
 def test_a_system_text_that_the_template_loses(clinic):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Run, printed, table, write_rows
+from support import Run, printed, raised, table, write_rows
 
 from pipeline.inputs import answers, sheet
 from pipeline.lines import MOST, of_columns
@@ -138,9 +138,8 @@ def test_no_command_takes_an_answer_back(remedies: list[list[str]]) -> None:
             return "read"
         raise DataError(f"{'abcd'[done]} is open.", f"Say which: {', or '.join(remedies[done])}.")
 
-    with pytest.raises(DataError) as asked:
-        answers.settled(read, _config(), lambda config, why: {})
-    for way in ways(asked.value.remedy):
+    asked = raised(DataError, answers.settled, read, _config(), lambda config, why: {})
+    for way in ways(asked.remedy):
         ignored = {value for flag, value in way if flag == "--ignore"}
         named = [value.split("=") for flag, value in way if flag == "--map"]
         chosen = {value[0] for flag, value in way if flag == "--where"}
@@ -157,10 +156,9 @@ def test_an_answer_that_leads_nowhere_is_not_offered(dead: str) -> None:
             return "read"
         raise DataError("a is open.", f"Say which: hope with {dead}, or leave it out: --ignore a.")
 
-    with pytest.raises(DataError) as asked:
-        answers.settled(read, _config(), lambda config, why: [])
-    assert asked.value.remedy == "Say which: leave it out: --ignore a."
-    assert len(asked.value.what) == len("a is open.")
+    asked = raised(DataError, answers.settled, read, _config(), lambda config, why: [])
+    assert asked.remedy == "Say which: leave it out: --ignore a."
+    assert len(asked.what) == len("a is open.")
 
 
 def test_what_follows_is_told_where_no_answer_is_enough() -> None:
@@ -185,9 +183,7 @@ def test_what_follows_is_told_where_no_answer_is_enough() -> None:
         (False, False, ["--ignore a", "--ignore good"]),
     ],
 )
-def test_an_answer_after_which_rows_are_refused(
-    every: bool, good: bool, offered: list[str]
-) -> None:
+def test_an_answer_after_which_rows_are_refused(every, good, offered):
     """It is offered where no answer keeps more rows, unless it keeps none."""
 
     def read(config: Config) -> str:
@@ -197,9 +193,8 @@ def test_an_answer_after_which_rows_are_refused(
             return "read"
         raise answers.RefusedError.of("many.", "Add --ignore b.", "code", "read", every=every)
 
-    with pytest.raises(DataError) as asked:
-        answers.settled(read, _config(), lambda config, why: [])
-    assert [written(way) for way in ways(asked.value.remedy)] == offered
+    asked = raised(DataError, answers.settled, read, _config(), lambda config, why: [])
+    assert [written(way) for way in ways(asked.remedy)] == offered
     # Asked by itself, what no option helps is no question.
     assert answers.settled(read, _config(ignore=("a",)), lambda config, why: []) == "read"
 

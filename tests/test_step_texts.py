@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rows import normalizing
+from support import raised
 from test_render import declared
 
 from pipeline.options.build_options import OPTIONS
@@ -15,7 +16,7 @@ from stages import contract, errors, formats
 from stages.chat_template.render import Renderer
 from stages.chat_template.render_steps import RenderSteps
 from stages.chat_template.segments import STEP
-from stages.contract import FormatOptions, Row, StepChain
+from stages.contract import FormatOptions, Row
 from stages.errors import RowError
 from stages.formats._rated_steps import TAGS
 from stages.normalize.evidence import detect
@@ -68,7 +69,6 @@ def split_of(text: str, separator: str = "Step 1:") -> tuple[str, list[str]]:
     options = contract.FormatOptions(prompt_separator=separator)
     row: contract.Row = {"input": text, "value": [1] * text.count(TAG)}
     (made,) = formats.load("openrlhf_prm").read(row, options)
-    assert isinstance(made, contract.StepChain)
     return made.problem, made.steps
 
 
@@ -90,18 +90,16 @@ def test_a_question_that_names_the_first_step_alone_is_refused_with_a_way_on():
         "Is Step 1: or Step 1: it?",
     ):
         text = f"{question} Step 1: It means to stir. {TAG}\nStep 2: So stir. {TAG}"
-        with pytest.raises(errors.RowError, match="--prompt-separator a longer text") as refused:
-            split_of(text)
-        assert refused.value.code == "two_first_steps"
+        refused = raised(errors.RowError, split_of, text, says="--prompt-separator a longer text")
+        assert refused.code == "two_first_steps"
         assert split_of(text, "Step 1: It means")[0] == f"{question} "
     alone = f"How many are 'Step 1: mix. Step 2: bake.'? Two. {TAG}"
     for text, says in (
         (f"Why? Step 1: As in 'Step 1: mix', stir. {TAG}", "Step 1"),
         (alone, "'Step 2:' occurs after"),
     ):
-        with pytest.raises(errors.RowError, match=says) as refused:
-            split_of(text)
-        assert refused.value.code == "two_first_steps"
+        refused = raised(errors.RowError, split_of, text, says=says)
+        assert refused.code == "two_first_steps"
     assert split_of(alone, "Two.")[1] == ["Two. "]
 
 
@@ -149,7 +147,6 @@ def chain(row: Row, **options: Any) -> tuple[str, list[str], list[float | None]]
     """What a row says: problem, steps and ratings."""
     found = detect([row] * 3, kind_of("prm"), "x.jsonl")
     [example] = formats.load(found.reading).read(row, FormatOptions(**options))
-    assert isinstance(example, StepChain)
     return example.problem.strip(), [step.strip() for step in example.steps], example.labels
 
 
@@ -175,8 +172,7 @@ def test_paragraphs_or_lines_are_steps_where_there_are_as_many_ratings(ratings):
                 assert chain(row)[1] == STEPS, (tag, row)
     for row in rows("\n\n", [*ratings, ratings[0]], ""):
         if "input" not in row:
-            with pytest.raises(RowError, match="--step-tag"):
-                chain(row)
+            raised(RowError, chain, row, says="--step-tag")
 
 
 def test_escapes_of_a_tag():
