@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import few, table
+from support import few, raised, table
 
 from pipeline.options.ways import ways
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.contract import FormatOptions, Pair, Row, StepChain
+from stages.contract import FormatOptions, Row, StepChain
 from stages.errors import AskError, DataError, RowError
 from stages.formats import _ratings
 from stages.normalize import evidence
@@ -59,7 +59,6 @@ def _maps(error: DataError) -> Options:
 def _require_better(made: Sequence[Sequence[Any]]) -> None:
     for i, examples in enumerate(made):
         (pair,) = examples
-        assert isinstance(pair, Pair)
         assert pair.chosen[-1].content == GOOD.format(i)
         assert pair.rejected[-1].content == BAD.format(i)
 
@@ -94,6 +93,49 @@ def test_the_better_answer_is_found_however_a_judge_says_it(says, names, ends):
         left, right = _answers(i)
         rows.append({names[0]: _asked(i), one: left, other: right, **WINNERS[says](i)})
     _require_better(_read(rows, "rm"))
+
+
+# Answers and what is said of them in one column.
+INSIDE: Mapping[str, Callable[[Sequence[str], Sequence[float]], Row]] = {
+    "objects": lambda texts, scores: {
+        name: {"text": t, "score": s} for name, t, s in zip("ab", texts, scores, strict=True)
+    },
+    "lists": lambda texts, scores: {"model_replies": texts, "judge_scores": scores},
+    "list of objects": lambda texts, scores: {
+        "model_replies": [{"said": t, "rated": s} for t, s in zip(texts, scores, strict=True)]
+    },
+}
+
+
+@pytest.mark.parametrize("shape", INSIDE)
+def test_the_better_of_two_is_found_inside_of_objects_and_lists(shape):
+    """A tie is refused as one, also where a flag of its own says so."""
+    each = [INSIDE[shape]([*_answers(i)], [5.0 - i % 2, 4.0 + i % 2]) for i in ROWS]
+    rows = [{"user_query": _asked(i), "id": i, **row} for i, row in enumerate(each)]
+    _require_better(_read(rows, "rm"))
+    rows[5] |= INSIDE[shape]([*_answers(5)], [1.0, 1.0])
+    raised(RowError, _read, rows, "rm", says=r"tie|equally good")
+
+
+@pytest.mark.parametrize("spell", [int, str])
+def test_a_flag_of_a_tie_refuses_its_row(spell):
+    """In a column of its own, beside one for each side."""
+    names = ("winner_model_a", "winner_model_b", "winner_tie")
+    rows = []
+    for i in ROWS:
+        flags = [
+            spell(i % 3 == side) if spell is int else str(int(i % 3 == side)) for side in range(3)
+        ]
+        sides = dict(zip(("reply_a", "reply_b"), (GOOD.format(i), BAD.format(i)), strict=True))
+        rows.append({"user_query": _asked(i), **sides, **dict(zip(names, flags, strict=True))})
+    found = evidence.detect(rows, kind_of("rm"), "x.jsonl").format
+    for i, row in enumerate(rows):
+        own = renamed(row, found.renamed)
+        if i % 3 == 2:
+            raised(RowError, found.read, own, found.told(FormatOptions()), says="tie")
+            continue
+        (pair,) = found.read(own, found.told(FormatOptions()))
+        assert (pair.chosen[-1].content == GOOD.format(i)) == (i % 3 == 0)
 
 
 @given(st.sampled_from(["ours gpt", "human machine", "baseline candidate", "v1beta v2beta"]))
@@ -187,7 +229,6 @@ def test_a_step_is_as_good_as_it_was_called(shape, words):
     known = [[1, 0, 1], [0, 1, 1], [1, None, 0]]
     for i, examples in enumerate(made):
         (chain,) = examples
-        assert isinstance(chain, StepChain)
         assert (chain.steps, chain.labels) == (_steps(i), known[i % 3])
 
 
@@ -204,9 +245,8 @@ def test_marks_on_another_scale_are_asked_about_and_then_read(best, several):
         {"prompt": _asked(i), "steps": _steps(i), "ratings": [*map(said, marks[i % 2])]}
         for i in ROWS
     ]
-    with pytest.raises(DataError, match="nothing says which are good") as asked:
-        _read(rows, "prm")
-    ((chain,), *_) = _read(rows, "prm", _maps(asked.value))
+    asked = raised(DataError, _read, rows, "prm", says="nothing says which are good")
+    ((chain,), *_) = _read(rows, "prm", _maps(asked))
     assert chain.labels == [(mark - 1) / (best - 1) for mark in marks[0]]
 
 
@@ -253,18 +293,18 @@ def test_of_several_answers_a_good_one_is_trained(verdicts, several, verdict, in
     """The command that is printed takes the first that is good, and no row without one."""
     rows: list[Row] = []
     for i in ROWS:
-        good, bad = _answers(i)[i % 2], _answers(i)[1 - i % 2]
-        texts, said = [good, bad][:: 1 - 2 * (i % 2)], [*verdicts][:: 1 - 2 * (i % 2)]
-        said = [verdicts[1]] * 2 if i % 5 == 4 else said
+        texts, said = (
+            [*_answers(i)],
+            [verdicts[1]] * 2 if i % 5 == 4 else [*verdicts][:: 1 - 2 * (i % 2)],
+        )
         each = [{"text": text, verdict: one} for text, one in zip(texts, said, strict=True)]
         beside = {several: each} if inside else {several: texts, verdict: said}
         rows.append({"question": _asked(i), **beside})
-    with pytest.raises(DataError) as asked:
-        evidence.detect(rows, kind_of("sft"), "x.jsonl")
-    ((*_, (flag, text)),) = ways(asked.value.remedy)
+    asked = raised(DataError, evidence.detect, rows, kind_of("sft"), "x.jsonl")
+    ((*_, (flag, text)),) = ways(asked.remedy)
     assert flag == "--where"
     kept = [row for row in rows if condition(text).holds(row)]
-    made = _read(kept, "sft", _maps(asked.value))
+    made = _read(kept, "sft", _maps(asked))
     assert [one[0].messages[1].content for one in made] == [
         _answers(i)[i % 2] for i in ROWS if i % 5 != 4
     ]
@@ -286,11 +326,9 @@ def test_the_first_wrong_step_is_read_from_its_name(spelled, none, some):
         {"problem": _asked(i), "steps": steps, "first_bad": _spelled(at) if at else none}
         for i, at in zip(ROWS, places, strict=True)
     ]
+    wanted = {0: [1, 1, 1], 1: [0, None, None], 2: [1, 0, None], 3: [1, 1, 0]}
     for at, (chain,) in zip(places, _read(rows, "prm"), strict=True):
-        assert (
-            chain.labels
-            == [1.0, 1.0, 1.0][: at - 1 if at else 3] + [0.0, None, None][: 4 - at if at else 0]
-        )
+        assert chain.labels == wanted[at]
     assert judgements.together("between steps 1 and 2", "place") == "between steps 1 and 2"
 
 
@@ -326,9 +364,8 @@ def test_two_scores_that_order_answers_otherwise_are_asked_about(other):
         if agree:
             assert len(formatted.read(row, FormatOptions())) == 1
             continue
-        with pytest.raises(AskError) as asked:
-            formatted.read(row, FormatOptions())
-        assert asked.value.code == "two_orders"
+        asked = raised(AskError, formatted.read, row, FormatOptions())
+        assert asked.code == "two_orders"
 
 
 _SAID = st.sampled_from(
@@ -403,8 +440,7 @@ def test_few_lists_of_another_length_hide_no_steps(share: int, names: tuple[str,
         else:
             with pytest.raises(RowError, match="3 steps and 4 labels"):
                 found.read(own, found.told(FormatOptions()))
-    with pytest.raises(DataError):
-        evidence.detect(rows("w{}"), kind_of("prm"), "x.jsonl")
+    raised(DataError, evidence.detect, rows("w{}"), kind_of("prm"), "x.jsonl")
 
 
 def test_of_alternatives_the_chosen_path_alone_is_one_chain() -> None:
@@ -442,9 +478,7 @@ def test_the_steps_before_the_next_one_are_a_list(earlier: str) -> None:
 
 @pytest.mark.parametrize("name", ["prior_labels", "earlier_step_ratings", "previous_scores"])
 @pytest.mark.parametrize("marks", [[1, 0], ["good", "bad"], [True, True]])
-def test_ratings_of_steps_that_are_read_without_them_are_asked_about(
-    name: str, marks: list[Any]
-) -> None:
+def test_ratings_of_steps_that_are_read_without_them_are_asked_about(name, marks):
     """Only the next step would have one."""
     own = {"problem": "Add.", "prior_steps": ["One and one.", "It is two."], "label": 1}
     rows = [{**own, "next_step": f"So it is {i}.", name: marks} for i in ROWS]
@@ -454,19 +488,14 @@ def test_ratings_of_steps_that_are_read_without_them_are_asked_about(
 
 
 @pytest.mark.parametrize("key", ["score", "value", "rating"])
-@pytest.mark.parametrize(
-    ("inside", "names"), [(False, ("Ask", "chain", "marks")), (True, ("Ask", "chain", "marks"))]
-)
-def test_ratings_may_stand_in_objects(key: str, inside: bool, names: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("inside", [False, True])
+def test_ratings_may_stand_in_objects(key: str, inside: bool) -> None:
     """Beside the steps, or in each of them."""
-    ask, steps, marks = names
     rows: list[Row] = []
     for i in ROWS:
         each = [{key: said, "by": "x"} for said in (1, i % 2, 0)]
-        own = {ask: _asked(i), steps: _steps(i), marks: each}
-        if inside:
-            both = zip(_steps(i), each, strict=True)
-            own = {ask: _asked(i), steps: [{"text": text, marks: said} for text, said in both]}
-        rows.append(own)
+        both = [{"text": text, "marks": said} for text, said in zip(_steps(i), each, strict=True)]
+        own = {"chain": both} if inside else {"chain": _steps(i), "marks": each}
+        rows.append({"Ask": _asked(i), **own})
     for i, (chain,) in enumerate(_read(rows, "prm")):
         assert (chain.steps, chain.labels) == (_steps(i), [1, i % 2, 0])
