@@ -63,23 +63,8 @@ def _require_better(made: Sequence[Sequence[Any]]) -> None:
         assert pair.rejected[-1].content == BAD.format(i)
 
 
-# Each says in row i which of two answers is better, beside or inside columns of any name.
-WINNERS: Mapping[str, Callable[[int], Row]] = {
-    "letter": lambda i: {"better": "AB"[i % 2]},
-    "words": lambda i: {"winner": f"Answer {'AB'[i % 2]}"},
-    "side": lambda i: {"preference": ("left", "right")[i % 2]},
-    "votes": lambda i: {"votes": ["AB"[i % 2], "AB"[i % 2], "BA"[i % 2]]},
-    "annotators": lambda i: {
-        "reviews": [{"who": n, "result": [{"choice": "AB"[i % 2]}]} for n in range(1 + i % 3)]
-    },
-    "name": lambda i: {
-        "model_a": f"m{i % 3}",
-        "model_b": f"n{i % 3}",
-        "winning_model": f"{'mn'[i % 2]}{i % 3}",
-    },
-    "one hot": lambda i: {"won_a": int(i % 2 == 0), "won_b": i % 2},
-    "spelled": lambda i: {"won_a": str(int(i % 2 == 0)), "won_b": str(i % 2)},
-}
+# Columns beside two answers that say which is better: the first in even rows, the second in others.
+WINNERS: Mapping[str, Mapping[str, list[Any]]] = dict(table("winners.jsonl"))
 
 
 @pytest.mark.parametrize("says", WINNERS)
@@ -91,7 +76,8 @@ def test_the_better_answer_is_found_however_a_judge_says_it(says, names, ends):
     rows = []
     for i in ROWS:
         left, right = _answers(i)
-        rows.append({names[0]: _asked(i), one: left, other: right, **WINNERS[says](i)})
+        said = {name: some[i % len(some)] for name, some in WINNERS[says].items()}
+        rows.append({names[0]: _asked(i), one: left, other: right, **said})
     _require_better(_read(rows, "rm"))
 
 
@@ -153,20 +139,12 @@ def test_a_verdict_that_names_a_column_is_of_that_column(both):
     _require_better(_read(rows, "rm"))
 
 
-@pytest.mark.parametrize("says", ["votes", "none", "scores", "words"])
-def test_rows_that_prefer_neither_are_left_out_by_the_option_that_is_named(says):
+@pytest.mark.parametrize(("_", "name", "some", "odd"), table("no_winners.jsonl"))
+def test_rows_that_prefer_neither_are_left_out_by_the_option_that_is_named(_, name, some, odd):
     """As many votes for each, no verdict, equal scores, a word: one condition for all of them."""
-    neither: dict[str, tuple[Callable[[int], Any], Any]] = {
-        "votes": (lambda i: [i % 2] * 3, [0, 1]),
-        "none": (lambda i: "AB"[i % 2], None),
-        "scores": (lambda i: [5, 1] if i % 2 == 0 else [1, 5], [3, 3]),
-        "words": (lambda i: "AB"[i % 2], "unentschieden"),
-    }
-    some, odd = neither[says]
-    name = "scores" if says == "scores" else "judge_votes"
     rows: list[Row] = []
     for i in ROWS:
-        verdict = odd if i % 6 == 4 else some(i)
+        verdict = odd if i % 6 == 4 else some[i % 2]
         rows.append({"request": _asked(i), "candidates": [*_answers(i)], name: verdict})
     found = evidence.detect(rows, kind_of("rm"), "x.jsonl").format
     given = [renamed(row, found.renamed) for row in rows]
