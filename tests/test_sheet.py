@@ -221,15 +221,3 @@ def test_an_answer_is_added_to_what_was_said(one: str, other: str) -> None:
     (way,) = ways(f"Add {both}.")
     assert config == applied(way, _config())
     assert written(way) == both
-
-
-def test_a_folder_of_several_kinds_is_asked_about_by_file(pipeline: Run, tmp_path: Path) -> None:
-    """The column of one file is left out of the folder, which has another file without it."""
-    (tmp_path / "data").mkdir()
-    write_rows(tmp_path / "data" / "chat.jsonl", _rows(12, READ["sft"], {}))
-    rated = {"prompt": "What is {n}?", "completion": "It is {n}."}
-    write_rows(tmp_path / "data" / "rated.jsonl", _rows(12, rated, {"Label": [1, 2]}))
-    stopped = pipeline("plan", "data", "--task", "sft", *MODEL).ended(3)
-    assert "rated.jsonl: column 'Label'" in stopped.err
-    (command,) = printed(stopped.err)
-    pipeline(*shlex.split(command)[1:]).ended()
