@@ -3,7 +3,7 @@ offered for rows that no format fits rests on a sign, and is never a guess."""
 
 import re
 import shlex
-from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -126,33 +126,13 @@ def test_what_is_offered_names_columns_of_the_rows(row: dict[str, Any]) -> None:
             assert column.rstrip(",.?") in row
 
 
-@dataclass(frozen=True)
-class File:
-    """A file in a few rows, and what becomes of it.
-
-    Attributes:
-        law: what it shows.
-        reads: the reading that is detected; ``named``: the one that is given; ``settles``: the
-            variant that the named one is settled as.
-        says: what each row says, or the code and words of its refusal; unread: what is left.
-        asks, offers: of the message, where the file is asked about.
-    """
-
-    law: str
-    task: str
-    rows: list[Row]
-    reads: str = ""
-    named: str = ""
-    settles: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    says: list[Any] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
-    evidence: str = ""
-    asks: str | None = None
-    offers: list[str] = field(default_factory=list)
-
-
-FILES = [File(**one) for one in table("files_read.jsonl")]
+# Files in a few rows, and what becomes of each: ``law`` is what it shows; ``reads`` the reading
+# that is detected, ``named`` the one that is given, ``settles`` the variant that it is settled as;
+# ``says`` what each row says, or the code and words of its refusal, ``unread`` what is left;
+# ``asks`` and ``offers`` are of the message, where the file is asked about.
+EMPTY = {"reads": "", "named": "", "settles": None, "options": {}, "says": [], "unread": []}
+EMPTY |= {"evidence": "", "asks": None, "offers": []}
+FILES = [SimpleNamespace(**{**EMPTY, **one}) for one in table("files_read.jsonl")]
 
 
 def told(example: Any) -> Any:
@@ -177,7 +157,7 @@ def _agrees(found: Any, wanted: Any) -> bool:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.law)
-def test_a_file_is_read_as_its_law_says(file: File) -> None:
+def test_a_file_is_read_as_its_law_says(file) -> None:
     """At once, or as it is named; asked about with options; each row read, refused or named."""
     told_ = FormatOptions(**file.options)
     kind, raw = kind_of(file.task), file.options.get("already_templated", False)

@@ -42,19 +42,8 @@ SAYS: Mapping[str, Callable[[int], Any]] = {
 _ASK, _SAY = SAYS["question"], SAYS["answer"]
 # Words for a role; every spelling of each is tried, and none of them is the name of a format's own.
 WORDS: Mapping[str, Sequence[str]] = dict(table("words_of_roles.jsonl"))
-# What stands beside the data and plays no role.
-BESIDE: Mapping[str, Callable[[int], Any]] = {
-    "uuid": lambda i: f"8c{i}-ff",
-    "question_id": lambda i: f"q/{i}",
-    "source_dataset": lambda i: "gsm",
-    "tags": lambda i: ["maths", f"t{i}"],
-    "response_token_count": lambda i: 20 + i,
-    "answer_model": lambda i: f"m-{i}",
-    "expected_answer": lambda i: str(i * 8),
-    "prompt_category": lambda i: f"c{i}",
-    "metadata": lambda i: {"question": f"old {i}", "answer": f"old answer {i}"},
-    "difficulty": lambda i: i / 10,
-}
+# What stands beside the data and plays no role, with the number of the row for {n}.
+BESIDE: Mapping[str, Any] = dict(table("columns_of_nobody.jsonl"))
 # The roles of a row of each task, and the formats that may read it.
 READ: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "exchange": ("sft", ("question", "answer")),
@@ -149,7 +138,8 @@ def made(parts: Sequence[str], rng: Random) -> tuple[dict[str, str], list[Row]]:
         row: Row = {}
         for one in order:
             head, _, inner = names.get(one, one).rpartition(".")
-            value = (SAYS.get(one) or BESIDE[one])(number)
+            beside = json.dumps(BESIDE.get(one)).replace("{n}", str(number))
+            value = SAYS[one](number) if one in SAYS else json.loads(beside)
             (row.setdefault(head, {}) if head else row)[inner] = value
         rows.append(row)
     return names, rows
