@@ -63,6 +63,15 @@ def _require_better(made: Sequence[Sequence[Any]]) -> None:
         assert pair.rejected[-1].content == BAD.format(i)
 
 
+def _refused(rows: Sequence[Row]) -> tuple[str, list[Any]]:
+    """The one option that pairs which are refused leave, and their errors."""
+    found = evidence.detect(rows, kind_of("rm"), "x.jsonl").format
+    given = [renamed(row, found.renamed) for row in rows]
+    left = survey(given, found, kind_of("rm"), found.told(FormatOptions()), Selection())
+    ((remedy, errors),) = left.refused.items()
+    return remedy, errors
+
+
 # Columns beside two answers that say which is better: the first in even rows, the second in others.
 WINNERS: Mapping[str, Mapping[str, list[Any]]] = dict(table("winners.jsonl"))
 
@@ -146,10 +155,7 @@ def test_rows_that_prefer_neither_are_left_out_by_the_option_that_is_named(_, na
     for i in ROWS:
         verdict = odd if i % 6 == 4 else some[i % 2]
         rows.append({"request": _asked(i), "candidates": [*_answers(i)], name: verdict})
-    found = evidence.detect(rows, kind_of("rm"), "x.jsonl").format
-    given = [renamed(row, found.renamed) for row in rows]
-    left = survey(given, found, kind_of("rm"), found.told(FormatOptions()), Selection())
-    ((remedy, errors),) = left.refused.items()
+    remedy, errors = _refused(rows)
     assert len(errors) == 4
     where = condition(shlex.split(remedy)[-1])
     assert [where.holds(row) for row in rows] == [i % 6 != 4 for i in ROWS]
@@ -166,10 +172,7 @@ def test_scores_that_contradict_the_order_are_asked_about(names):
         | dict(zip(scores, (1.0, 2.0) if i % 5 == 0 else (2.0, 1.0), strict=True))
         for i in ROWS
     ]
-    found = evidence.detect(rows, kind_of("rm"), "x.jsonl").format
-    given = [renamed(row, found.renamed) for row in rows]
-    left = survey(given, found, kind_of("rm"), found.told(FormatOptions()), Selection())
-    ((remedy, errors),) = left.refused.items()
+    remedy, errors = _refused(rows)
     assert [error.code for error in errors] == ["two_orders"] * 5
     where = condition(shlex.split(remedy.partition(", or")[0])[-1])
     assert [where.holds(row) for row in rows] == [i % 5 != 0 for i in ROWS]

@@ -1,6 +1,7 @@
 """What a row leaves open is asked about, as are two columns that rate the same steps and differ;
 what makes no example is counted."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -150,53 +151,47 @@ def test_a_second_rating_that_differs_is_asked_about(reading):
             assert form.doubt([dict(one)], {}) is None
 
 
-@pytest.mark.parametrize("other", ["text", "content", "step_text", "thought"])
-def test_no_text_of_a_step_is_dropped(other):
-    """A second text that differs is asked about; one that is empty or says the same is not."""
-    step = {"step": "s", "rating": 1}
-    for same in ("s", " s\n", "", None):
-        row = column_names.Watched({"problem": "P", "steps": [{**step, other: same}]})
-        (chain,) = read("rated_steps", row)
-        assert [text.strip() for text in chain.steps] == ["s"]
-        assert not list(row.unread())
-    filled = {"problem": "P", "steps": [{**step, "step": "", other: "s"}]}
-    assert read("rated_steps", filled) == [StepChain("P", ["s"], [1.0])]
-    steps = [step, {**step, other: "all of s"}]
-    for reading, row, place in (
-        ("rated_steps", {"problem": "P", "steps": steps}, "steps[]"),
-        ("nested_steps", {"problem": "P", "rollouts": [{"steps": steps}]}, "rollouts[].steps[]"),
-    ):
-        doubt = formats.load(reading).doubt([row], {})
-        assert "could each be the text of a step" in doubt[0]
-        assert f"--ignore '{place}.step'" in doubt[1]
-        assert f"--ignore '{place}.{other}'" in doubt[1]
-    both = {"problem": "P", "steps": steps[1:]}
-    for dropped, kept in (("step", "all of s"), (other, "s")):
-        row = selection.Selection(ignore=(f"steps[].{dropped}",)).read(both)
-        assert read("rated_steps", row) == [StepChain("P", [kept], [1.0])]
-    with pytest.raises(AskError, match="text of a step in steps"):
-        read("rated_steps", {"problem": "P", "steps": steps})
-    (refused,) = read("nested_steps", {"problem": "P", "rollouts": [{"steps": steps}]})
-    assert isinstance(refused, Refused)
+# Where a step stands by itself: the row, the path of the step, and the name of its rating.
+PLACES: dict[str, tuple[Callable[[Row], Row], str, str]] = {
+    "rated_steps": (lambda step: {"steps": [step]}, "steps[]", "rating"),
+    "nested_steps": (
+        lambda step: {"rollouts": [{"steps": [step]}]},
+        "rollouts[].steps[]",
+        "rating",
+    ),
+    "step_tree": (lambda step: {"tree": {"children": [step]}}, "tree.**", "value"),
+}
 
 
-@pytest.mark.parametrize("other", ["text", "content", "thought", "action"])
-def test_no_text_of_a_node_is_dropped(other):
-    """The same of a node in a tree."""
+@pytest.mark.parametrize("reading", PLACES)
+@pytest.mark.parametrize("other", ["text", "content", "thought"])
+def test_no_text_of_a_step_is_dropped(reading, other):
+    """A second text that differs is asked about, and what is offered keeps the other one; one that
+    is empty or says the same is not."""
+    placed, place, rating = PLACES[reading]
 
-    def tree(**more: str | None) -> Row:
-        return {"problem": "P", "tree": {"children": [{"step": "s", "value": 1, **more}]}}
+    def row(**more: str | None) -> Row:
+        return {"problem": "P", **placed({"step": "s", rating: 1, **more})}
 
     for same in ("s", " s\n", "", None):
-        row = column_names.Watched(tree(**{other: same}))
-        (chain,) = read("step_tree", row)
+        watched = column_names.Watched(row(**{other: same}))
+        (chain,) = read(reading, watched)
         assert [text.strip() for text in chain.steps] == ["s"]
-        assert not list(row.unread())
-    assert read("step_tree", tree(**{"step": "", other: "s"})) == [StepChain("P", ["s"], [1.0])]
-    both = tree(**{other: "all of s"})
-    doubt = formats.load("step_tree").doubt([both], {})
-    assert f"--ignore 'tree.**.{other}'" in doubt[1]
-    raised(RowError, read, "step_tree", both, says="could each be the text of a node")
+        assert not list(watched.unread())
+    assert read(reading, row(**{"step": "", other: "s"})) == [StepChain("P", ["s"], [1.0])]
+    both = row(**{other: "all of s"})
+    doubt = formats.load(reading).doubt([both], {})
+    assert "could each be the text of a" in doubt[0]
+    for dropped, kept in ((other, "s"), ("step", "all of s")):
+        assert f"--ignore '{place}.{dropped}'" in doubt[1]
+        if "*" not in place:
+            left = selection.Selection(ignore=(f"{place}.{dropped}",)).read(both)
+            assert read(reading, left) == [StepChain("P", [kept], [1.0])]
+    if reading == "nested_steps":
+        (refused,) = read(reading, both)
+        assert isinstance(refused, Refused)
+    else:
+        raised(RowError, read, reading, both, says="text of a")
 
 
 @given(
