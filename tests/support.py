@@ -308,6 +308,13 @@ def noted(
     return calls
 
 
+def raised(kind: Any, call: Any, *given: Any, says: str | None = None, **named: Any) -> Any:
+    """The error of this kind that a call raises; its text has what it ``says``, a pattern."""
+    with pytest.raises(kind, match=says) as caught:
+        call(*given, **named)
+    return caught.value
+
+
 def program(path: Path, body: str, shell: object = "/bin/sh") -> Path:
     """A program of a few lines."""
     path.parent.mkdir(exist_ok=True)

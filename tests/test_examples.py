@@ -1,27 +1,40 @@
 """What every example must be before it is rendered, whatever format it came in."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import normalizing
+from rows import normalizing, records
+from support import raised, table
 
-from stages.contract import Conversation, Message, Pair, Record, StepChain
+from stages.contract import Conversation, Message, Pair, StepChain
 from stages.errors import RowError
 from stages.rows import examples, loss_mask
 
 CALL = {"tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {}}}]}
+ROLES = {"u": "user", "a": "assistant", "s": "system", "t": "tool"}
+POLICIES = ("assistant", "last", "all")
 
 
-def talk(*turns: str | tuple[str, bool | None], answer: str = "a") -> Conversation:
-    """A conversation by its roles; ``u``, ``a``, ``s``, ``t``, with a flag where one is given."""
-    names = {"u": "user", "a": "assistant", "s": "system", "t": "tool"}
-    made = []
-    for turn in turns:
-        short, flag = turn if isinstance(turn, tuple) else (turn, None)
-        made.append(Message(names[short], answer if short == "a" else "x", trained=flag))
-    return Conversation(made)
+def said(turns: Iterable[Any]) -> list[Message]:
+    """Turns by the letters of their roles, with ``+`` or ``-`` for a flag; or as they stand."""
+    return [
+        Message(**one)
+        if isinstance(one, dict)
+        else Message(
+            ROLES[one[0]],
+            "a" if one[0] == "a" else "x",
+            trained={"+": True, "-": False}.get(one[1:]),
+        )
+        for one in turns
+    ]
+
+
+def talk(turns: Iterable[Any]) -> Conversation:
+    """A conversation of such turns."""
+    return Conversation(said(turns))
 
 
 def trained(found: Conversation) -> list[bool | None]:
@@ -29,70 +42,56 @@ def trained(found: Conversation) -> list[bool | None]:
     return [message.trained for message in found.messages]
 
 
-def code(call: Any, *arguments: Any) -> str:
+def code(call: Any, *arguments: Any, says: str | None = None) -> str:
     """The code that something is refused with."""
-    with pytest.raises(RowError) as caught:
-        call(*arguments)
-    assert caught.value.detail
-    return caught.value.code
+    caught = raised(RowError, call, *arguments, says=says)
+    assert caught.detail
+    return caught.code
+
+
+def pair(**more: Any) -> Pair:
+    """A good pair with something replaced."""
+    good: dict[str, Any] = {
+        "prompt": [Message("user", "q")],
+        "chosen": [Message("assistant", "a")],
+        "rejected": [Message("assistant", "b")],
+    }
+    return Pair(**{**good, **more})
 
 
 def test_flags_win_over_the_policy():
     """A turn's own flag decides; where it has none, ``--train-on`` does. A bare text is trained as
     a whole, and an answer of calls alone is one."""
-    s, u, a, t, f = "s", "u", "a", "t", False
-    blank = talk(u, (a, f), u, a)
-    blank.messages[1].content = ""
-    called = Conversation([Message("user", "q"), Message("assistant", None, CALL)])
-    for found, policy, wanted in (
-        (talk(s, u, a, u, a), "assistant", [f, f, True, f, True]),
-        (talk(s, u, a, u, a), "last", [f, f, f, f, True]),
-        (talk(s, u, a, u, a), "all", [True, True, True, True, True]),
-        (talk(s, (u, f), (a, f), u, a), "all", [True, f, f, True, True]),
-        (talk(u, a, u), "last", [f, True, f]),
-        (talk(u, a, t, a), "assistant", [f, True, f, True]),
-        (talk(u, (a, f), u, a), "assistant", [f, f, f, True]),
-        (talk(u, (a, True), u, a), "last", [f, True, f, True]),
-        (talk(u, (a, True), u, (a, f)), "last", [f, True, f, f]),
-        (talk((u, f), a), "assistant", [f, True]),
-        (talk((u, True), a), "all", [True, True]),
-        (blank, "assistant", [f, f, f, True]),
-        (called, "assistant", [f, True]),
-        (Conversation([Message("text", "x")]), "last", [True]),
-    ):
-        assert trained(loss_mask.conversation(found, policy)) == wanted, (found, policy)
+    for policy, turns, wanted in table("loss_masks.jsonl"):
+        found = loss_mask.conversation(talk(turns), policy)
+        assert trained(found) == [one != "-" for one in wanted], (turns, policy)
 
 
-@pytest.mark.parametrize("policy", ["assistant", "last", "all"])
-def test_conversations_that_teach_nothing_are_refused(policy):
-    """Nobody answers or asks, no turn is trained, or one of blanks would be; a flag that asks to
-    train a user's turn is a contradiction, not a wish."""
-    no_calls = Message("assistant", "", {"tool_calls": []})
-    for found, wanted in (
-        (talk("s", "u"), "no_answer"),
-        (talk("u"), "no_answer"),
-        (talk("s", "a"), "no_user_turn"),
-        (talk("a", "t", "a"), "no_user_turn"),
-        (talk(("u", False), ("a", False)), "nothing_trained"),
-        (Conversation([Message("text", " \n")]), "empty_answer"),
-        (Conversation([Message("user", "q"), no_calls]), "empty_answer"),
-        *((talk("u", "a", answer=blank), "empty_answer") for blank in ("", " ", "\n\t ", "\u2003")),
-    ):
-        assert code(loss_mask.conversation, found, policy) == wanted, found
-    if policy != "all":
-        assert code(loss_mask.conversation, talk(("u", True), "a"), policy) == "untrainable_turn"
+def test_what_teaches_nothing_is_refused():
+    """Nobody answers or asks, no turn is trained, or one of blanks would be; sides without a
+    question, an answer or a difference; no problem, no step, an empty step or no rating."""
+    for one in table("teaching_nothing.jsonl"):
+        if "pair" in one:
+            sides = {name: said(turns) for name, turns in one["pair"].items()}
+            assert code(examples.pair, pair(**sides)) == one["code"], one
+        elif "chain" in one:
+            made = StepChain(*one["chain"])
+            assert code(examples.chain, made, says=one.get("says")) == one["code"], one
+        else:
+            for policy in POLICIES:
+                found = talk(one["conversation"])
+                assert code(loss_mask.conversation, found, policy) == one["code"], (one, policy)
+    for policy in POLICIES[:2]:  # a flag that asks to train it is a contradiction, not a wish
+        assert code(loss_mask.conversation, talk(["u+", "a"]), policy) == "untrainable_turn"
 
 
-FLAGS = st.sampled_from([None, True, False])
-TURNS = st.lists(
-    st.tuples(st.just("a"), FLAGS) | st.sampled_from(["u", "s", "t"]), min_size=1, max_size=8
-)
+TURNS = st.lists(st.sampled_from(["a", "a+", "a-", "u", "s", "t"]), min_size=1, max_size=8)
 
 
-@given(turns=TURNS, policy=st.sampled_from(["assistant", "last", "all"]))
+@given(turns=TURNS, policy=st.sampled_from(POLICIES))
 def test_a_kept_conversation_trains_an_answer_and_keeps_its_turns(turns, policy):
     """Every kept conversation has a question, an answer and a trained turn; none is changed."""
-    found = talk(*turns)
+    found = talk(turns)
     before = [(m.role, m.content) for m in found.messages]
     roles = [m.role for m in found.messages]
     try:
@@ -111,7 +110,7 @@ def test_a_kept_conversation_trains_an_answer_and_keeps_its_turns(turns, policy)
 @given(turns=TURNS)
 def test_turn_by_turn_gives_one_example_for_each_trained_turn(turns):
     """Example k ends with the k-th trained turn, trains only that, and keeps all before it."""
-    found = talk("u", *turns, "a")
+    found = talk(["u", *turns, "a"])
     found.tools = [{"name": "f"}]
     ready = loss_mask.conversation(found, "assistant")
     made = loss_mask.turn_by_turn(ready)
@@ -125,14 +124,12 @@ def test_turn_by_turn_gives_one_example_for_each_trained_turn(turns):
 
 def test_a_row_of_a_turn_by_turn_model_is_numbered():
     """Each trained turn becomes a sequence of its own, numbered from 0 on every row."""
-    rows = [
-        {"messages": [{"role": r, "content": "x"} for r in roles]}
-        for roles in (["user", "assistant"] * 2, ["user", "assistant"], ["user"])
-    ]
+    each = (["user", "assistant"] * 2, ["user", "assistant"], ["user"])
+    rows = [{"messages": [{"role": r, "content": "x"} for r in roles]} for roles in each]
     door = normalizing("sft", "openai", turn_by_turn=True)
-    batch = door([Record(i, 0, b"", row) for i, row in enumerate(rows)])
+    batch = door(records(rows))
     assert door.fans_out
-    assert batch["line"].to_pylist() == [0, 0, 1, 2]
+    assert batch["line"].to_pylist() == [0, 0, 3, 6]
     assert batch["sequence"].to_pylist() == [0, 1, 0, 0]
     assert batch["reject_code"].to_pylist() == [None, None, None, "no_answer"]
 
@@ -146,7 +143,7 @@ def test_odd_conversations_are_noted_and_kept():
     }
     for wanted, conversations in notes.items():
         for roles in conversations:
-            found = loss_mask.conversation(talk(*roles), "assistant")
+            found = loss_mask.conversation(talk(roles), "assistant")
             assert examples.notes(found.messages) == ([wanted] if wanted else []), roles
     assert examples.notes([Message("text", "x")]) == []
 
@@ -174,14 +171,77 @@ def test_a_result_is_missing_where_calls_outnumber_results(counts):
     assert "missing_result" in examples.notes([*turns, last, Message("tool", "r")])
 
 
-def pair(**more: Any) -> Pair:
-    """A good pair with something replaced."""
-    good: dict[str, Any] = {
-        "prompt": [Message("user", "q")],
-        "chosen": [Message("assistant", "a")],
-        "rejected": [Message("assistant", "b")],
-    }
-    return Pair(**{**good, **more})
+# Results of tools that a template prints without ids stand where their calls are.
+
+
+def call(*ids: Any) -> dict[str, Any]:
+    """A turn of the assistant with calls."""
+    function = {"name": "f", "arguments": {}}
+    calls = [{"function": function, **({"id": one} if one is not None else {})} for one in ids]
+    return {"role": "assistant", "content": "", "tool_calls": calls}
+
+
+def flat(*ids: str) -> dict[str, Any]:
+    """The same, with the id beside the name."""
+    calls = [{"function": {"name": "f", "arguments": {}, "id": one}} for one in ids]
+    return {"role": "assistant", "content": "", "tool_calls": calls}
+
+
+def result(of: Any = None) -> dict[str, Any]:
+    """A tool's turn."""
+    more = {"tool_call_id": of} if of is not None else {}
+    return {"role": "tool", "content": f"of {of}", **more}
+
+
+ASKED, GIVEN = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
+MADE = {
+    "call": call,
+    "flat": flat,
+    "result": result,
+    "user": lambda: ASKED,
+    "answer": lambda: GIVEN,
+}
+
+
+def test_results_stand_where_their_calls_are_or_are_refused():
+    """The message says which result it is, and what was expected."""
+    own = ("role", "content")
+    for one in table("tool_results.jsonl"):
+        turns = [ASKED, *(MADE[kind](*ids) for kind, *ids in one["turns"]), GIVEN]
+        messages = [
+            Message(t["role"], t["content"], {k: v for k, v in t.items() if k not in own} or None)
+            for t in turns
+        ]
+        if "says" in one:
+            refused = code(examples.require_order, messages, says=one["says"])
+            assert refused == "misplaced_result"
+        else:
+            examples.require_order(messages)
+
+
+@pytest.mark.parametrize("printed", [{"tool_call_id"}, {"*"}, set()])
+def test_templates_that_print_ids_take_any_order(printed):
+    """The ids say whose each result is. Both sides of a pair are looked at, each behind the prompt,
+    which may have calls of its own."""
+    both = (call("1", "2"), result("1"), result("2"), GIVEN)
+    swapped, other = (both[0], both[2], both[1], GIVEN), [{"role": "assistant", "content": "b"}]
+    talks = [{"messages": [ASKED, *turns]} for turns in ((GIVEN,), both, swapped)]
+    sides = [(both, both, other), (both, swapped, other), (both, other, swapped)]
+    pairs = [
+        {"prompt": [ASKED, *before, ASKED], "chosen": [*one], "rejected": [*two]}
+        for before, one, two in (*sides, (swapped, other, both))
+    ]
+    for task, reading, rows, misplaced in (
+        ("sft", "openai", talks, {2}),
+        ("rm", "preference", pairs, {1, 2, 3}),
+    ):
+        one = normalizing(task, reading, printed=frozenset({"tool_calls", *printed}))
+        wanted = ["misplaced_result" if at in misplaced else None for at in range(len(rows))]
+        codes = one(records(rows)).column("reject_code").to_pylist()
+        assert codes == (wanted if not printed else [None] * len(rows))
+
+
+# Pairs.
 
 
 def test_both_sides_of_a_pair_hold_the_prompt_and_train_what_differs():
@@ -195,24 +255,6 @@ def test_both_sides_of_a_pair_hold_the_prompt_and_train_what_differs():
     assert [m.content for m in rejected.messages] == ["s", "q", "b"]
     assert trained(rejected) == [False, False, True]
     assert chosen.tools == rejected.tools == tools
-
-
-def test_pairs_that_compare_nothing_are_refused():
-    """No question, no answer or no difference: each has its code."""
-    question = Message("user", "q")
-    for side, turns, wanted in (
-        ("prompt", [], "no_prompt"),
-        ("prompt", [Message("system", "s")], "no_user_turn"),
-        ("prompt", [question, Message("assistant", "x")], "prompt_ends_in_answer"),
-        ("chosen", [], "empty_answer"),
-        ("rejected", [], "empty_answer"),
-        ("chosen", [Message("assistant", "")], "empty_answer"),
-        ("rejected", [Message("assistant", " \n")], "empty_answer"),
-        ("chosen", [Message("user", "a")], "empty_answer"),
-        ("rejected", [Message("assistant", "b"), question], "empty_answer"),
-        ("chosen", [Message("assistant", "b")], "identical_pair"),
-    ):
-        assert code(examples.pair, pair(**{side: turns})) == wanted, (side, turns)
 
 
 U, OTHER = Message("user", "x"), Message("user", "y")
@@ -232,15 +274,17 @@ def sides(letters: str) -> Pair:
 
 
 def test_sides_that_answer_two_questions_are_refused():
-    """They differ first where the user or a tool speaks, or where one of these goes on."""
+    """They differ first where the user or a tool speaks, or where one of these goes on; the place
+    is named. Sides that differ first in an answer are kept, whatever comes behind it; contents
+    arrive as written, and calls are part of an answer."""
     refused = "AUA AVA,AUA AVB,AUA A,A AUA,AUA AB,AUAUB AUAVB,C1A C2B,C1A C,AnA AUB,tUA AVA"
+    places = {
+        "AUA AVA": "differ first in turn 2 behind the prompt, a user turn",
+        "A AUA": "are alike until rejected goes on with a user turn",
+    }
     for both in refused.split(","):
-        assert code(examples.pair, sides(both)) == "questions_differ", both
-
-
-def test_sides_that_differ_first_in_an_answer_are_kept():
-    """Whatever comes behind it, as where the user replies to each answer; contents arrive as
-    written, and calls are part of an answer."""
+        found = code(examples.pair, sides(both), says=places.get(both))
+        assert found == "questions_differ", both
     kept = "AUA B,AUA BUA,AUA BVA,AUA AUB,AUAUA AUBVA,AA A,C1A C1B,C1A B,C1A d2A,b B,e B"
     for both in kept.split(","):
         one, other = examples.pair(sides(both))
@@ -256,35 +300,19 @@ def called(ids: str, **fields: Any) -> list[Message]:
     return [first, Message("tool", "1", {"tool_call_id": ids})]
 
 
-def test_answers_that_differ_in_ids_alone_are_one_answer():
-    """Each rollout has ids of its own; what its tools said decides."""
+def test_answers_that_differ_in_ids_or_in_what_is_not_printed_are_one():
+    """Each rollout has ids of its own; what its tools said decides. The model sees two answers that
+    are alike, and two questions behind them."""
     for other in ("c2", "c1 inside", "c2 inside"):
         one, two = called("c1"), called(other)
         examples.pair(pair(chosen=[*one, A], rejected=[*two, B]))
         differs = pair(chosen=[*one, A], rejected=[two[0], TWO, B])
         assert code(examples.pair, differs) == "questions_differ"
-
-
-def test_answers_that_differ_in_what_is_not_printed_are_one():
-    """The model sees two answers that are alike, and two questions behind them."""
     first = Message("assistant", "a", {"name": "n"})
     made = pair(chosen=[first, U, A], rejected=[A, OTHER, B])
     for printed in (None, {"name"}):
         examples.pair(made, printed)
     assert code(examples.pair, made, {"x"}) == "questions_differ"
-
-
-@pytest.mark.parametrize(
-    ("chosen", "rejected", "wanted"),
-    [
-        ([A, U, A], [A, OTHER, A], "differ first in turn 2 behind the prompt, a user turn"),
-        ([A], [A, U, A], "are alike until rejected goes on with a user turn"),
-    ],
-)
-def test_the_place_where_two_questions_begin_is_named(chosen, rejected, wanted):
-    """Which turn, whose, of which side."""
-    with pytest.raises(RowError, match=wanted):
-        examples.pair(pair(chosen=chosen, rejected=rejected))
 
 
 def test_a_chain_is_stripped_at_both_ends_and_nowhere_else():
@@ -294,26 +322,11 @@ def test_a_chain_is_stripped_at_both_ends_and_nowhere_else():
     assert examples.chain(found) == StepChain("p", ["Step 1: a", "b  c"], [1.0, None], pieces)
 
 
-def test_chains_that_teach_nothing_are_refused():
-    """No problem, no step, an empty step or no rating: each has its code."""
-    for found, wanted in (
-        (StepChain("", ["s"], [1.0]), "no_problem"),
-        (StepChain(" \n", ["s"], [1.0]), "no_problem"),
-        (StepChain("p", [], []), "no_steps"),
-        (StepChain("p", ["s", " \n"], [1.0, 0.0]), "empty_step"),
-        (StepChain("p", ["s", "t"], [None, None]), "nothing_labelled"),
-    ):
-        assert code(examples.chain, found) == wanted
-    with pytest.raises(RowError, match="step 2"):  # counted from 1
-        examples.chain(StepChain("p", ["s", ""], [1.0, 1.0]))
-
-
 @given(labels=st.lists(st.none() | st.floats(0, 1, width=32), min_size=1, max_size=5))
 def test_ratings_travel_through_the_door_unchanged(labels):
     """A soft rating is stored as float32, a missing one as null, in their order."""
     row = {"prompt": "p", "completions": ["s"] * len(labels), "labels": labels}
-    door = normalizing("prm", "stepwise")
-    batch = door([Record(0, 0, b"", row)])
+    batch = normalizing("prm", "stepwise")(records([row]))
     if all(label is None for label in labels):
         assert batch["reject_code"].to_pylist() == ["nothing_labelled"]
         return

@@ -6,14 +6,14 @@ import os
 import shlex
 import shutil
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from support import ROOT, SAMPLES, Run, in_shell, read_manifest, run_python, table
+from support import ROOT, SAMPLES, Run, in_shell, raised, read_manifest, run_python, table
 
 from expectations.audits import audits
 from expectations.invariants import invariants
@@ -49,14 +49,14 @@ def of(*names: str) -> list[Explanation]:
 
 # Which codes there are: read from the calls that give them.
 
-# Where a call has the code: the place of the argument.
+# By folder, the calls that give a code, and the place of the argument that it is.
 _GIVES = {
-    "RowError": 0,
-    "AskError": 0,
-    "Refused": 0,
-    "columns.refuse": 2,
-    "open_question": 2,
-    "json_value": 2,
+    "stages": {
+        **dict.fromkeys(("RowError", "AskError", "Refused"), 0),
+        **dict.fromkeys(("columns.refuse", "open_question", "json_value"), 2),
+    },
+    "pipeline/publish": {"add": 1},
+    "pipeline/serving": {"add": 0},
 }
 
 
@@ -73,46 +73,30 @@ def _constants(tree: ast.Module) -> dict[str, str]:
     return found
 
 
-def _texts(node: ast.expr, named: dict[str, str]) -> Iterator[str]:
-    """The texts that an expression can be."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value
-    elif isinstance(node, ast.IfExp):
-        yield from _texts(node.body, named)
-        yield from _texts(node.orelse, named)
-    elif isinstance(node, ast.Name) and node.id in named:
-        yield named[node.id]
-
-
-def _calls(folder: str) -> Iterator[tuple[ast.Call, str, dict[str, str]]]:
-    for path in sorted((ROOT / folder).rglob("*.py")):
-        tree = ast.parse(path.read_text("utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
-                yield node, ast.unparse(node.func), _constants(tree)
+def _codes(folder: str) -> set[str]:
+    """The codes that calls give, and those of records that cannot be parsed (``error=``)."""
+    found: set[object] = set()
+    for tree in (ast.parse(path.read_text("utf-8")) for path in (ROOT / folder).rglob("*.py")):
+        named = _constants(tree)
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            name = f".{ast.unparse(call.func)}"
+            given = [
+                call.args[n : n + 1] for s, n in _GIVES[folder].items() if name.endswith(f".{s}")
+            ]
+            errors = [one.value for one in call.keywords if one.arg == "error"]
+            given += [one.elts[:1] for one in errors if isinstance(one, ast.Tuple)]
+            for one in (one for some in given for one in some):
+                for text in [one.body, one.orelse] if isinstance(one, ast.IfExp) else [one]:
+                    is_named = isinstance(text, ast.Name)
+                    found.add(named.get(text.id) if is_named else getattr(text, "value", None))
+    return {one for one in found if isinstance(one, str)}
 
 
 def _of_rows() -> set[str]:
-    """Codes of refused rows: of errors, of filled columns, of records that cannot be parsed."""
-    found = {open_question("", "").code}
-    for call, name, named in _calls("stages"):
-        place = _GIVES.get(name, len(call.args))
-        if place < len(call.args):
-            found |= set(_texts(call.args[place], named))
-        for keyword in call.keywords:
-            if keyword.arg == "error" and isinstance(keyword.value, ast.Tuple):
-                found |= set(_texts(keyword.value.elts[0], named))
+    """Codes of refused rows; of each kind of data that cannot be used, its format's name."""
     known = (formats.load(name) for name in catalog.names("stages.formats"))
-    return found | {one.name for one in known if isinstance(one, Unusable)}
-
-
-def _second_argument(folder: str, method: str, place: int) -> set[str]:
-    return {
-        text
-        for call, name, named in _calls(folder)
-        if name.endswith(f".{method}") and len(call.args) > place
-        for text in _texts(call.args[place], named)
-    }
+    unusable = {one.name for one in known if isinstance(one, Unusable)}
+    return _codes("stages") | unusable | {open_question("", "").code}
 
 
 def test_every_code_has_a_page_and_every_page_a_code() -> None:
@@ -121,9 +105,8 @@ def test_every_code_has_a_page_and_every_page_a_code() -> None:
 
     wanted = {
         "rows": _of_rows(),
-        "check": _second_argument("pipeline/publish", "add", 1)
-        | {stored.MISSING, stored.HASH, stored.UNKNOWN},
-        "stops": _second_argument("pipeline/serving", "add", 0),
+        "check": _codes("pipeline/publish") | {stored.MISSING, stored.HASH, stored.UNKNOWN},
+        "stops": _codes("pipeline/serving"),
         NOTES: {*carried.WORDS},
         AUDITS: {one.name for one in audits()},
         INVARIANTS: {law.name for law in invariants()},
@@ -219,8 +202,7 @@ def test_the_example_of_a_row_gives_its_code(one: Explanation, here: Path) -> No
     """The row is refused with this code alone; where it is asked about, the build stops."""
     _write(one, here, fixed=False)
     if one.example.asks:
-        with pytest.raises(errors.DataError):
-            _through(one, fixed=False)
+        raised(errors.DataError, _through, one, fixed=False)
     else:
         assert _through(one, fixed=False) == {one.code}
     _write(one, here, fixed=True)
@@ -261,7 +243,6 @@ def test_the_example_of_a_build_gives_its_code(one: Explanation, here: Path, pip
 @pytest.mark.parametrize("one", of(NOTES), ids=lambda one: one.code)
 def test_the_example_of_a_note_has_it(one: Explanation, here: Path) -> None:
     """The row is kept with this note alone, and without any after the fix."""
-    assert one.example is not None
     for fixed in (False, True):
         _write(one, here, fixed=fixed)
         _, *words = shlex.split(one.example.command(fixed=fixed))
@@ -315,9 +296,7 @@ def built(here: Path, pipeline: Run, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.mark.sweep(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("one", of("check", "stops"), ids=lambda one: one.code)
-def test_the_commands_of_an_example_give_its_code(
-    one: Explanation, here: Path, pipeline: Run, built: Built
-) -> None:
+def test_the_commands_of_an_example_give_its_code(one, here, pipeline, built):
     """The last command names the code and ends with 3; after the fix it ends with 0."""
     os.symlink(SAMPLES, here / "sample_data")
     built(one.example.commands[0])
@@ -400,5 +379,4 @@ def test_explain_prints_the_page(pipeline: Run) -> None:
 def test_a_name_of_two_meanings_shows_both() -> None:
     """An audit is called as a code of rows is."""
     assert [one.group for one in find("control_text")] == ["tokens", AUDITS]
-    with pytest.raises(errors.UsageError, match="List all codes with: pipeline explain"):
-        find("zzzzzz")
+    raised(errors.UsageError, find, "zzzzzz", says="List all codes with: pipeline explain")

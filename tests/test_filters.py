@@ -1,6 +1,6 @@
 """``--filter`` and ``--dedup-keep`` in builds: what is left, counted, and made again."""
 
-import math
+import functools
 import operator as o
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ import pytest
 from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Run, table, write_rows
+from support import Run, raised, table, write_rows
 
 from pipeline.options.build_options import PlanOptions, SourceOptions
 from pipeline.options.config import Config, carried
@@ -111,20 +111,6 @@ def test_what_cannot_be_chosen_by_is_refused(words, status, says, pipeline, data
     assert not (tmp_path / "out").exists()
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.none() | st.integers(-3, 3)), max_size=12))
-def test_what_stays_is_the_best_of_its_equals(pairs):
-    digests = np.zeros(len(pairs), doubles.DIGEST)
-    digests["b"] = [content for content, _ in pairs]
-    score = np.array([np.nan if x is None else x for _, x in pairs], np.float64)
-    again, stays = doubles.pairs(digests, score)
-    worth = [(float("-inf") if x is None else x, -at) for at, (_, x) in enumerate(pairs)]
-    for at, (content, _) in enumerate(pairs):
-        equal = [one for one in range(len(pairs)) if pairs[one][0] == content]
-        best = max(equal, key=worth.__getitem__)
-        assert (at in again) == (at != best)
-        assert dict(zip(again.tolist(), stays.tolist(), strict=True)).get(at, best) == best
-
-
 # The language of ``--filter``: what it says of a row is what a naive reading of it says.
 
 Row = dict[str, Any]
@@ -147,9 +133,20 @@ ROWS = st.lists(
 )
 
 
-COMPUTE: dict[str, Callable[[float, float], float]] = dict(
-    zip("+-*/%", (o.add, o.sub, o.mul, o.truediv, o.mod), strict=True)
-)
+COMPUTE: dict[str, Callable[[float, float], float | None]] = {
+    "+": o.add,
+    "-": o.sub,
+    "*": o.mul,
+    "/": lambda x, y: x / y if y else None,
+    "%": lambda x, y: x % y if y else None,
+}
+_ORDERS = (o.eq, o.eq, o.ne, o.ne, o.lt, o.le, o.gt, o.ge)
+COMPARE = dict(zip(("=", "==", "!=", "<>", "<", "<=", ">", ">="), _ORDERS, strict=True))
+FIND: dict[str, Callable[[str, str], bool]] = {
+    "contains": lambda text, part: part in text,
+    "starts_with": str.startswith,
+    "ends_with": str.endswith,
+}
 
 
 def _get(row: Row, path: str) -> Any:
@@ -168,24 +165,20 @@ def _literal(value: Any) -> Said:
     return text, lambda row: value
 
 
-def _lifted(text: str, function: Callable[..., Any], *parts: Said) -> Said:
-    """Null where a part is null."""
+def _of(text: str, function: Callable[..., Any], *parts: Any) -> st.SearchStrategy[Said]:
+    """What a function makes of parts: null where one of them is."""
 
-    def value(row: Row) -> Any:
-        values = [part[1](row) for part in parts]
+    def value(said: tuple[Said, ...], row: Row) -> Any:
+        values = [meaning(row) for _, meaning in said]
         return None if None in values else function(*values)
 
-    return text.format(*(part[0] for part in parts)), value
+    return st.tuples(*parts).map(
+        lambda said: (text.format(*(one for one, _ in said)), functools.partial(value, said))
+    )
 
 
-def _computed(sign: str, left: Said, right: Said) -> Said:
-    def compute(x: float, y: float) -> float | None:
-        if sign in "/%" and y == 0:
-            return None
-        found = COMPUTE[sign](float(x), float(y))
-        return None if math.isnan(found) else found
-
-    return _lifted("({} " + sign + " {})", compute, left, right)
+def _float(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *values: function(*map(float, values))
 
 
 def _first(*parts: Said) -> Said:
@@ -195,48 +188,12 @@ def _first(*parts: Said) -> Said:
     return f"coalesce({', '.join(part[0] for part in parts)})", value
 
 
-NUMBERS = st.recursive(
-    st.sampled_from(["a", "f", "meta.q", "n_tokens", "n_trained"]).map(_column)
-    | (WHOLE | FLOATS).filter(lambda x: x >= 0).map(_literal),
-    lambda inner: st.one_of(
-        st.builds(_computed, st.sampled_from("+-*/%"), inner, inner),
-        inner.map(lambda one: _lifted("(-{})", lambda x: -float(x), one)),
-        inner.map(lambda one: _lifted("abs({})", lambda x: abs(float(x)), one)),
-        st.builds(_first, inner, inner),
-        st.just(_lifted("length({})", len, _column("t"))),
-    ),
-    max_leaves=3,
-)
-WORDS = st.one_of(
-    st.just(_column("t")),
-    TEXTS.map(_literal),
-    st.just(_lifted("lower({})", str.lower, _column("t"))),
-    st.just(_lifted("upper({})", str.upper, _column("t"))),
-    TEXTS.map(lambda text: _first(_column("t"), _literal(text))),
-)
-_ORDERS = (o.eq, o.eq, o.ne, o.ne, o.lt, o.le, o.gt, o.ge)
-COMPARE = dict(zip(("=", "==", "!=", "<>", "<", "<=", ">", ">="), _ORDERS, strict=True))
-FIND: dict[str, Callable[[str, str], bool]] = {
-    "contains": lambda text, part: part in text,
-    "starts_with": str.startswith,
-    "ends_with": str.endswith,
-}
-
-
-def _and(left: Said, right: Said) -> Said:
+def _joined(word: str, decides: bool, left: Said, right: Said) -> Said:
     def value(row: Row) -> Any:
         both = (left[1](row), right[1](row))
-        return False if False in both else None if None in both else True
+        return decides if decides in both else None if None in both else not decides
 
-    return f"({left[0]} and {right[0]})", value
-
-
-def _or(left: Said, right: Said) -> Said:
-    def value(row: Row) -> Any:
-        both = (left[1](row), right[1](row))
-        return True if True in both else None if None in both else False
-
-    return f"({left[0]} OR {right[0]})", value
+    return f"({left[0]} {word} {right[0]})", value
 
 
 def _is_null(one: Said, turned: bool) -> Said:
@@ -245,44 +202,54 @@ def _is_null(one: Said, turned: bool) -> Said:
 
 
 def _among(one: Said, values: list[Any], turned: bool) -> Said:
-    words = f"{{}} {'not ' * turned}in ({', '.join(_literal(x)[0] for x in values)})"
-    return _lifted(words, lambda x: (x in values) != turned, one)
+    listed = ", ".join(_literal(x)[0] for x in values)
+
+    def value(row: Row) -> Any:
+        return None if (found := one[1](row)) is None else (found in values) != turned
+
+    return f"{one[0]} {'not ' * turned}in ({listed})", value
 
 
+A, B, T = (st.just(_column(name)) for name in "abt")
+NUMBERS = st.recursive(
+    st.sampled_from(["a", "f", "meta.q", "n_tokens", "n_trained"]).map(_column)
+    | (WHOLE | FLOATS).filter(lambda x: x >= 0).map(_literal),
+    lambda inner: st.one_of(
+        *(_of(f"({{}} {sign} {{}})", _float(f), inner, inner) for sign, f in COMPUTE.items()),
+        _of("(-{})", _float(o.neg), inner),
+        _of("abs({})", _float(abs), inner),
+        st.builds(_first, inner, inner),
+        _of("length({})", len, T),
+    ),
+    max_leaves=3,
+)
+WORDS = st.one_of(
+    T,
+    TEXTS.map(_literal),
+    _of("lower({})", str.lower, T),
+    _of("upper({})", str.upper, T),
+    TEXTS.map(lambda text: _first(_column("t"), _literal(text))),
+)
+_LITERAL = WHOLE.map(_literal)
 CONDITIONS = st.recursive(
     st.one_of(
-        st.sampled_from(sorted(COMPARE)).flatmap(
-            lambda sign: st.one_of(
-                st.builds(lambda x, y: _lifted(f"{{}} {sign} {{}}", COMPARE[sign], x, y), N, N)
-                for N in (NUMBERS, WORDS)
-            )
+        *(
+            _of(f"{{}} {sign} {{}}", compare, some, some)
+            for sign, compare in COMPARE.items()
+            for some in (NUMBERS, WORDS)
         ),
-        st.just(_column("b")),
-        st.sampled_from(["= true", "!= FALSE"]).map(
-            lambda words: _lifted(f"{{}} {words}", bool, _column("b"))
-        ),
-        st.builds(
-            lambda name, x, y: _lifted(f"{name}({{}}, {{}})", FIND[name], x, y),
-            st.sampled_from(sorted(FIND)),
-            WORDS,
-            WORDS,
-        ),
-        st.builds(
-            lambda x, low, high: _lifted(
-                "{} between {} and {}", lambda x, low, high: low <= x <= high, x, low, high
-            ),
-            st.just(_column("a")),
-            WHOLE.map(_literal),
-            WHOLE.map(_literal),
-        ),
+        B,
+        *(_of(f"{{}} {words}", bool, B) for words in ("= true", "!= FALSE")),
+        *(_of(f"{name}({{}}, {{}})", find, WORDS, WORDS) for name, find in FIND.items()),
+        _of("{} between {} and {}", lambda x, low, high: low <= x <= high, A, _LITERAL, _LITERAL),
         st.builds(_is_null, NUMBERS | WORDS, st.booleans()),
-        st.builds(_among, st.just(_column("a")), st.lists(WHOLE, min_size=1), st.booleans()),
+        st.builds(_among, A, st.lists(WHOLE, min_size=1), st.booleans()),
         st.builds(_among, WORDS, st.lists(TEXTS, min_size=1), st.booleans()),
     ),
     lambda inner: st.one_of(
-        st.builds(_and, inner, inner),
-        st.builds(_or, inner, inner),
-        inner.map(lambda one: _lifted("not ({})", lambda x: not x, one)),
+        st.builds(_joined, st.just("and"), st.just(False), inner, inner),
+        st.builds(_joined, st.just("OR"), st.just(True), inner, inner),
+        _of("not ({})", o.not_, inner),
     ),
     max_leaves=4,
 )
@@ -351,25 +318,21 @@ def test_the_order_of_rows_and_pieces_changes_nothing(one, other, rows, random):
 
 @pytest.mark.parametrize(("text", "at", "why"), table("filters.toml")["no_expressions"])
 def test_what_is_no_expression_is_refused_with_its_place(text, at, why):
-    with pytest.raises(errors.UsageError) as raised:
-        parse(text)
-    assert at in raised.value.what
-    assert why in f"{raised.value.what} {raised.value.remedy}"
+    refused = raised(errors.UsageError, parse, text)
+    assert at in refused.what
+    assert why in f"{refused.what} {refused.remedy}"
 
 
 @pytest.mark.parametrize(("text", "why"), table("filters.toml")["types"])
 def test_types_that_do_not_go_together_are_refused(text, why):
     rows: list[Row] = [{"n_tokens": 1, "n_trained": 1, "a": 1, "t": "x", "b": True}]
-    with pytest.raises(errors.UsageError) as raised:
-        applied(rows, text)
-    assert why in raised.value.what
+    assert why in raised(errors.UsageError, applied, rows, text).what
 
 
 @pytest.mark.parametrize(("values", "said"), table("several_types.jsonl"))
 def test_a_column_of_several_types_is_refused_with_rows(values, said):
     rows = [{"n_tokens": 1, "n_trained": 1, "a": value} for value in values]
-    with pytest.raises(errors.DataError, match=said):
-        applied(rows, "a = 1")
+    raised(errors.DataError, applied, rows, "a = 1", says=said)
 
 
 def test_whole_numbers_are_compared_as_they_are():

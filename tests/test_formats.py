@@ -1,6 +1,5 @@
 """Record formats: what each kind of row says, and why a row is refused."""
 
-import inspect
 import itertools
 import json
 from collections import Counter
@@ -13,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import READ, REFUSED, UNUSABLE, WHOLE, turns, unfolded
 from support import (
-    ROOT,
     SAMPLES,
     Run,
     check_reading,
     detected_as,
     few,
+    raised,
     read_manifest,
     rows_to,
     table,
@@ -29,7 +28,7 @@ from stages import catalog, contract, errors, formats, readers
 from stages.files.line_block import parse
 from stages.format import Format
 from stages.normalize import evidence, stage
-from stages.rows import loss_mask, stop_text
+from stages.rows import loss_mask
 from stages.rows.selection import renamed
 
 
@@ -46,26 +45,23 @@ def test_a_row_says_what_it_says(name: str) -> None:
 def test_a_row_that_says_nothing_clear_is_refused(name: str) -> None:
     """Each fault has its code, and a reason that names it; nobody guesses what was meant."""
     one = REFUSED[name]
-    with pytest.raises(errors.RowError) as caught:
-        unfolded(one.reading, one.row, contract.FormatOptions())
-    assert caught.value.code == one.code
-    assert caught.value.detail
-    assert one.words in caught.value.detail
+    caught = raised(errors.RowError, unfolded, one.reading, one.row, contract.FormatOptions())
+    assert caught.code == one.code
+    assert caught.detail
+    assert one.words in caught.detail
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
 def test_data_for_another_kind_of_training_is_refused_by_its_name(name: str) -> None:
     """Detection says what the rows are for and what to give instead; no option has them read."""
     one = UNUSABLE[name]
-    with pytest.raises(errors.DataError) as refused:
-        evidence.detect([one.row] * 3, kind_of(one.task), "x.jsonl")
-    assert one.words in refused.value.what
-    assert refused.value.remedy
+    refused = raised(errors.DataError, evidence.detect, [one.row] * 3, kind_of(one.task), "x.jsonl")
+    assert one.words in refused.what
+    assert refused.remedy
     if one.reading:
         found = formats.load(one.reading)
         assert found.matches(one.row)
-        with pytest.raises(errors.RowError):
-            found.read(one.row, contract.FormatOptions())
+        raised(errors.RowError, found.read, one.row, contract.FormatOptions())
 
 
 @pytest.mark.parametrize("task", few(["prm", "rm", "sft"], 1))
@@ -98,6 +94,8 @@ def test_every_format_is_tested() -> None:
     whole = {one.reading.partition("/")[0] for one in WHOLE.values()}
     assert not whole & unusable
     assert whole | unusable == set(catalog.names("stages.formats"))
+    variants = [(name, one) for name in whole for one in formats.load(name).variants]
+    assert all(formats.load(f"{name}/{one}").name == name for name, one in variants)
 
 
 Q, A, B = ("user", "q"), ("assistant", "a"), ("assistant", "b")
@@ -112,9 +110,7 @@ SIGNED_TEXT = st.text(st.sampled_from("+- 1a\n"), min_size=1, max_size=8)
     problem=SIGNED_TEXT,
     tag=st.sampled_from(["ки", "<extra_0>", "<step>"]),
 )
-def test_ratings_are_read_at_the_tags_whatever_the_texts_hold(
-    steps: list[tuple[str, str]], problem: str, tag: str
-) -> None:
+def test_ratings_are_read_at_the_tags_whatever_the_texts_hold(steps, problem, tag):
     """For any texts, aligned input and label give back the ratings that they were made from."""
     pieces = [f"Step {i}: {text}" for i, (text, _) in enumerate(steps, 1)]
     signs = [sign for _, sign in steps]
@@ -123,7 +119,6 @@ def test_ratings_are_read_at_the_tags_whatever_the_texts_hold(
         "label": problem + "".join(p + sign for p, sign in zip(pieces, signs, strict=True)),
     }
     (found,) = formats.load("math_shepherd").read(row, contract.FormatOptions())
-    assert isinstance(found, contract.StepChain)
     assert found.labels == [1.0 if sign == "+" else 0.0 for sign in signs]
     assert (found.problem, found.steps) == (problem, pieces)
     assert found.pieces == [problem + pieces[0], *pieces[1:], ""]
@@ -148,9 +143,7 @@ _SAID: dict[Any, float | None] = {-1: 0.0, 0: None, 1: 1.0}
 @pytest.mark.parametrize("place", ["completion", "chosen", "human"])
 @pytest.mark.parametrize("rating", [None, -1, 0, 1])
 @pytest.mark.parametrize("corrected", [None, -1, 0, 1])
-def test_a_rating_is_read_in_every_place(
-    place: str, rating: int | None, corrected: int | None
-) -> None:
+def test_a_rating_is_read_in_every_place(place, rating, corrected):
     """A corrected one goes before the first; a human's step is good where nobody rated it."""
     rated = {"text": "s", "rating": rating, "corrected_rating": corrected}
     step = {"completions": [rated], "chosen_completion": 0 if place == "chosen" else None}
@@ -162,7 +155,6 @@ def test_a_rating_is_read_in_every_place(
     if meant is None and place == "completion":
         assert isinstance(found, contract.Refused)
         return
-    assert isinstance(found, contract.StepChain)
     unsaid = 1.0 if place == "human" else None
     assert found.labels == [unsaid if meant is None else _SAID[meant]]
 
@@ -261,9 +253,8 @@ def test_a_format_of_another_task_is_a_usage_error() -> None:
     """A format that cannot feed the task is refused, and so is one that does not exist."""
     with pytest.raises(errors.UsageError, match="gives conversations, not preference pairs"):
         formats.choose("alpaca", kind_of("rm"))
-    with pytest.raises(errors.UsageError, match="alpacca") as caught:
-        formats.choose("alpacca", kind_of("sft"))
-    assert "alpaca" in caught.value.remedy
+    caught = raised(errors.UsageError, formats.choose, "alpacca", kind_of("sft"), says="alpacca")
+    assert "alpaca" in caught.remedy
 
 
 def test_columns_named_by_hand_reach_their_format() -> None:
@@ -318,15 +309,9 @@ def test_a_templated_prompt_of_a_pair_is_never_templated_again(opening: str) -> 
             unfolded("preference", row, contract.FormatOptions())
         assert caught.value.code == "already_templated"
         (pair,) = unfolded("preference", row, allowed)
-        assert isinstance(pair, contract.Pair)
         assert pair.prompt == [contract.Message("user", "q")]
         wanted = [opening + side for side in "ab"]
         assert [pair.chosen[0].content, pair.rejected[0].content] == wanted
-
-
-def node(role: str, text: str, *replies: contract.Row, **more: Any) -> contract.Row:
-    """A message with the replies to it."""
-    return {"role": role, "text": text, "replies": list(replies), **more}
 
 
 @st.composite
@@ -344,7 +329,7 @@ def trees(draw: st.DrawFn, depth: int = 3) -> contract.Row:
         for reply, rank in zip(replies, ranks, strict=True):
             if other == "assistant":
                 reply["rank"] = draw(st.sampled_from([rank, rank, None]))
-        return node(role, text, *replies)
+        return {"role": role, "text": text, "replies": replies}
 
     return {"prompt": grow("prompter", depth)}
 
@@ -401,38 +386,16 @@ def test_an_attribute_that_nothing_reads_is_refused_with_the_nearest_name() -> N
             type("Toy", (Format,), {**NEEDED, "__annotations__": {name: "bool"}})
         with pytest.raises(TypeError, match=meant):
             type("Toy", (type("Mixin", (), {name: True}), Format), NEEDED)
-        with pytest.raises(TypeError, match=meant):
-            setattr(toy, name, True)
-    with pytest.raises(
-        TypeError, match=r"'qqq', which nothing reads\. Known: columns, doubt, fans_out, "
-    ):
-        type("Toy", (Format,), {**NEEDED, "qqq": 1})
+        raised(TypeError, setattr, toy, name, True, says=meant)
+    known = r"'qqq', which nothing reads\. Known: columns, doubt, fans_out, "
+    raised(TypeError, type, "Toy", (Format,), {**NEEDED, "qqq": 1}, says=known)
 
 
 def test_a_format_that_lacks_what_every_format_has_is_refused() -> None:
     """Where it is written, not where its first row is read."""
     for name in NEEDED:
         rest = {key: value for key, value in NEEDED.items() if key != name}
-        with pytest.raises(TypeError, match=f"Toy does not give {name}"):
-            type("Toy", (Format,), rest)
-
-
-def test_every_format_declares_only_what_the_base_knows() -> None:
-    """Class by class, and in the instance: all that is not private is in the base class; a reading
-    is a name and at most one variant."""
-    declared = {name for name in (*vars(Format), *Format.__annotations__) if name[0] != "_"}
-    base = {name: getattr(Format, name, None) for name in declared}
-    toy = type("Toy", (Format,), {**base, **NEEDED, "_own": 1})()
-    toy._own = 2
-    assert toy.settle([], {}) == ("", "")
-    for name in catalog.names("stages.formats"):
-        variants = formats.load(name).variants
-        assert {formats.load(f"{name}/{variant}").name for variant in variants} <= {name}
-        for found in (formats.load(name), *variants.values()):
-            given = {*vars(found)}
-            for part in type(found).__mro__[: type(found).__mro__.index(Format)]:
-                given |= {*vars(part), *inspect.get_annotations(part)}
-            assert {one for one in given if not one.startswith("_")} <= declared, name
+        raised(TypeError, type, "Toy", (Format,), rest, says=f"Toy does not give {name}")
 
 
 def test_what_is_no_format_is_refused_where_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,48 +405,12 @@ def test_what_is_no_format_is_refused_where_it_is_loaded(monkeypatch: pytest.Mon
         (type("Toy", (Format,), {**NEEDED, "name": "other"})(), "its name is other"),
     ):
         monkeypatch.setattr(catalog, "load", lambda *_, toy=toy: toy)
-        with pytest.raises(errors.UsageError, match=message):
-            formats.load("toy")
-
-
-EXTRA = "<extra_id_0>System\n{}\n\n<extra_id_1>User\nq\n<extra_id_1>Assistant"
-
-
-def test_a_prompt_in_the_template_of_nemo_is_its_turns() -> None:
-    """With a system text or an empty one, with the last line break or without; what
-    ``<extra_id_2>`` opens steers the answer, so that such a text is not taken apart."""
-    talk = [
-        contract.Message("system", "s"),
-        contract.Message("user", "q"),
-        contract.Message("assistant", "a"),
-    ]
-    for system, end in itertools.product(("s", ""), ("\n", "")):
-        found = stop_text.read(EXTRA.format(system) + end)
-        assert found[0].name == "NeMo"
-        assert stop_text.answered(*found, "a\n<extra_id_1>") == talk[not system :]
-    assert stop_text.read(EXTRA.format("s") + "\n<extra_id_2>quality:4\n") is None
+        raised(errors.UsageError, formats.load, "toy", says=message)
 
 
 def test_a_list_of_turns_without_a_name_says_what_it_must_be() -> None:
     """Other lists have no such remedy."""
-    with pytest.raises(errors.RowError) as refused:
-        parse(json.dumps(turns(Q, A)).encode())
-    assert refused.value.detail.endswith('{"messages": [...]}')
-    with pytest.raises(errors.RowError) as refused:
-        parse(b"[1]")
-    assert "messages" not in refused.value.detail
-
-
-PROGRAMS = (
-    "TRL OpenRLHF axolotl LLaMA-Factory ms-swift verl NeMo-Aligner torchtune xtuner Unsloth "
-    "Open-Instruct OpenAI Together Gemini Mistral Bedrock Cohere"
-).split()
-
-
-def test_the_page_says_which_documentation_was_read() -> None:
-    """Behind the program's name, in parentheses."""
-    page = (ROOT / "docs" / "formats.md").read_text("utf-8")
-    section = page.partition("## What trainers and services document")[2]
-    for program in PROGRAMS:
-        pages = section.partition(f"**{program}")[2].partition("** (")[2].partition(")")[0]
-        assert "`" in pages or '"' in pages, program
+    refused = raised(errors.RowError, parse, json.dumps(turns(Q, A)).encode())
+    assert refused.detail.endswith('{"messages": [...]}')
+    refused = raised(errors.RowError, parse, b"[1]")
+    assert "messages" not in refused.detail

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support import table
+from support import raised, table
 
 from pipeline.tasks import kind_of
 from stages import formats
@@ -58,7 +58,6 @@ def read_as(reading: str, row: Row, **options: Any) -> list[Example]:
 
 def tools_of(example: Example) -> Any:
     """The tools of a conversation or a pair."""
-    assert isinstance(example, Conversation | Pair)
     return example.tools
 
 
@@ -85,8 +84,7 @@ def test_tools_beside_a_turn_are_those_of_its_conversation(spelling):
         [Message("system", "s"), Message("user", "q"), Message("assistant", "a")], WRAPPED
     )
     assert tools_of(read("sft", {**row, "tools": WRAPPED})[0]) == WRAPPED
-    with pytest.raises(RowError, match="different tools"):
-        read_as("openai", {**row, "tools": [OTHER]})
+    raised(RowError, read_as, "openai", {**row, "tools": [OTHER]}, says="different tools")
 
 
 @pytest.mark.parametrize("value", ["weather", 3, ["weather"], {"a": 1, "b": 2}, "[", '{"a": 1'])
@@ -110,10 +108,9 @@ def test_tools_in_the_system_text_and_in_a_column_are_asked_about(shape, text):
     """Both ways on build; a system text that only speaks of a tool asks nothing."""
     task, row = ROWS[shape]
     beside = {**row, "system": text, "tools": [FUNCTION]}
-    with pytest.raises(DataError, match="print them twice") as error:
-        read(task, beside)
-    assert "--ignore tools" in error.value.remedy
-    assert "--map tools=tools" in error.value.remedy
+    error = raised(DataError, read, task, beside, says="print them twice")
+    assert "--ignore tools" in error.remedy
+    assert "--map tools=tools" in error.remedy
     assert tools_of(read(task, beside, columns={"tools": "tools"})[0]) == [FUNCTION]
     del beside["tools"]
     assert tools_of(read(task, beside)[0]) is None
@@ -149,7 +146,6 @@ def placed(turns: list[Row]) -> list[tuple[str, Row]]:
 
 def texts(example: Example, role: str) -> list[str | None]:
     """What somebody says."""
-    assert isinstance(example, Conversation | Pair)
     turns = example.messages if isinstance(example, Conversation) else example.prompt
     return [turn.content for turn in turns if turn.role == role]
 
@@ -159,9 +155,8 @@ def test_marks_around_results_of_tools_are_asked_about(mark):
     """With the option, each result is a turn without them; other texts with such words stay."""
     one, two = (f"<{mark}>\n{said}\n</{mark}>" for said in ("sun", "rain"))
     for task, row in placed(called(f"{one}\n{two}")):
-        with pytest.raises(DataError, match="tool's result already stands") as error:
-            read(task, row)
-        assert "--already-templated" in error.value.remedy
+        error = raised(DataError, read, task, row, says="tool's result already stands")
+        assert "--already-templated" in error.remedy
         [example] = read(task, row, already_templated=True)
         assert texts(example, "tool") == ["sun", "rain"]
     for said in (f"see {one}", f"{one} and more", "sun", f"<{mark}>sun"):
@@ -173,15 +168,13 @@ def test_calls_in_the_text_and_as_data_are_asked_about():
     """With the option the data is read, where both have as many calls."""
     written = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
     for task, row in placed(called("sun", text=f"I look.\n{written}")):
-        with pytest.raises(DataError, match="both in <tool_call> and as data"):
-            read(task, row)
+        raised(DataError, read, task, row, says="both in <tool_call> and as data")
         [example] = read(task, row, already_templated=True)
         assert texts(example, "assistant")[0] == "I look."
     twice = {"messages": called("sun", text=written * 2)}
     with pytest.raises(RowError, match="writes 2 tool calls out and has 1"):
         read_as("openai", twice, already_templated=True)
-    with pytest.raises(AskError):
-        read_as("openai", twice)
+    raised(AskError, read_as, "openai", twice)
 
 
 ROWS_OF_STEPS: list[Row] = table("rows_of_steps.jsonl")
@@ -225,27 +218,14 @@ def read_or_code(task: str, row: Row) -> list[Example] | str:
 
 def rows_of(question: str, answer: str) -> list[tuple[str, Row]]:
     """Rows with these texts in every place for a question and its answer."""
-    asked, said = {"role": "user", "content": question}, {"role": "assistant", "content": answer}
-    other = {"role": "assistant", "content": "It is 5."}
-    return [
-        ("sft", {"messages": [asked, said]}),
-        (
-            "sft",
-            {
-                "conversations": [
-                    {"from": "human", "value": question},
-                    {"from": "gpt", "value": answer},
-                ]
-            },
-        ),
-        ("sft", {"prompt": question, "completion": answer}),
-        ("sft", {"prompt": [asked], "completion": [said]}),
-        ("sft", {"question": question, "answer": answer}),
-        ("sft", {"instruction": question, "output": answer}),
-        ("rm", {"prompt": question, "chosen": answer, "rejected": "It is 5."}),
-        ("rm", {"chosen": [asked, said], "rejected": [asked, other]}),
-        ("rm", {"prompt": [asked], "chosen": [said], "rejected": [other]}),
-    ]
+    texts = {'"QUESTION"': json.dumps(question), '"ANSWER"': json.dumps(answer)}
+    rows = []
+    for task, row in table("places_of_texts.jsonl"):
+        spelled = json.dumps(row)
+        for word, text in texts.items():
+            spelled = spelled.replace(word, text)
+        rows.append((task, json.loads(spelled)))
+    return rows
 
 
 @pytest.mark.parametrize(
@@ -261,9 +241,8 @@ def test_templates_are_asked_about_in_every_place_and_read_there(question, answe
     """In questions, answers, sides and turns alike: the same turns come out of all of them."""
     system = [Message(*SYSTEM)] if "system" in question else []
     for task, row in rows_of(question, answer):
-        with pytest.raises(DataError, match="template") as error:
-            read(task, row)
-        assert "--already-templated" in error.value.remedy
+        error = raised(DataError, read, task, row, says="template")
+        assert "--already-templated" in error.remedy
         found = read_or_code(task, row)
         if isinstance(found, str):  # a side that is whole beside one that is not
             assert found in ("bad_column", "prompt_differs"), row
@@ -338,8 +317,7 @@ def test_dialogues_in_one_text_are_read_in_every_place(who):
             ("sft", {"messages": [{"role": "user", "content": open_}, answer]}),
         ]
         for task, row in places:
-            with pytest.raises(DataError, match="chat template"):
-                read(task, row)
+            raised(DataError, read, task, row, says="chat template")
             assert read(task, row, already_templated=True) == [Conversation([*turns, right])], row
         for row in (
             {"chosen": whole, "rejected": other},
@@ -355,7 +333,6 @@ def test_a_dialogue_that_is_asked_for_or_asked_about_is_content():
     said = "User: One?\nBot: 1"
     for task, row in rows_of("Write a dialogue.", said):
         [example] = read(task, row)
-        assert isinstance(example, Conversation | Pair)
         turns = example.messages if isinstance(example, Conversation) else example.chosen
         assert turns[-1] == Message("assistant", said)
     for task, row in rows_of(said, "a"):
@@ -383,10 +360,9 @@ def test_two_questions_about_texts_are_one_message():
     said = "<tool_response>\nsun\n</tool_response>"
     system = {"role": "system", "content": f"<tools>{json.dumps(FUNCTION)}</tools>"}
     row: Row = {"messages": [system, *called(said)], "tools": [FUNCTION]}
-    with pytest.raises(DataError, match="tool's result") as error:
-        read("sft", row)
-    assert "print them twice" in error.value.what
-    assert error.value.remedy == (
+    error = raised(DataError, read, "sft", row, says="tool's result")
+    assert "print them twice" in error.what
+    assert error.remedy == (
         "Add --already-templated --ignore tools, or --already-templated --map tools=tools."
     )
     both = {"already_templated": True, "columns": {"tools": "tools"}}

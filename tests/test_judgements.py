@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import few, table
+from support import few, raised, table
 
 from pipeline.options.ways import ways
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.contract import FormatOptions, Pair, Row, StepChain
+from stages.contract import FormatOptions, Row, StepChain
 from stages.errors import AskError, DataError, RowError
 from stages.formats import _ratings
 from stages.normalize import evidence
@@ -59,28 +59,21 @@ def _maps(error: DataError) -> Options:
 def _require_better(made: Sequence[Sequence[Any]]) -> None:
     for i, examples in enumerate(made):
         (pair,) = examples
-        assert isinstance(pair, Pair)
         assert pair.chosen[-1].content == GOOD.format(i)
         assert pair.rejected[-1].content == BAD.format(i)
 
 
-# Each says in row i which of two answers is better, beside or inside columns of any name.
-WINNERS: Mapping[str, Callable[[int], Row]] = {
-    "letter": lambda i: {"better": "AB"[i % 2]},
-    "words": lambda i: {"winner": f"Answer {'AB'[i % 2]}"},
-    "side": lambda i: {"preference": ("left", "right")[i % 2]},
-    "votes": lambda i: {"votes": ["AB"[i % 2], "AB"[i % 2], "BA"[i % 2]]},
-    "annotators": lambda i: {
-        "reviews": [{"who": n, "result": [{"choice": "AB"[i % 2]}]} for n in range(1 + i % 3)]
-    },
-    "name": lambda i: {
-        "model_a": f"m{i % 3}",
-        "model_b": f"n{i % 3}",
-        "winning_model": f"{'mn'[i % 2]}{i % 3}",
-    },
-    "one hot": lambda i: {"won_a": int(i % 2 == 0), "won_b": i % 2},
-    "spelled": lambda i: {"won_a": str(int(i % 2 == 0)), "won_b": str(i % 2)},
-}
+def _refused(rows: Sequence[Row]) -> tuple[str, list[Any]]:
+    """The one option that pairs which are refused leave, and their errors."""
+    found = evidence.detect(rows, kind_of("rm"), "x.jsonl").format
+    given = [renamed(row, found.renamed) for row in rows]
+    left = survey(given, found, kind_of("rm"), found.told(FormatOptions()), Selection())
+    ((remedy, errors),) = left.refused.items()
+    return remedy, errors
+
+
+# Columns beside two answers that say which is better: the first in even rows, the second in others.
+WINNERS: Mapping[str, Mapping[str, list[Any]]] = dict(table("winners.jsonl"))
 
 
 @pytest.mark.parametrize("says", WINNERS)
@@ -92,8 +85,52 @@ def test_the_better_answer_is_found_however_a_judge_says_it(says, names, ends):
     rows = []
     for i in ROWS:
         left, right = _answers(i)
-        rows.append({names[0]: _asked(i), one: left, other: right, **WINNERS[says](i)})
+        said = {name: some[i % len(some)] for name, some in WINNERS[says].items()}
+        rows.append({names[0]: _asked(i), one: left, other: right, **said})
     _require_better(_read(rows, "rm"))
+
+
+# Answers and what is said of them in one column.
+INSIDE: Mapping[str, Callable[[Sequence[str], Sequence[float]], Row]] = {
+    "objects": lambda texts, scores: {
+        name: {"text": t, "score": s} for name, t, s in zip("ab", texts, scores, strict=True)
+    },
+    "lists": lambda texts, scores: {"model_replies": texts, "judge_scores": scores},
+    "list of objects": lambda texts, scores: {
+        "model_replies": [{"said": t, "rated": s} for t, s in zip(texts, scores, strict=True)]
+    },
+}
+
+
+@pytest.mark.parametrize("shape", INSIDE)
+def test_the_better_of_two_is_found_inside_of_objects_and_lists(shape):
+    """A tie is refused as one, also where a flag of its own says so."""
+    each = [INSIDE[shape]([*_answers(i)], [5.0 - i % 2, 4.0 + i % 2]) for i in ROWS]
+    rows = [{"user_query": _asked(i), "id": i, **row} for i, row in enumerate(each)]
+    _require_better(_read(rows, "rm"))
+    rows[5] |= INSIDE[shape]([*_answers(5)], [1.0, 1.0])
+    raised(RowError, _read, rows, "rm", says=r"tie|equally good")
+
+
+@pytest.mark.parametrize("spell", [int, str])
+def test_a_flag_of_a_tie_refuses_its_row(spell):
+    """In a column of its own, beside one for each side."""
+    names = ("winner_model_a", "winner_model_b", "winner_tie")
+    rows = []
+    for i in ROWS:
+        flags = [
+            spell(i % 3 == side) if spell is int else str(int(i % 3 == side)) for side in range(3)
+        ]
+        sides = dict(zip(("reply_a", "reply_b"), (GOOD.format(i), BAD.format(i)), strict=True))
+        rows.append({"user_query": _asked(i), **sides, **dict(zip(names, flags, strict=True))})
+    found = evidence.detect(rows, kind_of("rm"), "x.jsonl").format
+    for i, row in enumerate(rows):
+        own = renamed(row, found.renamed)
+        if i % 3 == 2:
+            raised(RowError, found.read, own, found.told(FormatOptions()), says="tie")
+            continue
+        (pair,) = found.read(own, found.told(FormatOptions()))
+        assert (pair.chosen[-1].content == GOOD.format(i)) == (i % 3 == 0)
 
 
 @given(st.sampled_from(["ours gpt", "human machine", "baseline candidate", "v1beta v2beta"]))
@@ -111,25 +148,14 @@ def test_a_verdict_that_names_a_column_is_of_that_column(both):
     _require_better(_read(rows, "rm"))
 
 
-@pytest.mark.parametrize("says", ["votes", "none", "scores", "words"])
-def test_rows_that_prefer_neither_are_left_out_by_the_option_that_is_named(says):
+@pytest.mark.parametrize(("_", "name", "some", "odd"), table("no_winners.jsonl"))
+def test_rows_that_prefer_neither_are_left_out_by_the_option_that_is_named(_, name, some, odd):
     """As many votes for each, no verdict, equal scores, a word: one condition for all of them."""
-    neither: dict[str, tuple[Callable[[int], Any], Any]] = {
-        "votes": (lambda i: [i % 2] * 3, [0, 1]),
-        "none": (lambda i: "AB"[i % 2], None),
-        "scores": (lambda i: [5, 1] if i % 2 == 0 else [1, 5], [3, 3]),
-        "words": (lambda i: "AB"[i % 2], "unentschieden"),
-    }
-    some, odd = neither[says]
-    name = "scores" if says == "scores" else "judge_votes"
     rows: list[Row] = []
     for i in ROWS:
-        verdict = odd if i % 6 == 4 else some(i)
+        verdict = odd if i % 6 == 4 else some[i % 2]
         rows.append({"request": _asked(i), "candidates": [*_answers(i)], name: verdict})
-    found = evidence.detect(rows, kind_of("rm"), "x.jsonl").format
-    given = [renamed(row, found.renamed) for row in rows]
-    left = survey(given, found, kind_of("rm"), found.told(FormatOptions()), Selection())
-    ((remedy, errors),) = left.refused.items()
+    remedy, errors = _refused(rows)
     assert len(errors) == 4
     where = condition(shlex.split(remedy)[-1])
     assert [where.holds(row) for row in rows] == [i % 6 != 4 for i in ROWS]
@@ -146,10 +172,7 @@ def test_scores_that_contradict_the_order_are_asked_about(names):
         | dict(zip(scores, (1.0, 2.0) if i % 5 == 0 else (2.0, 1.0), strict=True))
         for i in ROWS
     ]
-    found = evidence.detect(rows, kind_of("rm"), "x.jsonl").format
-    given = [renamed(row, found.renamed) for row in rows]
-    left = survey(given, found, kind_of("rm"), found.told(FormatOptions()), Selection())
-    ((remedy, errors),) = left.refused.items()
+    remedy, errors = _refused(rows)
     assert [error.code for error in errors] == ["two_orders"] * 5
     where = condition(shlex.split(remedy.partition(", or")[0])[-1])
     assert [where.holds(row) for row in rows] == [i % 5 != 0 for i in ROWS]
@@ -187,7 +210,6 @@ def test_a_step_is_as_good_as_it_was_called(shape, words):
     known = [[1, 0, 1], [0, 1, 1], [1, None, 0]]
     for i, examples in enumerate(made):
         (chain,) = examples
-        assert isinstance(chain, StepChain)
         assert (chain.steps, chain.labels) == (_steps(i), known[i % 3])
 
 
@@ -204,9 +226,8 @@ def test_marks_on_another_scale_are_asked_about_and_then_read(best, several):
         {"prompt": _asked(i), "steps": _steps(i), "ratings": [*map(said, marks[i % 2])]}
         for i in ROWS
     ]
-    with pytest.raises(DataError, match="nothing says which are good") as asked:
-        _read(rows, "prm")
-    ((chain,), *_) = _read(rows, "prm", _maps(asked.value))
+    asked = raised(DataError, _read, rows, "prm", says="nothing says which are good")
+    ((chain,), *_) = _read(rows, "prm", _maps(asked))
     assert chain.labels == [(mark - 1) / (best - 1) for mark in marks[0]]
 
 
@@ -253,18 +274,18 @@ def test_of_several_answers_a_good_one_is_trained(verdicts, several, verdict, in
     """The command that is printed takes the first that is good, and no row without one."""
     rows: list[Row] = []
     for i in ROWS:
-        good, bad = _answers(i)[i % 2], _answers(i)[1 - i % 2]
-        texts, said = [good, bad][:: 1 - 2 * (i % 2)], [*verdicts][:: 1 - 2 * (i % 2)]
-        said = [verdicts[1]] * 2 if i % 5 == 4 else said
+        texts, said = (
+            [*_answers(i)],
+            [verdicts[1]] * 2 if i % 5 == 4 else [*verdicts][:: 1 - 2 * (i % 2)],
+        )
         each = [{"text": text, verdict: one} for text, one in zip(texts, said, strict=True)]
         beside = {several: each} if inside else {several: texts, verdict: said}
         rows.append({"question": _asked(i), **beside})
-    with pytest.raises(DataError) as asked:
-        evidence.detect(rows, kind_of("sft"), "x.jsonl")
-    ((*_, (flag, text)),) = ways(asked.value.remedy)
+    asked = raised(DataError, evidence.detect, rows, kind_of("sft"), "x.jsonl")
+    ((*_, (flag, text)),) = ways(asked.remedy)
     assert flag == "--where"
     kept = [row for row in rows if condition(text).holds(row)]
-    made = _read(kept, "sft", _maps(asked.value))
+    made = _read(kept, "sft", _maps(asked))
     assert [one[0].messages[1].content for one in made] == [
         _answers(i)[i % 2] for i in ROWS if i % 5 != 4
     ]
@@ -286,11 +307,9 @@ def test_the_first_wrong_step_is_read_from_its_name(spelled, none, some):
         {"problem": _asked(i), "steps": steps, "first_bad": _spelled(at) if at else none}
         for i, at in zip(ROWS, places, strict=True)
     ]
+    wanted = {0: [1, 1, 1], 1: [0, None, None], 2: [1, 0, None], 3: [1, 1, 0]}
     for at, (chain,) in zip(places, _read(rows, "prm"), strict=True):
-        assert (
-            chain.labels
-            == [1.0, 1.0, 1.0][: at - 1 if at else 3] + [0.0, None, None][: 4 - at if at else 0]
-        )
+        assert chain.labels == wanted[at]
     assert judgements.together("between steps 1 and 2", "place") == "between steps 1 and 2"
 
 
@@ -326,9 +345,8 @@ def test_two_scores_that_order_answers_otherwise_are_asked_about(other):
         if agree:
             assert len(formatted.read(row, FormatOptions())) == 1
             continue
-        with pytest.raises(AskError) as asked:
-            formatted.read(row, FormatOptions())
-        assert asked.value.code == "two_orders"
+        asked = raised(AskError, formatted.read, row, FormatOptions())
+        assert asked.code == "two_orders"
 
 
 _SAID = st.sampled_from(
@@ -403,8 +421,7 @@ def test_few_lists_of_another_length_hide_no_steps(share: int, names: tuple[str,
         else:
             with pytest.raises(RowError, match="3 steps and 4 labels"):
                 found.read(own, found.told(FormatOptions()))
-    with pytest.raises(DataError):
-        evidence.detect(rows("w{}"), kind_of("prm"), "x.jsonl")
+    raised(DataError, evidence.detect, rows("w{}"), kind_of("prm"), "x.jsonl")
 
 
 def test_of_alternatives_the_chosen_path_alone_is_one_chain() -> None:
@@ -442,9 +459,7 @@ def test_the_steps_before_the_next_one_are_a_list(earlier: str) -> None:
 
 @pytest.mark.parametrize("name", ["prior_labels", "earlier_step_ratings", "previous_scores"])
 @pytest.mark.parametrize("marks", [[1, 0], ["good", "bad"], [True, True]])
-def test_ratings_of_steps_that_are_read_without_them_are_asked_about(
-    name: str, marks: list[Any]
-) -> None:
+def test_ratings_of_steps_that_are_read_without_them_are_asked_about(name, marks):
     """Only the next step would have one."""
     own = {"problem": "Add.", "prior_steps": ["One and one.", "It is two."], "label": 1}
     rows = [{**own, "next_step": f"So it is {i}.", name: marks} for i in ROWS]
@@ -454,19 +469,14 @@ def test_ratings_of_steps_that_are_read_without_them_are_asked_about(
 
 
 @pytest.mark.parametrize("key", ["score", "value", "rating"])
-@pytest.mark.parametrize(
-    ("inside", "names"), [(False, ("Ask", "chain", "marks")), (True, ("Ask", "chain", "marks"))]
-)
-def test_ratings_may_stand_in_objects(key: str, inside: bool, names: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("inside", [False, True])
+def test_ratings_may_stand_in_objects(key: str, inside: bool) -> None:
     """Beside the steps, or in each of them."""
-    ask, steps, marks = names
     rows: list[Row] = []
     for i in ROWS:
         each = [{key: said, "by": "x"} for said in (1, i % 2, 0)]
-        own = {ask: _asked(i), steps: _steps(i), marks: each}
-        if inside:
-            both = zip(_steps(i), each, strict=True)
-            own = {ask: _asked(i), steps: [{"text": text, marks: said} for text, said in both]}
-        rows.append(own)
+        both = [{"text": text, "marks": said} for text, said in zip(_steps(i), each, strict=True)]
+        own = {"chain": both} if inside else {"chain": _steps(i), "marks": each}
+        rows.append({"Ask": _asked(i), **own})
     for i, (chain,) in enumerate(_read(rows, "prm")):
         assert (chain.steps, chain.labels) == (_steps(i), [1, i % 2, 0])

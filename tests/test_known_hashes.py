@@ -17,6 +17,7 @@ from support import (
     own_cache,
     read_manifest,
     silent,
+    table,
     write_rows,
 )
 
@@ -261,47 +262,23 @@ def test_what_is_written_to_during_a_build_is_read_again(workshop, monkeypatch, 
     assert len(workshop.parts) == 1
 
 
-LONG = {"question": "q", "answer": "long " * 60}
-ALL = -1
-RAGGED, PADDED = {"layout": "ragged"}, {"layout": "padded"}
-# What is built after ROWS as data.jsonl: files, options; shards made at most, and parts made.
-SHARDS_LATER: dict[str, tuple[dict[str, str], dict[str, Rows], dict[str, Any], int, int | None]] = {
-    "a longer example makes all padded rows anew": (
-        PADDED, {"data.jsonl": [*ROWS, LONG]}, {}, ALL, None,
-    ),
-    "an input before them moves where shards begin, and leaves the parts": (
-        RAGGED, {"more.jsonl": ROWS[:2], "data.jsonl": ROWS}, {}, ALL, 1,
-    ),
-    "an input after them leaves parts and shards": (
-        RAGGED, {"data.jsonl": ROWS, "more.jsonl": OTHERS}, {}, 3, 2,
-    ),
-    "renamed rows are written anew, since row ids have the name, of the same parts": (
-        RAGGED, {"other.jsonl": ROWS}, {}, ALL, 0,
-    ),
-    "another recipe of the same shards takes them over": (
-        RAGGED, {"data.jsonl": ROWS}, {"dedup": True}, 0, None,
-    ),
-    **{
-        f"another recipe takes nothing over: {options}": (
-            RAGGED, {"data.jsonl": ROWS}, options, ALL, None,
-        )
-        for options in (
-            {"shuffle": True}, {"test_size": 0.2}, {"system": "Answer."}, {"max_length": 48},
-        )
-    },
-}  # fmt: skip
+FILES = {"ROWS": ROWS, "FEW": ROWS[:2], "OTHERS": OTHERS}
+FILES["LONG"] = [{"question": "q", "answer": "long " * 60}]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("law", SHARDS_LATER)
-def test_what_a_later_build_makes(workshop, law):
-    layout, files, options, made, parts = SHARDS_LATER[law]
+@pytest.mark.parametrize("one", table("shards_later.jsonl"), ids=lambda one: one["law"])
+def test_what_a_later_build_makes(workshop, one):
+    """After ROWS as data.jsonl: all shards, or no more than so many, and so many parts."""
+    layout = {"layout": one.get("layout", "ragged")}
     workshop.build("sft", [workshop.write("data.jsonl", ROWS)], "out", "cache", **layout)
-    data = [workshop.write(name, rows) for name, rows in files.items()]
-    found = workshop.again("sft", data, **layout, **options)
+    files = one.get("files", {"data.jsonl": "ROWS"}).items()
+    rows = {name: [row for one in of.split() for row in FILES[one]] for name, of in files}
+    data = [workshop.write(name, some) for name, some in rows.items()]
+    found = workshop.again("sft", data, **layout, **one.get("options", {}))
     whole = len(shards(workshop.folder / "out"))
-    assert found == whole if made == ALL else found <= made < whole
-    assert parts is None or len(workshop.parts) == parts
+    assert found <= one["made"] < whole if "made" in one else found == whole
+    assert "parts" not in one or len(workshop.parts) == one["parts"]
 
 
 def _flip_in_place(path: Path) -> None:

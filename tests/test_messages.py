@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES, Make, Ran, Run, read_manifest
+from support import SAMPLES, Make, Ran, Run, raised, read_manifest
 
 from pipeline.builds import failed
 from pipeline.messages import lines, result, session
@@ -162,11 +162,10 @@ def test_a_missing_permission_is_one_sentence() -> None:
     """Whoever meets it: what the command prints, and what reading a file raises."""
     failed.begin()
     error = PermissionError(errno.EACCES, "no", "a/b")
-    with pytest.raises(errors.SurroundingsError) as read:
-        errors.require_reading(error)
+    read = raised(errors.SurroundingsError, errors.require_reading, error)
     told = result.of_error(error)
-    assert read.value.args == errors.no_permission("a/b").args
-    assert (told.message, told.remedy) == (read.value.what, read.value.remedy)
+    assert read.args == errors.no_permission("a/b").args
+    assert (told.message, told.remedy) == (read.what, read.remedy)
 
 
 def test_words_behind_an_option_are_no_command() -> None:

@@ -75,7 +75,7 @@ _EVERY = [
     for name, task in itertools.product(PROFILES, TASKS)
     if task == "rm" or PROFILES[name].pair is None
 ]
-_DAILY = (("qwen3-8b", "sft"), ("qwen2.5-math-prm-7b", "prm"))
+_DAILY = (("qwen3-8b", "sft"),)
 _SAMPLED = (pytest.mark.slow, pytest.mark.sweep(12))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from small_tokenizers import small
-from support import ROOT, SAMPLES, table
+from support import ROOT, SAMPLES, raised, table
 
 from pipeline.inputs.recipe import resolve_recipe
 from pipeline.inputs.scan import scan
@@ -57,8 +57,7 @@ def test_errors_of_the_places_that_a_file_names(tmp_path):
         ('template = "none"', "template must be chatml or"),
         ('like = "no.toml"', r"no\.toml cannot be read"),
     ):
-        with pytest.raises(errors.ModelError, match=words):
-            load(tmp_path, said)
+        raised(errors.ModelError, load, tmp_path, said, says=words)
     with pytest.raises(errors.ModelError, match=r"no\.toml cannot be read"):
         resolve.resolve("no.toml", tmp_path, Overrides())
     (tmp_path / "mine.toml").write_text('tokenizer = "./no"\n' + WHOLE)
@@ -103,8 +102,7 @@ def test_several_models_in_one_file(tmp_path):
     first, second = profiles.models_of(path)
     assert (first.name, first.embedding_size, first.vocab_size) == ("s", 12, 10)
     assert second == dataclasses.replace(first, name="l", model_ids=(), embedding_size=99)
-    with pytest.raises(errors.ModelError, match="describes several models"):
-        profiles.load(path)
+    raised(errors.ModelError, profiles.load, path, says="describes several models")
     for models, words in (
         ('"s"', "models must be an array of tables, not 's'"),
         ('[{name = "s"}]', "models[0] has no model_ids"),
@@ -114,8 +112,7 @@ def test_several_models_in_one_file(tmp_path):
         ('[{name = "s", model_ids = [], tokenizer = ""}]', "models[0] names a tokenizer"),
     ):
         path.write_text(FAMILY % f"models = {models}")
-        with pytest.raises(errors.ModelError, match=re.escape(words)):
-            profiles.models_of(path)
+        raised(errors.ModelError, profiles.models_of, path, says=re.escape(words))
 
 
 def test_added_tokens_are_written_in_runs(tmp_path):
@@ -130,16 +127,6 @@ def test_added_tokens_are_written_in_runs(tmp_path):
         ranks = f'[ranks]\nsha256 = "0"\nadded_tokens = {wrong}\n'
         with pytest.raises(errors.ModelError, match=r"ranks\.added_tokens"):
             load(tmp_path, WHOLE.replace("[pair]", f"{ranks}[pair]"))
-
-
-def test_only_the_files_that_mention_a_model_are_parsed(monkeypatch):
-    """A build of one model does not read the profiles of the others."""
-    parsed: list[str] = []
-    of_file = profiles.own_family
-    monkeypatch.setattr(profiles, "own_family", lambda name: parsed.append(name) or of_file(name))
-    assert profiles.named("qwen2-1.5b") is not None
-    assert profiles.find("Qwen/Qwen2-1.5B") is profiles.named("qwen2-1.5b")
-    assert {*parsed} == {"qwen2"}
 
 
 def test_what_the_file_says_is_in_the_fingerprint(tmp_path, cache_dir):

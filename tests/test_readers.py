@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
-from support import noted, table, table_bytes
+from support import noted, raised, table, table_bytes
 
 from expectations import undo_layout
 from pipeline.shards import mapped
 from stages import contract, errors, readers
-from stages.files import content, file_hash, file_version, line_block, row_counts
+from stages.files import file_hash, file_version, line_block, row_counts
 from stages.readers import _tables, jsonl
 
 BOM = b"\xef\xbb\xbf"
@@ -206,8 +206,7 @@ DAMAGED = {
 def test_a_damaged_file_is_refused_as_a_whole_and_named(folder, name):
     """Past the damage nobody knows where a row starts; no row of a broken archive is trusted."""
     path = put(folder, name.partition(":")[0], DAMAGED[name])
-    with pytest.raises(errors.ContainerError, match=re.escape(name)):
-        read(path)
+    raised(errors.ContainerError, read, path, says=re.escape(name))
 
 
 NOT_JSON = {
@@ -226,8 +225,7 @@ def test_json_that_is_something_else_is_named_so(folder, content, words, suffix)
     """Another encoding, or binary, is one error that names the byte; not a thousand bad rows."""
     packed = gzip.compress(content) if suffix.endswith("gz") else content
     path = put(folder, f"other.{suffix}", packed)
-    with pytest.raises(errors.ContainerError, match=words):
-        readers.load(suffix.split(".")[0]).splits(path)
+    raised(errors.ContainerError, readers.load(suffix.split(".")[0]).splits, path, says=words)
 
 
 def test_what_a_file_holds_decides_how_it_is_read(folder):
@@ -264,7 +262,6 @@ def test_an_array_gives_its_items_in_order_under_any_name(folder, spelling, suff
     assert [record[3] for record in found] == ROWS
     assert [record[0] for record in found] == list(range(len(ROWS)))
     for _, offset, raw, _, _ in found:
-        assert offset is not None
         assert content[offset : offset + len(raw)] == raw
     lines = put(folder, f"items.jsonl{suffix}", PACK[suffix](content))
     if spelling == "under_a_key":  # one line is one row, whatever stands in it
@@ -306,27 +303,20 @@ NESTED = [
 ]
 
 
-def test_parquet_has_a_split_per_row_group(folder):
-    """Row groups are the units; rows arrive as the file holds them, numbered over all groups."""
-    path = str(folder / "rows.parquet")
-    pq.write_table(pa.Table.from_pylist(NESTED), path, row_group_size=300)
-    pieces = readers.load("parquet").splits(path)
-    assert [(p.start, p.stop, p.piece) for p in pieces] == [(i, i + 1, i) for i in range(4)]
+@pytest.mark.parametrize("kind", ["parquet", "file", "stream"])
+def test_tables_give_the_rows_that_were_written(folder, monkeypatch, kind):
+    """Numbered over all record batches and row groups, of which each is a piece."""
+    name = "rows.parquet" if kind == "parquet" else f"{kind}.arrow"
+    path = put(folder, name, table_bytes(pa.Table.from_pylist(NESTED), kind, 300))
+    monkeypatch.setattr(_tables, "BATCH_ROWS", 100)
     found = read(path)
     assert [record[3] for record in found] == NESTED
     assert [record[0] for record in found] == list(range(1000))
     assert all(json.loads(raw) == row for _, _, raw, row, _ in found)
-
-
-@pytest.mark.parametrize("kind", ["file", "stream"])
-def test_arrow_files_and_streams_are_read_alike(folder, kind):
-    """Both shapes of Arrow IPC give the rows that were written, over all record batches."""
-    path = put(folder, f"{kind}.arrow", table_bytes(pa.Table.from_pylist(NESTED), kind, 170))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_tables, "BATCH_ROWS", 100)
-        found = read(path)
-    assert [record[3] for record in found] == NESTED
-    assert [record[0] for record in found] == list(range(1000))
+    if kind == "parquet":
+        pieces = readers.load("parquet").splits(path)
+        assert [(p.start, p.stop, p.piece) for p in pieces] == [(i, i + 1, i) for i in range(4)]
+        assert [*map(row_counts.count, pieces)] == [*map(counts_read, pieces)]
 
 
 def test_values_without_a_json_spelling_still_have_raw_text(folder):
@@ -409,9 +399,7 @@ def test_json_lines_under_the_name_of_json_are_read_as_lines(folder):
     assert [code for *_, code in read(array)].count("bad_json") == 1
 
 
-# Rows are counted a second time without the reader, and both counts are the same.
-
-SAME = settings(max_examples=40)
+# Rows are counted a second time without the reader, and both counts are the same: see test_frames.
 
 
 def counts_read(split: contract.Split) -> row_counts.Count:
@@ -420,37 +408,6 @@ def counts_read(split: contract.Split) -> row_counts.Count:
     records = [record for lines in found for record in lines.records]
     last = max((record.line for record in records), default=-1)
     return row_counts.Count(len(records), sum(lines.lines for lines in found), last)
-
-
-COUNTS_LINES = st.lists(
-    st.sampled_from([b'{"a": 1}', b"", b"  ", b"\t\r", b"not json", b'{"a": "\\n"}', b"{}"]),
-    max_size=12,
-)
-
-
-@SAME
-@given(
-    lines=COUNTS_LINES,
-    end=st.sampled_from([b"\n", b"\r\n"]),
-    closed=st.booleans(),
-    bom=st.booleans(),
-    kind=st.sampled_from(["", ".gz", ".zst"]),
-    chunk=st.integers(1, 9),
-    size=st.integers(1, 40),
-)
-def test_lines_are_counted_as_they_are_read(tmp_path, lines, end, closed, bom, kind, chunk, size):
-    """Blank lines, marks, both line ends, wherever a chunk or a split ends."""
-    written = b"\xef\xbb\xbf" * bom + end.join([b'{"first": 0}', *lines]) + end * closed
-    packed = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}[kind](written)
-    path = tmp_path / f"rows.jsonl{kind}"
-    path.write_bytes(packed)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsonl, "SPLIT_BYTES", size)
-        splits = jsonl.READER.line_splits(file_version.look(str(path)))
-        row_counts.require_covered(str(path), [] if kind else splits)
-        expected = [counts_read(split) for split in splits]
-        patch.setattr(content, "CHUNK", chunk + 2)
-        assert [row_counts.count(split) for split in splits] == expected
 
 
 def test_the_items_of_an_array_are_counted_and_no_more_than_can_be_held(tmp_path, monkeypatch):
@@ -472,15 +429,6 @@ def test_the_items_of_an_array_are_counted_and_no_more_than_can_be_held(tmp_path
     assert row_counts.count(contract.Split(str(path), 0, 0, "", "json")) is None
 
 
-def test_parquet_is_counted_by_what_it_says_of_itself(tmp_path):
-    """Row group by row group."""
-    path = tmp_path / "rows.parquet"
-    path.write_bytes(table_bytes(pa.table({"a": list(range(7))}), "parquet", 3))
-    splits = readers.load("parquet").splits(str(path))
-    assert [row_counts.count(split) for split in splits] == [counts_read(split) for split in splits]
-    assert sum(found.rows for found in map(row_counts.count, splits) if found) == 7
-
-
 def test_a_file_is_cut_into_all_of_its_pieces(tmp_path, monkeypatch):
     """Pieces that are lost, or read twice, are a fault of ours."""
     monkeypatch.setattr(jsonl, "SPLIT_BYTES", 4)
@@ -489,9 +437,8 @@ def test_a_file_is_cut_into_all_of_its_pieces(tmp_path, monkeypatch):
     splits = jsonl.READER.line_splits(file_version.look(str(path)))
     row_counts.require_covered(str(path), splits)
     for wrong in (splits[:-1], splits[1:], [splits[0], *splits], splits[::-1]):
-        with pytest.raises(errors.ReadingError) as caught:
-            row_counts.require_covered(str(path), wrong)
-        assert caught.value.exit_code == 1
+        caught = raised(errors.ReadingError, row_counts.require_covered, str(path), wrong)
+        assert caught.exit_code == 1
 
 
 # Row ids: what is written is read again, and what is none of ours names nothing.
@@ -541,34 +488,21 @@ def file(tmp_path) -> mapped.Mapped:
     return mapped.Mapped(path)
 
 
-@pytest.mark.parametrize(("count", "read"), [(1, 0), (3, 0), (100, 100)])
-def test_many_pieces_are_read_and_few_are_looked_at(file, count, read, monkeypatch):
-    """Either way they are the bytes that were asked for, from where the view begins."""
+def test_pieces_of_a_mapped_file_are_the_bytes_that_were_asked_for(file, tmp_path, monkeypatch):
+    """From where the view begins: many are read, few are looked at, and what was put together in
+    memory is never read. Bytes that are missing raise; mapped ones would end the process."""
     calls = noted(monkeypatch, os, "pread")
-    part = file.part(file.content[100:])
-    bounds = [(7 * n, 7 * n + 5) for n in range(count)]
-    found = mapped.joined([(part, *bound) for bound in bounds])
-    assert bytes(found) == b"".join(CONTENT[100:][slice(*bound)] for bound in bounds)
-    assert len(calls) == read
-
-
-def test_what_is_not_in_the_file_is_never_read_from_it(file):
-    """A column that was put together in memory."""
-    part = file.part(memoryview(bytes(1000)))
-    assert part.start == -1
-    assert bytes(mapped.joined([(part, n, n + 1) for n in range(100)])) == bytes(100)
-
-
-def test_a_file_that_shrinks_is_noticed(file, tmp_path):
-    """Read bytes that are missing raise; mapped ones would end the process."""
-    part = file.part(file.content)
-    pieces = [(part, n, n + 100) for n in range(0, 15_000, 150)]
+    view, memory = file.part(file.content[100:]), file.part(memoryview(bytes(1000)))
+    for count, reads in ((1, 0), (3, 0), (100, 100)):
+        bounds = [(7 * n, 7 * n + 5) for n in range(count)]
+        found = mapped.joined([(view, *bound) for bound in bounds])
+        assert bytes(found) == b"".join(CONTENT[100:][slice(*bound)] for bound in bounds)
+        assert len(calls) == reads
+    assert bytes(mapped.joined([(memory, n, n + 1) for n in range(100)])) == bytes(100)
+    assert (memory.start, len(calls)) == (-1, 100)
     os.truncate(tmp_path / "part.arrow", 9_000)
     with pytest.raises(OSError, match="shorter"):
-        mapped.joined(pieces)
-
-
-def test_an_empty_file_has_no_bytes(tmp_path):
+        mapped.joined([(file.part(file.content), n, n + 100) for n in range(0, 15_000, 150)])
     (tmp_path / "empty").touch()
     assert bytes(mapped.Mapped(tmp_path / "empty").content) == b""
 

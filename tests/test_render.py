@@ -10,14 +10,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import table
+from rows import normalizing, records
+from support import raised, table
 
 from stages import columns, errors
 from stages.chat_template import loss_weights
 from stages.chat_template.printed_fields import printed_fields
 from stages.chat_template.render import Render, Renderer, Row, template_of
 from stages.chat_template.render_steps import RenderSteps
-from stages.chat_template.segments import CLOSES, CONTROL, STEP, TRAINED
+from stages.chat_template.segments import CONTROL, STEP, TRAINED
 from stages.chat_template.template import Template
 from stages.errors import ModelError
 from stages.profile import TargetModel
@@ -96,9 +97,7 @@ def spans(texts: list[str], kinds: bytes) -> list[tuple[int, str]]:
 
 def refusal(model: TargetModel, found: Row) -> errors.RowError:
     """What a row is refused with."""
-    with pytest.raises(errors.RowError) as caught:
-        Renderer(model)(found)
-    return caught.value
+    return raised(errors.RowError, Renderer(model), found)
 
 
 ODD = st.sampled_from(table("odd_texts.toml")["render"])
@@ -169,26 +168,6 @@ def test_a_forged_turn_stays_text_where_rows_are_rendered_as_a_whole():
     assert "".join(texts) == whole(MODELS["qwen3"], found)
     assert (f"user\n{FORGED}", 0) in list(zip(texts, kinds, strict=True))
     assert spans(texts, kinds)[0][1] == f"no {END}{END}"
-
-
-def test_one_example_in_segments():
-    """The unit of encoding: control tokens, the text between two, one cut where training starts."""
-    texts, kinds, _ = RENDERERS["qwen2"](row(("user", "x"), ("assistant", "y")))
-    assert list(zip(texts, kinds, strict=True)) == [
-        ("<|im_start|>", CONTROL),
-        ("system\nYou are a helpful assistant.", 0),
-        (END, CONTROL),
-        ("\n", 0),
-        ("<|im_start|>", CONTROL),
-        ("user\nx", 0),
-        (END, CONTROL),
-        ("\n", 0),
-        ("<|im_start|>", CONTROL),
-        ("assistant\n", 0),
-        ("y", TRAINED),
-        (END, CONTROL | TRAINED),
-        ("\n", CLOSES),
-    ]
 
 
 def test_what_the_generation_prompt_supplies_is_never_trained():
@@ -427,8 +406,7 @@ def test_a_text_beside_calls_is_not_dropped_where_jinja_renders_each_row():
         if told is None:
             assert renderer(found)[2] == "jinja"
         else:
-            with pytest.raises(errors.RowError, match=told):
-                renderer(found)
+            raised(errors.RowError, renderer, found, says=told)
 
 
 def test_a_template_that_prints_a_part_of_a_field_loses_the_rest():
@@ -445,8 +423,7 @@ def test_a_template_that_prints_a_part_of_a_field_loses_the_rest():
         if told is None:
             assert renderer(found)[2] == "compiled"
         else:
-            with pytest.raises(errors.RowError, match=told):
-                renderer(found)
+            raised(errors.RowError, renderer, found, says=told)
 
 
 def test_a_template_that_refuses_a_row_refuses_only_that():
@@ -481,8 +458,7 @@ def test_a_template_is_jinja_without_a_clock():
     """A syntax error and a date that is none are faults of the recipe. The date is the recipe's,
     tokens are named, and JSON is not escaped."""
     for text, date, says in (("{% for %}", "2024-07-26", "valid Jinja"), ("x", "26 July", "date")):
-        with pytest.raises(errors.ModelError, match=f"not a?.*{says}"):
-            Template(text, date)
+        raised(errors.ModelError, Template, text, date, says=f"not a?.*{says}")
     source = "{{ strftime_now('%d %B %Y') }} {{ eos_token }} {{ messages | tojson }}"
     template = Template(source, "2024-07-26", eos_token=END)
     assert template.render([{"a": "é<"}]) == f'26 July 2024 {END} [{{"a": "é<"}}]'
@@ -531,20 +507,17 @@ def test_a_system_text_is_put_only_where_there_is_none():
     assert found["rendered"].to_pylist() == ["compiled", "compiled", "bare"]
 
 
-def steps_batch(problem: str, steps: list[str], tail: str | None = None) -> pa.RecordBatch:
+def steps_batch(*steps: str) -> pa.RecordBatch:
     """A batch with one solution."""
-    values = {"problem": problem, "system": None, "steps": steps, "tail": tail}
-    values |= {"reject_code": None, "reject_detail": None}
-    names = list(values)
-    arrays = [pa.array([values[name]], columns.TYPES[name]) for name in names]
-    return pa.RecordBatch.from_arrays(arrays, names=names)
+    row = {"prompt": "P", "completions": [*steps], "labels": [1] * len(steps)}
+    return normalizing("prm", "stepwise")(records([row]))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_steps_are_one_answer_in_pieces(family):
     """The problem is the user's turn; each step is a segment; the end of turn is not trained."""
     model = MODELS[family]
-    found = RenderSteps(Renderer(model))(steps_batch("P", ["s", "t", "u"]))
+    found = RenderSteps(Renderer(model))(steps_batch("s", "t", "u"))
     (segments,) = segments_of(found, "").to_pylist()
     assert text(segments) == whole(model, row(("user", "P"), ("assistant", "s\nt\nu")))
     assert [s["text"] for s in segments if s["kind"] & STEP] == ["s", "\nt", "\nu"]
@@ -554,7 +527,7 @@ def test_steps_are_one_answer_in_pieces(family):
 
 def test_steps_that_the_template_would_change_are_refused():
     """A step with a thinking tag is taken apart by Qwen3's template, so its place is lost."""
-    found = RenderSteps(Renderer(MODELS["qwen3"]))(steps_batch("P", ["<think>a</think>", "b"]))
+    found = RenderSteps(Renderer(MODELS["qwen3"]))(steps_batch("<think>a</think>", "b"))
     assert found["reject_code"].to_pylist() == ["steps_changed"]
 
 
@@ -588,5 +561,4 @@ def test_turns_are_followed_through_the_names_of_a_template():
     template is refused, as it is where it would be rendered."""
     for source, fields in KNOWN["written"].items():
         assert printed_fields(source) == set(fields), source
-    with pytest.raises(ModelError):
-        printed_fields("{% for m in messages %}")
+    raised(ModelError, printed_fields, "{% for m in messages %}")

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import few, table
+from support import few, raised, table
 
 from pipeline.options.ways import ways
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.contract import Conversation, FormatOptions, Row
+from stages.contract import FormatOptions, Row
 from stages.errors import DataError, RowError
 from stages.formats import _parts
 from stages.normalize import evidence, finders, lacking, role_columns, role_names, roles
@@ -39,21 +39,11 @@ SAYS: Mapping[str, Callable[[int], Any]] = {
     "error": lambda i: None if i % 3 == 1 else i % 3,
     "choice": lambda i: "ab"[i % 2],
 }
+_ASK, _SAY = SAYS["question"], SAYS["answer"]
 # Words for a role; every spelling of each is tried, and none of them is the name of a format's own.
 WORDS: Mapping[str, Sequence[str]] = dict(table("words_of_roles.jsonl"))
-# What stands beside the data and plays no role.
-BESIDE: Mapping[str, Callable[[int], Any]] = {
-    "uuid": lambda i: f"8c{i}-ff",
-    "question_id": lambda i: f"q/{i}",
-    "source_dataset": lambda i: "gsm",
-    "tags": lambda i: ["maths", f"t{i}"],
-    "response_token_count": lambda i: 20 + i,
-    "answer_model": lambda i: f"m-{i}",
-    "expected_answer": lambda i: str(i * 8),
-    "prompt_category": lambda i: f"c{i}",
-    "metadata": lambda i: {"question": f"old {i}", "answer": f"old answer {i}"},
-    "difficulty": lambda i: i / 10,
-}
+# What stands beside the data and plays no role, with the number of the row for {n}.
+BESIDE: Mapping[str, Any] = dict(table("columns_of_nobody.jsonl"))
 # The roles of a row of each task, and the formats that may read it.
 READ: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "exchange": ("sft", ("question", "answer")),
@@ -62,6 +52,58 @@ READ: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "rated": ("prm", ("question", "steps", "ratings")),
     "first_error": ("prm", ("question", "steps", "error")),
 }
+Columns = Mapping[str, str]
+
+
+def detect(rows: Sequence[Row], task: str = "sft", columns: Columns | None = None) -> Any:
+    """What rows are read as, with columns that were named by hand."""
+    mapping = columns or {}
+    given_rows = [renamed(row, mapping) for row in rows]
+    return evidence.detect(given_rows, kind_of(task), "x.jsonl", columns=mapping)
+
+
+def asked(rows: Sequence[Row], task: str = "sft", says: str | None = None) -> DataError:
+    """What a file of such rows is asked about."""
+    return raised(DataError, detect, rows, task, says=says)
+
+
+def examples(rows: Sequence[Row], columns: Columns | None = None) -> list[list[Any]]:
+    """The examples of each row, which are conversations."""
+    found = detect(rows, columns=columns).format
+    options = found.told(FormatOptions(columns=dict(columns or {})))
+    given_rows = [renamed(renamed(row, columns or {}), found.renamed) for row in rows]
+    return [found.read(row, options) for row in given_rows]
+
+
+def read(rows: Sequence[Row], columns: Columns | None = None) -> list[list[str | None]]:
+    """The texts of the turns of each row."""
+    return [[turn.content for turn in turns_of(one)] for one in examples(rows, columns)]
+
+
+def said(reading: str, rows: Sequence[Row], by_hand: Columns | None = None) -> list[str]:
+    """What a reading makes of raw rows: its examples, or why there is none."""
+    form = formats.load(reading)
+    options = form.told(FormatOptions(columns=dict(by_hand or {})))
+    found = []
+    for row in rows:
+        try:
+            found.append(repr(form.read(renamed(row, options.columns), options)))
+        except RowError as error:
+            found.append(error.code)
+    return found
+
+
+def pasted(options: str) -> dict[str, str]:
+    """The columns that ``--map`` options name."""
+    words = shlex.split(options)
+    pairs = [words[at + 1].partition("=") for at, one in enumerate(words) if one == "--map"]
+    return {name: column for name, _, column in pairs}
+
+
+def each(**columns: Any) -> list[Row]:
+    """Rows with these columns: a role, what it says in row i, or the same in all."""
+    made = {name: SAYS.get(str(one), one) for name, one in columns.items()}
+    return [{name: one(i) if callable(one) else one for name, one in made.items()} for i in ROWS]
 
 
 def spelled(word: str, way: int) -> str:
@@ -89,31 +131,18 @@ def made(parts: Sequence[str], rng: Random) -> tuple[dict[str, str], list[Row]]:
     names = {role: spelled(words[role], ways[role]) for role in parts}
     if rng.random() < 0.2:
         names = {role: f"data.{name}" for role, name in names.items()}
-    beside = rng.sample([*BESIDE], rng.randrange(5))
-    order = [*names, *beside]
+    order = [*names, *rng.sample([*BESIDE], rng.randrange(5))]
     rng.shuffle(order)
     rows: list[Row] = []
     for number in ROWS:
         row: Row = {}
         for one in order:
             head, _, inner = names.get(one, one).rpartition(".")
-            value = (SAYS.get(one) or BESIDE[one])(number)
+            beside = json.dumps(BESIDE.get(one)).replace("{n}", str(number))
+            value = SAYS[one](number) if one in SAYS else json.loads(beside)
             (row.setdefault(head, {}) if head else row)[inner] = value
         rows.append(row)
     return names, rows
-
-
-def said(reading: str, rows: Sequence[Row], by_hand: Mapping[str, str] | None = None) -> list[str]:
-    """What a reading makes of raw rows: its examples, or why there is none."""
-    form = formats.load(reading)
-    options = form.told(FormatOptions(columns=dict(by_hand or {})))
-    found = []
-    for row in rows:
-        try:
-            found.append(repr(form.read(renamed(row, options.columns), options)))
-        except RowError as error:
-            found.append(error.code)
-    return found
 
 
 @pytest.mark.parametrize("name", READ)
@@ -124,28 +153,17 @@ def test_columns_of_any_spelling_and_company_are_read_at_once(name, rng):
     and the options of the same candidate, pasted, read the same."""
     task, parts = READ[name]
     names, rows = made(parts, rng)
-    kind = kind_of(task)
-    found = evidence.detect(rows, kind, "x.jsonl")
-    form = found.format
-    assert {*form.renamed.values()} == {*names.values()}, found
+    found = detect(rows, task)
+    assert {*found.format.renamed.values()} == {*names.values()}, found
     assert all(f"{column} as " in found.evidence for column in names.values())
-    examples = said(found.reading, rows)
+    made_of = said(found.reading, rows)
     for number in ROWS:
         shown = [SAYS[role](number) for role in parts if role not in ("ratings", "error")]
         texts = [text for one in shown for text in (one if isinstance(one, list) else [one])]
-        assert all(text in examples[number] for text in texts), (found, number)
-    (candidate,) = roles.find(rows, kind, {})
+        assert all(text in made_of[number] for text in texts), (found, number)
+    (candidate,) = roles.find(rows, kind_of(task), {})
     by_hand = pasted(candidate.options)
-    given_rows = [renamed(row, by_hand) for row in rows]
-    again = evidence.detect(given_rows, kind, "x.jsonl", columns=by_hand).reading
-    assert said(again, rows, by_hand) == examples
-
-
-def pasted(options: str) -> dict[str, str]:
-    """The columns that ``--map`` options name."""
-    words = shlex.split(options)
-    pairs = [words[at + 1].partition("=") for at, one in enumerate(words) if one == "--map"]
-    return {name: column for name, _, column in pairs}
+    assert said(detect(rows, task, by_hand).reading, rows, by_hand) == made_of
 
 
 @settings(max_examples=40)
@@ -176,38 +194,19 @@ def test_two_columns_of_one_role_are_asked_about_with_both(rng, role):
             evidence.detect(given_rows, kind_of("sft"), "x.jsonl", columns=way)
 
 
+# Turns, under any names.
+
+
 @pytest.mark.parametrize("stems", [("user", "assistant"), ("Question", "Answer"), ("q", "a")])
 def test_a_numbered_family_is_the_turns_of_one_conversation(stems):
     """Where some rows have more of it, none of their turns is lost."""
-    asked, answered = stems
-
-    def row(i: int, turns: int) -> Row:
-        said = {
-            f"{asked}_{n}": SAYS["question"](i + n) if n <= turns else None for n in range(1, 4)
-        }
-        told = {
-            f"{answered}_{n}": SAYS["answer"](i + n) if n <= turns else None for n in range(1, 4)
-        }
-        return {**said, **told}
-
-    rows = [row(i, 1 + i % 3) for i in ROWS]
-    found = evidence.detect(rows, kind_of("sft"), "x.jsonl").format
-    for i, one in zip(ROWS, rows, strict=True):
-        (example,) = found.read(renamed(one, found.renamed), FormatOptions())
-        assert len(list(turns_of([example]))) == 2 * (1 + i % 3)
-
-
-SPOKEN = {
-    "a list of texts": ("dialog", lambda said: said),
-    "two more names for it": ("data", lambda said: said),
-    "turns with text": (
-        "trajectory",
-        lambda said: [
-            {"role": ("user", "ai")[at % 2], "text": text, "seen": None}
-            for at, text in enumerate(said)
-        ],
-    ),
-}
+    names = [
+        (f"{stem}_{n}", says, n)
+        for n in range(1, 4)
+        for stem, says in zip(stems, (_ASK, _SAY), strict=True)
+    ]
+    rows = [{name: f(i + n) if n <= 1 + i % 3 else None for name, f, n in names} for i in ROWS]
+    assert read(rows) == [[text for text in row.values() if text] for row in rows]
 
 
 NAMED: list[tuple[str, tuple[Any, Any]]] = [*map(tuple, table("named_turns.jsonl"))]
@@ -219,36 +218,37 @@ NAMED: list[tuple[str, tuple[Any, Any]]] = [*map(tuple, table("named_turns.jsonl
 def test_turns_are_read_whatever_their_keys_are_called(who, names, what, numbered):
     """Who speaks is said by a name, by what is true of a bot, or inside of an object; the turns are
     a list, an object whose keys count them, or one with a list for each of their keys."""
-    said = [[SAYS["question"](i), SAYS["answer"](i)] * (1 + i % 2) for i in ROWS]
+    told = [[_ASK(i), _SAY(i)] * (1 + i % 2) for i in ROWS]
     rows: list[Row] = []
-    for texts in said:
+    for texts in told:
         turns = [{who: names[at % 2], "at": at, what: text} for at, text in enumerate(texts)]
         counted = {numbered.format(at): turn for at, turn in enumerate(turns, 1)}
         lists = {key: [turn[key] for turn in turns] for key in turns[0]}
         rows.append({"log": {"": turns, "lists": lists}.get(numbered, counted)})
-    found = evidence.detect(rows, kind_of("sft"), "x.jsonl").format
-    assert _read(rows) == said
-    (example,) = found.read(renamed(rows[1], found.renamed), FormatOptions())
-    assert [turn.role for turn in turns_of([example])] == ["user", "assistant"] * 2
+    assert read(rows) == told
+    roles = [turn.role for turn in turns_of(examples(rows)[1])]
+    assert roles == ["user", "assistant"] * 2
 
 
-@pytest.mark.parametrize("name", SPOKEN)
-def test_turns_are_read_in_every_shape(name):
-    """As texts in turn, and with their text under another key than ``content``."""
-    column, shaped = SPOKEN[name]
-    said = [[SAYS["question"](i), SAYS["answer"](i)] * (1 + i % 2) for i in ROWS]
-    rows = [{"id": i, column: shaped(texts)} for i, texts in zip(ROWS, said, strict=True)]
-    found = evidence.detect(rows, kind_of("sft"), "x.jsonl").format
-    for texts, row in zip(said, rows, strict=True):
-        (example,) = found.read(renamed(row, found.renamed), FormatOptions())
-        assert [turn.content for turn in turns_of([example])] == texts
+@pytest.mark.parametrize("column", ["dialog", "data"])
+def test_texts_in_turn_are_turns(column):
+    """Under any name."""
+    rows = [{"id": i, column: [_ASK(i), _SAY(i)] * (1 + i % 2)} for i in ROWS]
+    assert read(rows) == [row[column] for row in rows]
 
 
-def _read(rows: Sequence[Row]) -> list[list[str | None]]:
-    found = evidence.detect(rows, kind_of("sft"), "x.jsonl").format
-    options = found.told(FormatOptions())
-    read = [found.read(renamed(row, found.renamed), options) for row in rows]
-    return [[turn.content for turn in turns_of(examples)] for examples in read]
+@pytest.mark.parametrize("name", ["loss_mask", "turn_weights", "weights", "trainable"])
+def test_weights_of_turns_in_a_list_are_those_of_the_turns(name):
+    """A list that is as long as the turns; a list that is not is refused."""
+    rows = [{"dialog": [*_turns(i), *_turns(i + 1)], name: [0, i % 2, 0, 1]} for i in ROWS]
+    found = detect(rows).format
+    for i, made in enumerate(examples(rows)):
+        assert [turn.trained for turn in turns_of(made)] == [False, i % 2 == 1, False, True]
+    with pytest.raises(RowError, match="as long as the turns"):
+        found.read(renamed({**rows[0], name: [0, 1]}, found.renamed), FormatOptions())
+
+
+# Questions and answers, by what they say.
 
 
 @pytest.mark.parametrize("name", ["dialogue", "story", "source", "article"])
@@ -257,125 +257,291 @@ def _read(rows: Sequence[Row]) -> list[list[str | None]]:
 def test_what_is_answered_is_seen_by_its_values(name, answer, beside):
     """A text that differs from row to row, in front of the answer, whatever it is called, where
     what is called a question is no more than a name."""
-    rows = [{name: SAYS["question"](i), answer: SAYS["answer"](i), **beside} for i in ROWS]
-    assert _read(rows) == [[row[name], row[answer]] for row in rows]
+    rows = each(**{name: "question", answer: "answer", **beside})
+    assert read(rows) == [[row[name], row[answer]] for row in rows]
 
 
 @pytest.mark.parametrize("name", ["contexts", "passages", "documents"])
 @pytest.mark.parametrize("question", ["Frage", "user_request"])
 def test_passages_stand_behind_the_question(name, question):
     """A list of them is one text, with a blank line between them."""
-    rows = [
-        {
-            name: [SAYS["chosen"](i), SAYS["reasoning"](i)],
-            question: SAYS["question"](i),
-            "Antwort": SAYS["answer"](i),
-        }
-        for i in ROWS
+    passages = [[SAYS["chosen"](i), SAYS["reasoning"](i)] for i in ROWS]
+    rows = each(**{name: passages.__getitem__, question: "question", "Antwort": "answer"})
+    assert read(rows) == [
+        ["\n\n".join([row[question], *row[name]]), row["Antwort"]] for row in rows
     ]
-    asked = ["\n\n".join([row[question], *row[name]]) for row in rows]
-    assert _read(rows) == [[one, row["Antwort"]] for one, row in zip(asked, rows, strict=True)]
-
-
-@pytest.mark.parametrize("name", ["loss_mask", "turn_weights", "weights", "trainable"])
-def test_weights_of_turns_in_a_list_are_those_of_the_turns(name):
-    """A list that is as long as the turns; a list that is not is refused."""
-    rows = [
-        {
-            "dialog": [
-                {"role": role, "content": SAYS[says](i + n)}
-                for n in range(2)
-                for role, says in (("user", "question"), ("assistant", "answer"))
-            ],
-            name: [0, i % 2, 0, 1],
-        }
-        for i in ROWS
-    ]
-    found = evidence.detect(rows, kind_of("sft"), "x.jsonl").format
-    for i, row in zip(ROWS, rows, strict=True):
-        (example,) = found.read(renamed(row, found.renamed), FormatOptions())
-        assert [turn.trained for turn in turns_of([example])] == [False, i % 2 == 1, False, True]
-    with pytest.raises(RowError, match="as long as the turns"):
-        found.read(renamed({**rows[0], name: [0, 1]}, found.renamed), FormatOptions())
 
 
 @pytest.mark.parametrize("task", ["sft", "rm"])
 def test_a_title_and_its_text_are_asked_together(task):
     """Rows without a text ask what the title does."""
-    rows = [
-        {
-            "post_title": SAYS["question"](i),
-            "selftext": f"I wonder about {i}." if i % 2 else "",
-            **({"reply": SAYS["answer"](i)} if task == "sft" else {}),
-            **(
-                {"liked": SAYS["chosen"](i), "disliked": SAYS["rejected"](i)}
-                if task == "rm"
-                else {}
-            ),
-        }
-        for i in ROWS
-    ]
-    found = evidence.detect(rows, kind_of(task), "x.jsonl")
-    for i, example in enumerate(said(found.reading, rows)):
-        assert SAYS["question"](i) in example
+    answers = {"reply": "answer"} if task == "sft" else {"liked": "chosen", "disliked": "rejected"}
+    text = [f"I wonder about {i}." if i % 2 else "" for i in ROWS]
+    rows = each(post_title="question", selftext=text.__getitem__, **answers)
+    for i, example in enumerate(said(detect(rows, task).reading, rows)):
+        assert _ASK(i) in example
         assert (f"I wonder about {i}." in example) == (i % 2 == 1)
 
 
-REFERENCES = ("answer", "correct_answer", "label_answer", "target")
-
-
-@pytest.mark.parametrize("short", REFERENCES)
+@pytest.mark.parametrize("short", ["answer", "correct_answer", "label_answer", "target"])
 @pytest.mark.parametrize("long", ["solution", "generated_solution", "R1_Response", "output_text"])
 def test_a_reference_is_what_a_longer_answer_ends_with(short, long):
     """It is no answer beside that one, and the only answer alone."""
-    texts = [f"Both are added with care, and so the sum is {i * 8}." for i in ROWS]
-    asks = SAYS["question"]
-    rows = [{"problem": asks(i), short: str(i * 8), long: texts[i]} for i in ROWS]
-    found = evidence.detect(rows, kind_of("sft"), "x.jsonl")
-    assert all(text in one for text, one in zip(texts, said(found.reading, rows), strict=True))
-    alone = [{"problem": row["problem"], short: row[short]} for row in rows]
-    evidence.detect(alone, kind_of("sft"), "x.jsonl")
+    rows = each(
+        problem="question",
+        **{short: lambda i: str(i * 8), long: lambda i: f"Both are added, and so it is {i * 8}."},
+    )
+    found = said(detect(rows).reading, rows)
+    assert all(row[long] in one for row, one in zip(rows, found, strict=True))
+    detect([{"problem": row["problem"], short: row[short]} for row in rows])
 
 
-def sided(shape: str, i: int) -> Row:
-    """Two answers of which row i prefers the first, the second or none, in one of many shapes."""
-    texts = [f"The first says {i}.", f"The second says {i}."]
-    wins = [int(i % 3 == side) for side in range(3)]
-    scores = [float(i % 3 != 1), float(i % 3 != 0)]
-    row: Row = {"user_query": SAYS["question"](i), "id": i}
-    if shape == "one-hot":
-        flags = zip(("winner_model_a", "winner_model_b", "winner_tie"), wins, strict=True)
-        return {**row, "reply_a": texts[0], "reply_b": texts[1], **dict(flags)}
-    if shape == "texts of one-hot":
-        flags = zip(("left_wins", "right_wins", "tie_wins"), map(str, wins), strict=True)
-        return {**row, "left_reply": texts[0], "right_reply": texts[1], **dict(flags)}
-    if shape == "objects":
-        both = ({"text": t, "score": s} for t, s in zip(texts, scores, strict=True))
-        return {**row, **dict(zip("ab", both, strict=True))}
-    if shape == "letters":
-        word = "abt"[wins.index(1)].replace("t", "tie")
-        return {**row, "left_reply": texts[0], "right_reply": texts[1], "judge": {"winner": word}}
-    if shape == "lists":
-        return {**row, "model_replies": texts, "judge_scores": scores}
-    said_so = [{"said": t, "judge_score": s} for t, s in zip(texts, scores, strict=True)]
-    return {**row, "model_replies": said_so}
+@pytest.mark.parametrize("lacking", [True, False])
+def test_of_two_texts_before_an_answer_none_is_taken_for_the_question(lacking):
+    """Neither name says that it is asked: also where some rows have only one of them."""
+    rows = [
+        {
+            "plain": f"How do I keep plant {n} alive in a dark room?",
+            "dressed": "" if lacking and n % 2 else f"You are gardener {n}. Tell me about it.",
+            "completion": f"Give plant {n} some light, and water it once a week.",
+        }
+        for n in range(20)
+    ]
+    remedy = asked(rows).remedy
+    if lacking:
+        (way,) = ways(remedy)
+        columns = dict(value.split("=", 1) for _, value in way)
+        wanted = [[row["dressed"] or row["plain"], row["completion"]] for row in rows]
+        assert read(rows, columns) == wanted
 
 
-SIDED = ("one-hot", "texts of one-hot", "objects", "letters", "lists", "list of objects")
+@pytest.mark.parametrize("names", [("question", "answer"), ("Ask", "Reply"), ("prompt", "output")])
+@pytest.mark.parametrize("several", range(3))
+@pytest.mark.parametrize("asked_plainly", [True, False])
+def test_lists_in_texts_are_asked_about_before_they_are_read(names, several, asked_plainly):
+    """What is inside is read, of several answers the first, or all of them as JSON."""
+    told = [[_ASK(i), _SAY(i)] for i in ROWS]
+    rows = [
+        {
+            names[0]: question if asked_plainly else json.dumps([question]),
+            names[1]: json.dumps([answer, *[f"Or else {answer}"] * (several and (i % several))]),
+        }
+        for i, (question, answer) in enumerate(told)
+    ]
+    way, *others = ways(asked(rows).remedy)
+    columns = dict(value.split("=", 1) for _, value in way)
+    assert len(others) == any("[first]" in path for path in columns.values())
+    assert read(rows, columns) == told
 
 
-@pytest.mark.parametrize("shape", SIDED)
-def test_the_better_of_two_is_found_wherever_the_row_says_it(shape):
-    """At any depth, and in one column for each side; a tie is refused as one."""
-    rows = [sided(shape, i) for i in ROWS]
-    found = evidence.detect(rows, kind_of("rm"), "x.jsonl")
-    for i, example in enumerate(said(found.reading, rows)):
-        if i % 3 == 2:
-            assert "tie" in example, (shape, example)
-            continue
-        chosen = example.partition("chosen=")[2]
-        first, second = f"The first says {i}.", f"The second says {i}."
-        assert (chosen.index(first) < chosen.index(second)) == (i % 3 == 0), (shape, example)
+@pytest.mark.parametrize("share", [1, 3])
+def test_an_input_that_is_a_json_list_belongs_to_its_instruction(share: int) -> None:
+    """It is printed as it stands, however many rows have one."""
+    lists = ["" if i % share else json.dumps([_SAY(i), _SAY(i + 1)]) for i in ROWS]
+    rows = each(instruction="question", input=lists.__getitem__, output="answer")
+    assert detect(rows).reading == "alpaca"
+
+
+def test_no_two_names_are_offered_as_question_and_answer_beside_what_is_said():
+    """Most of the text stands in a column that nothing can read."""
+    logs = [[{"who": f"u{n}", "line": _SAY(n)}, {"who": "b", "line": "Thanks."}] for n in ROWS]
+    rows = each(
+        channel=lambda n: f"help {n % 3}", started=lambda n: f"thread {n}", log=logs.__getitem__
+    )
+    assert "completion" not in asked(rows).remedy.partition("--format")[0]
+
+
+@pytest.mark.parametrize("word", few(["task", "instruction", "question_type_words"], 2))
+def test_what_a_task_is_called_is_not_what_is_asked(word: str) -> None:
+    """Beside a column that differs from row to row, few texts that come again are no question,
+    whatever they are called and however long they are."""
+    kinds = ["summing up two numbers", "writing out a sum"]
+    rows = each(
+        **{word: lambda i: kinds[i % 2], "prompt": "question", "b": int, "answer": "answer"}
+    )
+    assert role_columns.columns_of(rows, answers_alone=True).questions == ["prompt"]
+    named = each(**{word: lambda i: "sum" if i % 2 else "count", "answer": "answer"})
+    assert role_columns.columns_of(named, answers_alone=True).questions == []
+
+
+@given(
+    st.lists(st.sampled_from("ABCDE"), min_size=3, max_size=8), st.sampled_from(["{}", "User {}"])
+)
+def test_a_dialogue_is_no_answer(who: list[str], name: str) -> None:
+    """Lines that begin with the names of several speakers are no answer; those that begin with
+    other words are."""
+    spoken = "\n".join(f"{name.format(one)}: I said {n}." for n, one in enumerate(who))
+    several = 1 < len({*who}) < len(who) and name != "{}"
+    assert signals.is_dialogue(spoken) == several
+    assert not signals.is_dialogue(f"It is so.\n{spoken}") or not several
+    rows = each(prompt="question", response=spoken)
+    answers = [] if several else ["response"]
+    assert role_columns.columns_of(rows, answers_alone=True).answers == answers
+
+
+def test_a_guess_reads_most_of_what_is_said() -> None:
+    """Columns of which only the values say what they are are no reading where most is left out."""
+    rows = each(Ask="question", zzz="answer")
+    assert [one.guessed for one in roles.find(rows, kind_of("sft"), {})] == [True]
+    more = [{**row, "yyy_id": f"{_SAY(i)} " * 5} for i, row in enumerate(rows)]
+    assert len(roles.find(more, kind_of("sft"), {})) == 1
+    source = [{**row, "src": f"{_SAY(i)} {i} " * 5} for i, row in enumerate(rows)]
+    assert not [one for one in roles.find(source, kind_of("sft"), {}) if one.guessed]
+
+
+@pytest.mark.parametrize("name", ["tools", "apis", "toolbox"])
+def test_tools_are_read_as_they_are_declared(name: str) -> None:
+    """With what is around each function, whatever their list is called."""
+    schema = {"name": "find", "description": "Finds.", "parameters": {"type": "object"}}
+    tools = [{"type": "function", "function": schema}]
+    ((made,), *_) = examples(each(dialogue=_turns, **{name: tools}))
+    assert made.tools == tools
+
+
+def test_a_column_of_reasoning_is_that_of_the_last_turn() -> None:
+    """It stands before its answer; an answer with reasoning of its own is refused."""
+    turns = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    own = [turns[0], {**turns[1], "reasoning_content": "why"}]
+    format_ = formats.load("openai")
+    (made,) = format_.read({"messages": turns, "message_thinking": "since"}, FormatOptions())
+    assert [turn.fields for turn in turns_of([made])] == [None, {"reasoning_content": "since"}]
+    for messages in (own, turns[:1], [turns[0], {**turns[1], "content": ""}]):
+        with pytest.raises(RowError):
+            format_.read({"messages": messages, "message_thinking": "since"}, FormatOptions())
+
+
+# Pairs and steps.
+
+
+@pytest.mark.parametrize("path", ["winner", "labels.human_verdict", "judge", "gpt_preference"])
+@pytest.mark.parametrize("names", [("response_1", "response_2"), ("answer_ours", "answer_theirs")])
+def test_a_text_that_names_an_answer_is_a_verdict(path: str, names: tuple[str, str]) -> None:
+    """Under the name of a verdict, also beside numbers that would order the two."""
+    outer, _, inner = path.partition(".")
+    rows = each(**dict(zip(names, ("chosen", "rejected"), strict=True)), prompt="question")
+    for i, row in enumerate(rows):
+        row[outer] = {inner: names[i % 2]} if inner else names[i % 2]
+        row |= {f"{one}_score": (i * 3 + at) % 5 for at, one in enumerate(names)}
+    found = roles.find(rows, kind_of("rm"), {})
+    assert path in [one.renamed.get("winner") for one in found]
+
+
+@pytest.mark.parametrize("word", ["worse", "loser", "rejected_by_judge", "more_toxic", "longer"])
+def test_what_names_the_worse_answer_is_no_verdict(word: str) -> None:
+    """It is read only where the user says so: nothing says that the better one is named."""
+    sides = {"answer_a": "chosen", "answer_b": "rejected"}
+    asked(each(prompt="question", **sides, **{word: lambda i: f"answer_{'ab'[i % 2]}"}), "rm")
+
+
+def test_a_few_flags_leave_open_what_an_index_counts_from() -> None:
+    """As all of them do."""
+    rows = each(
+        prompt="question", response_0="chosen", response_1="rejected", label=lambda i: i % 2
+    )
+    assert detect(rows, "rm").reading.endswith("0-based")
+    asked([*rows[:-1], {**rows[-1], "label": True}], "rm", "yes or no")
+
+
+@pytest.mark.parametrize("end", ["So the answer is {}.", "Thus \\boxed{{{}}}.", "#### {}"])
+def test_whole_attempts_are_no_steps(end: str) -> None:
+    """Texts that each come to an answer are asked about; steps are read, however they begin."""
+    rows = each(prompt="question", completions="steps", labels=[1, 0, 1])
+    alike = [{**row, "completions": [f"We look at it: {n}." for n in range(3)]} for row in rows]
+    assert detect(rows, "prm").reading == detect(alike, "prm").reading == "stepwise"
+    tried = [{**row, "completions": [f"{n}: {end.format(n)}" for n in range(3)]} for row in rows]
+    assert not ways(asked(tried, "prm", "is a whole attempt").remedy)
+
+
+# Rows of one thing, by what each row is, with the names of what they share.
+PIECES: Mapping[str, tuple[str, Callable[[int], Row]]] = {
+    "turn": ("sft", lambda i: {"role": ["user", "assistant"][i % 2], "text": _SAY(i)}),
+    "step": ("prm", lambda i: {"question": _ASK(i // 4), "step": f"Add {i} to it."}),
+    "answer": ("rm", lambda i: {"prompt": _ASK(i // 4), "reply": _SAY(i)}),
+}
+
+
+@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize("shared", ["conversation_id", "sampleId", "thread-id", "uuid"])
+@pytest.mark.parametrize("place", few(["turn_index", "step_idx", "no"], 1))
+def test_rows_that_are_pieces_of_one_example_are_told_so(piece, shared, place):
+    """No command is offered that would read each of them as a whole."""
+    task, made = PIECES[piece]
+    rows = [{shared: f"c{i // 4}", place: i % 4, "score": i % 5, **made(i)} for i in range(24)]
+    error = asked(rows, task)
+    assert f"each row is one {piece}" in error.what
+    assert not ways(error.remedy)
+
+
+@pytest.mark.parametrize("number", ["utterance_idx", "turn_id", "messageNo"])
+def test_rows_that_number_turns_are_pieces(number: str) -> None:
+    """A guess is none where another column numbers the turns of each conversation."""
+    rows = each(**{number: lambda i: i % 3}, scene="question", x="answer")
+    several = [{"conv_id": f"c{i // 3}", **row} for i, row in enumerate(rows)]
+    found = lacking.in_pieces(several, kind_of("sft"))
+    assert "conv_id" in found[0]
+    alone = [{"conv_id": f"c{i}", **row} for i, row in enumerate(rows)]
+    assert lacking.in_pieces(alone, kind_of("sft")) is None
+
+
+# Rows under names of nobody's format, each with another way to say it.
+NAMELESS: Mapping[str, tuple[str, Callable[[int], Sequence[Any]]]] = {
+    "Frage Antwort": ("sft", lambda i: (_ASK(i), _SAY(i))),
+    "user_query model_reply": ("sft", lambda i: (_ASK(i), _SAY(i))),
+    "id convo": ("sft", lambda i: (f"x{i}", _turns(i))),
+    "chat_log": ("sft", lambda i: (_turns(i, "speaker", "text"),)),
+    "user_1 assistant_1 user_2 assistant_2": (
+        "sft", lambda i: (_ASK(i), _SAY(i), _ASK(i + 9), _SAY(i + 9)),
+    ),
+    "ask reply_a reply_b winner": ("rm", lambda i: (_ASK(i), _SAY(i), f"No {i}, no.", "ab"[i % 2])),
+    "ask good_reply bad_reply": ("rm", lambda i: (_ASK(i), _SAY(i), f"No {i}, not that one.")),
+    "question candidates ratings": (
+        "rm", lambda i: (_ASK(i), [_SAY(i + n) for n in range(3)], [5, 1, 3]),
+    ),
+    "Ask chain verdicts": ("prm", lambda i: (_ASK(i), _steps(i), [1, i % 2, 0])),
+    "problem solution_steps first_wrong_step": ("prm", lambda i: (_ASK(i), _steps(i), i % 4 - 1)),
+    "question process labels": (
+        "prm", lambda i: (_ASK(i), "".join(f"{one} ки\n" for one in _steps(i)), [1, 1, 0]),
+    ),
+}  # fmt: skip
+
+
+def _turns(i: int, who: str = "role", what: str = "content") -> list[dict[str, Any]]:
+    return [{who: "user", what: _ASK(i)}, {who: "assistant", what: _SAY(i)}]
+
+
+def _steps(i: int) -> list[str]:
+    return [f"Step {n} adds {i} to what was found." for n in range(3)]
+
+
+_PLAIN = st.none() | st.booleans() | st.integers(-3, 9) | st.floats(-1, 1) | st.text(max_size=9)
+_NESTED = st.recursive(
+    _PLAIN,
+    lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text("ab"), one),
+    max_leaves=4,
+)
+
+
+@pytest.mark.parametrize("names", NAMELESS)
+@settings(max_examples=12)
+@given(odd=_NESTED, column=st.integers(0, 3), at=st.sets(st.integers(0, 39), max_size=3))
+def test_rows_of_another_kind_hide_no_reading(names, odd, column, at):
+    """The file is read as it is without them; each of these is read so too, or refused."""
+    task, made = NAMELESS[names]
+    rows: list[Row] = [dict(zip(names.split(), made(i), strict=True)) for i in range(40)]
+    whole = detect(rows, task)
+    name = [*rows[0]][column % len(rows[0])]
+    if type(odd) is type(rows[0][name]) or {type(odd), type(rows[0][name])} <= {int, float}:
+        odd = [{"a": [odd]}]
+    rows = [{**row, name: odd} if i in at else row for i, row in enumerate(rows)]
+    found = detect(rows, task)
+    assert found.reading == whole.reading
+    for row in rows:
+        with contextlib.suppress(RowError, AttributeError, LookupError, TypeError, ValueError):
+            given_row = renamed(row, found.format.renamed)
+            assert found.format.read(given_row, found.format.told(FormatOptions()))
+
+
+# Names and paths.
 
 
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=8), min_size=1, max_size=4))
@@ -402,23 +568,22 @@ TREES = st.recursive(
 
 def leaves(value: Any) -> list[int]:
     """Every number in a value."""
-    if isinstance(value, int):
-        return [value]
-    items = value.values() if isinstance(value, dict) else value
-    return [one for item in items for one in leaves(item)]
+    if isinstance(value, dict | list):
+        items = value.values() if isinstance(value, dict) else value
+        return [one for item in items for one in leaves(item)]
+    return [] if value is None else [value]
 
 
 def paths(value: Any, before: str) -> list[str]:
-    """Every path into a value, keys of all objects of a list among them."""
-    if isinstance(value, dict):
-        return [
-            p
-            for key, one in value.items()
-            for p in (f"{before}.{key}", *paths(one, f"{before}.{key}"))
-        ]
-    if isinstance(value, list):
-        return list(dict.fromkeys(p for one in value for p in paths(one, f"{before}[]")))
-    return []
+    """Every path into a value, to one item of a list and to keys of all its objects among them."""
+    if not isinstance(value, dict | list):
+        return []
+    listed = isinstance(value, list)
+    inner = [
+        (f"{before}.{key}", one) for key, one in (enumerate(value) if listed else value.items())
+    ]
+    of_all = {path: None for one in value for path in paths(one, f"{before}[]")} if listed else {}
+    return [*of_all, *(path for p, one in inner for path in (p, *paths(one, p)))]
 
 
 @given(TREES, st.data())
@@ -429,16 +594,10 @@ def test_what_is_taken_from_inside_and_what_is_left_are_all(tree, data):
     if not able:
         return
     path = data.draw(st.sampled_from(able))
-    left = [one for _, value in rest("column", tree, [path]) for one in leaves(value)]
-    taken = [one for one in _flat(lookup(row, path)) if one is not None]
-    assert sorted([*left, *taken]) == sorted(leaves(tree)), path
-
-
-def _flat(value: Any) -> list[Any]:
-    if isinstance(value, (list, dict)):
-        items = value.values() if isinstance(value, dict) else value
-        return [one for item in items for one in _flat(item)]
-    return [value]
+    left = [*rest("column", tree, [path])]
+    assert all(lookup(row, other) == value for other, value in left if "[]" not in other)
+    taken = leaves([*(value for _, value in left), lookup(row, path)])
+    assert sorted(taken) == sorted(leaves(tree)), path
 
 
 def test_two_paths_are_a_list_and_both_are_read():
@@ -454,47 +613,12 @@ def test_two_paths_are_a_list_and_both_are_read():
 
 def test_a_part_of_a_name_means_a_word_that_it_begins():
     """Three letters are enough; what names something about a column is not that column."""
-    for word in (
-        "question",
-        "answer",
-        "reasoning",
-        "steps",
-        "rationale",
-        "instruction",
-        "response",
-    ):
+    for word in "question answer reasoning steps rationale instruction response".split():
         role = role_names.role_of(word)
         assert role
         for cut in range(4, len(word)):
             assert role_names.role_of(word[:cut]) == role, word[:cut]
-        assert role_names.role_of(f"{word}_id") == ""
-        assert role_names.role_of(f"is_{word}_valid") == ""
-
-
-@pytest.mark.parametrize("lacking", [True, False])
-def test_of_two_texts_before_an_answer_none_is_taken_for_the_question(lacking):
-    """Neither name says that it is asked: also where some rows have only one of them."""
-    rows = [
-        {
-            "plain": f"How do I keep plant {n} alive in a dark room?",
-            "dressed": "" if lacking and n % 2 else f"You are gardener {n}. Tell me about it.",
-            "completion": f"Give plant {n} some light, and water it once a week.",
-        }
-        for n in range(20)
-    ]
-    with pytest.raises(DataError) as caught:
-        evidence.detect(rows, kind_of("sft"), "rows.jsonl")
-    if lacking:
-        (way,) = ways(caught.value.remedy)
-        given = dict(value.split("=", 1) for _, value in way)
-        found = evidence.detect(
-            [renamed(row, given) for row in rows], kind_of("sft"), "rows.jsonl", columns=given
-        )
-        for row in rows:
-            options = FormatOptions(columns=given)
-            (example,) = found.format.read(renamed(row, given), options)
-            said = [turn.content for turn in turns_of([example])]
-            assert said == [row["dressed"] or row["plain"], row["completion"]]
+        assert role_names.role_of(f"{word}_id") == role_names.role_of(f"is_{word}_valid") == ""
 
 
 def test_every_role_of_a_format_has_a_finder():
@@ -506,303 +630,7 @@ def test_every_role_of_a_format_has_a_finder():
             assert (finders.couples if one_of_two else finders.able)(held, role) == []
 
 
-def test_no_two_names_are_offered_as_question_and_answer_beside_what_is_said():
-    """Most of the text stands in a column that nothing can read."""
-    rows = [
-        {
-            "channel": f"help {n % 3}",
-            "started": f"thread {n}",
-            "log": [{"who": f"u{n}", "line": SAYS["answer"](n)}, {"who": "b", "line": "Thanks."}],
-        }
-        for n in ROWS
-    ]
-    with pytest.raises(DataError) as caught:
-        evidence.detect(rows, kind_of("sft"), "rows.jsonl")
-    assert "completion" not in caught.value.remedy.partition("--format")[0]
-
-
-@pytest.mark.parametrize("ours", ["gpt", "model_a", "deepseek"])
-@pytest.mark.parametrize("theirs", ["llama", "model_b", "2"])
-def test_reasoning_is_that_of_its_own_answer(ours: str, theirs: str) -> None:
-    """Of two models with reasoning and an answer each there are two readings, not four."""
-    rows = [
-        {"question": SAYS["question"](i)}
-        | {f"{name}_rationale": f"{name}: {SAYS['reasoning'](i)}" for name in (ours, theirs)}
-        | {f"{name}_answer": f"{name}: {SAYS['answer'](i)}" for name in (ours, theirs)}
-        for i in ROWS
-    ]
-    found = roles.find(rows, kind_of("sft"), {}, "message_thinking")
-    assert {(one.renamed["message_thinking"], one.renamed["message_content"]) for one in found} == {
-        (f"{name}_rationale", f"{name}_answer") for name in (ours, theirs)
-    }
-
-
-# Rows of one thing, by what each row is, with the names of what they share.
-PIECES: Mapping[str, tuple[str, Callable[[int], Row]]] = {
-    "turn": ("sft", lambda i: {"role": ["user", "assistant"][i % 2], "text": SAYS["answer"](i)}),
-    "step": ("prm", lambda i: {"question": SAYS["question"](i // 4), "step": f"Add {i} to it."}),
-    "answer": ("rm", lambda i: {"prompt": SAYS["question"](i // 4), "reply": SAYS["answer"](i)}),
-}
-
-
-@pytest.mark.parametrize("piece", PIECES)
-@pytest.mark.parametrize("shared", ["conversation_id", "sampleId", "thread-id", "uuid"])
-@pytest.mark.parametrize("place", few(["turn_index", "step_idx", "no"], 1))
-def test_rows_that_are_pieces_of_one_example_are_told_so(
-    piece: str, shared: str, place: str
-) -> None:
-    """No command is offered that would read each of them as a whole."""
-    task, made = PIECES[piece]
-    rows = [{shared: f"c{i // 4}", place: i % 4, "score": i % 5, **made(i)} for i in range(24)]
-    with pytest.raises(DataError) as asked:
-        evidence.detect(rows, kind_of(task), "x.jsonl")
-    assert f"each row is one {piece}" in asked.value.what
-    assert not ways(asked.value.remedy)
-
-
-@pytest.mark.parametrize("names", [("question", "answer"), ("Ask", "Reply"), ("prompt", "output")])
-@pytest.mark.parametrize("several", range(3))
-@pytest.mark.parametrize("asked_plainly", [True, False])
-def test_lists_in_texts_are_asked_about_before_they_are_read(
-    names: tuple[str, str], several: int, asked_plainly: bool
-) -> None:
-    """What is inside is read, of several answers the first, or all of them as JSON."""
-    said = [(SAYS["question"](i), SAYS["answer"](i)) for i in ROWS]
-    rows = [
-        {
-            names[0]: question if asked_plainly else json.dumps([question]),
-            names[1]: json.dumps([answer, *[f"Or else {answer}"] * (several and (i % several))]),
-        }
-        for i, (question, answer) in enumerate(said)
-    ]
-    with pytest.raises(DataError) as asked:
-        evidence.detect(rows, kind_of("sft"), "x.jsonl")
-    way, *others = ways(asked.value.remedy)
-    columns = dict(value.split("=", 1) for _, value in way)
-    assert len(others) == any("[first]" in path for path in columns.values())
-    given = [renamed(row, columns) for row in rows]
-    found = evidence.detect(given, kind_of("sft"), "x.jsonl", columns=columns).format
-    read = [found.read(row, found.told(FormatOptions(columns=columns))) for row in given]
-    assert [[turn.content for turn in turns_of(one)] for one in read] == [[*both] for both in said]
-
-
-@pytest.mark.parametrize("name", ["tools", "apis", "toolbox"])
-def test_tools_are_read_as_they_are_declared(name: str) -> None:
-    """With what is around each function, whatever their list is called."""
-    schema = {"name": "find", "description": "Finds.", "parameters": {"type": "object"}}
-    tools = [{"type": "function", "function": schema}]
-    rows: list[Row] = [{"dialogue": _turns(i, "role", "content"), name: tools} for i in ROWS]
-    found = evidence.detect(rows, kind_of("sft"), "x.jsonl").format
-    given = renamed(rows[0], found.renamed)
-    (read,) = found.read(given, found.told(FormatOptions()))
-    assert isinstance(read, Conversation)
-    assert read.tools == tools
-
-
-def _steps(i: int) -> list[str]:
-    return [f"Step {n} adds {i} to what was found." for n in range(3)]
-
-
-_ASK, _SAY = SAYS["question"], SAYS["answer"]
-# Rows under names of nobody's format, each with another way to say it.
-NAMELESS: Mapping[str, tuple[str, Callable[[int], Sequence[Any]]]] = {
-    "Frage Antwort": ("sft", lambda i: (_ASK(i), _SAY(i))),
-    "user_query model_reply": ("sft", lambda i: (_ASK(i), _SAY(i))),
-    "id convo": ("sft", lambda i: (f"x{i}", _turns(i, "role", "content"))),
-    "chat_log": ("sft", lambda i: (_turns(i, "speaker", "text"),)),
-    "user_1 assistant_1 user_2 assistant_2": (
-        "sft", lambda i: (_ASK(i), _SAY(i), _ASK(i + 9), _SAY(i + 9)),
-    ),
-    "ask reply_a reply_b winner": ("rm", lambda i: (_ASK(i), _SAY(i), f"No {i}, no.", "ab"[i % 2])),
-    "ask good_reply bad_reply": ("rm", lambda i: (_ASK(i), _SAY(i), f"No {i}, not that one.")),
-    "question candidates ratings": (
-        "rm", lambda i: (_ASK(i), [_SAY(i + n) for n in range(3)], [5, 1, 3]),
-    ),
-    "Ask chain verdicts": ("prm", lambda i: (_ASK(i), _steps(i), [1, i % 2, 0])),
-    "problem solution_steps first_wrong_step": ("prm", lambda i: (_ASK(i), _steps(i), i % 4 - 1)),
-    "question process labels": (
-        "prm", lambda i: (_ASK(i), "".join(f"{one} ки\n" for one in _steps(i)), [1, 1, 0]),
-    ),
-}  # fmt: skip
-
-
-def _turns(i: int, who: str, what: str) -> list[dict[str, Any]]:
-    return [{who: "user", what: _ASK(i)}, {who: "assistant", what: _SAY(i)}]
-
-
-_PLAIN = st.none() | st.booleans() | st.integers(-3, 9) | st.floats(-1, 1) | st.text(max_size=9)
-_NESTED = st.recursive(
-    _PLAIN,
-    lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text("ab"), one),
-    max_leaves=4,
-)
-
-
-@pytest.mark.parametrize("names", NAMELESS)
-@settings(max_examples=12)
-@given(odd=_NESTED, column=st.integers(0, 3), at=st.sets(st.integers(0, 39), max_size=3))
-def test_rows_of_another_kind_hide_no_reading(
-    names: str, odd: Any, column: int, at: set[int]
-) -> None:
-    """The file is read as it is without them; each of these is read so too, or refused."""
-    task, made = NAMELESS[names]
-    rows: list[Row] = [dict(zip(names.split(), made(i), strict=True)) for i in range(40)]
-    whole = evidence.detect(rows, kind_of(task), "x.jsonl")
-    name = [*rows[0]][column % len(rows[0])]
-    if type(odd) is type(rows[0][name]) or {type(odd), type(rows[0][name])} <= {int, float}:
-        odd = [{"a": [odd]}]
-    rows = [{**row, name: odd} if i in at else row for i, row in enumerate(rows)]
-    found = evidence.detect(rows, kind_of(task), "x.jsonl")
-    assert found.reading == whole.reading
-    read = found.format
-    for row in rows:
-        with contextlib.suppress(RowError, AttributeError, LookupError, TypeError, ValueError):
-            assert read.read(renamed(row, read.renamed), read.told(FormatOptions()))
-
-
-def test_a_column_of_reasoning_is_that_of_the_last_turn() -> None:
-    """It stands before its answer; an answer with reasoning of its own is refused."""
-    turns = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
-    own = [turns[0], {**turns[1], "reasoning_content": "why"}]
-    format_ = formats.load("openai")
-    (made,) = format_.read({"messages": turns, "message_thinking": "since"}, FormatOptions())
-    assert [turn.fields for turn in turns_of([made])] == [None, {"reasoning_content": "since"}]
-    for messages in (own, turns[:1], [turns[0], {**turns[1], "content": ""}]):
-        with pytest.raises(RowError):
-            format_.read({"messages": messages, "message_thinking": "since"}, FormatOptions())
-
-
-@pytest.mark.parametrize("word", few(["task", "instruction", "question_type_words"], 2))
-def test_what_a_task_is_called_is_not_what_is_asked(word: str) -> None:
-    """Beside a column that differs from row to row, few texts that come again are no question,
-    whatever they are called and however long they are."""
-    kinds = ["summing up two numbers", "writing out a sum"]
-    rows = [{word: kinds[i % 2], "prompt": SAYS["question"](i), "b": i} for i in ROWS]
-    rows = [{**row, "answer": SAYS["answer"](i)} for i, row in enumerate(rows)]
-    assert role_columns.columns_of(rows, answers_alone=True).questions == ["prompt"]
-    named = [{word: "sum" if i % 2 else "count", "answer": SAYS["answer"](i)} for i in ROWS]
-    assert role_columns.columns_of(named, answers_alone=True).questions in ([], [word][:0])
-
-
-@given(
-    st.lists(st.sampled_from("ABCDE"), min_size=3, max_size=8), st.sampled_from(["{}", "User {}"])
-)
-def test_a_dialogue_is_no_answer(who: list[str], name: str) -> None:
-    """Lines that begin with the names of several speakers are no answer; those that begin with
-    other words are."""
-    spoken = "\n".join(f"{name.format(one)}: I said {n}." for n, one in enumerate(who))
-    several = 1 < len({*who}) < len(who) and name != "{}"
-    assert signals.is_dialogue(spoken) == several
-    assert not signals.is_dialogue(f"It is so.\n{spoken}") or not several
-    rows = [{"prompt": SAYS["question"](i), "response": spoken} for i in ROWS]
-    assert role_columns.columns_of(rows, answers_alone=True).answers == (
-        [] if several else ["response"]
-    )
-
-
-@pytest.mark.parametrize("path", ["winner", "labels.human_verdict", "judge", "gpt_preference"])
-@pytest.mark.parametrize("names", [("response_1", "response_2"), ("answer_ours", "answer_theirs")])
-def test_a_text_that_names_an_answer_is_a_verdict(path: str, names: tuple[str, str]) -> None:
-    """Under the name of a verdict, also beside numbers that would order the two."""
-    rows: list[Row] = []
-    for i in ROWS:
-        said = {names[0]: SAYS["chosen"](i), names[1]: SAYS["rejected"](i)}
-        outer, _, inner = path.partition(".")
-        told = names[i % 2]
-        numbers = {f"{one}_score": (i * 3 + at) % 5 for at, one in enumerate(names)}
-        rows.append(
-            {"prompt": SAYS["question"](i), **said, outer: {inner: told} if inner else told}
-        )
-        rows[-1] |= numbers
-    found = roles.find(rows, kind_of("rm"), {})
-    assert path in [one.renamed.get("winner") for one in found]
-
-
-@pytest.mark.parametrize("word", ["worse", "loser", "rejected_by_judge", "more_toxic", "longer"])
-def test_what_names_the_worse_answer_is_no_verdict(word: str) -> None:
-    """It is read only where the user says so: nothing says that the better one is named."""
-    rows: list[Row] = []
-    for i in ROWS:
-        said = {"answer_a": SAYS["chosen"](i), "answer_b": SAYS["rejected"](i)}
-        rows.append({"prompt": SAYS["question"](i), **said, word: f"answer_{'ab'[i % 2]}"})
-    with pytest.raises(DataError):
-        evidence.detect(rows, kind_of("rm"), "x")
-
-
-@pytest.mark.parametrize("share", [1, 3])
-def test_an_input_that_is_a_json_list_belongs_to_its_instruction(share: int) -> None:
-    """It is printed as it stands, however many rows have one."""
-    rows: list[Row] = [
-        {
-            "instruction": SAYS["question"](i),
-            "input": "" if i % share else json.dumps([SAYS["answer"](i), SAYS["answer"](i + 1)]),
-            "output": SAYS["answer"](i),
-        }
-        for i in ROWS
-    ]
-    assert evidence.detect(rows, kind_of("sft"), "x").reading == "alpaca"
-
-
-def test_a_few_flags_leave_open_what_an_index_counts_from() -> None:
-    """As all of them do."""
-    rows = [
-        {"response_0": SAYS["chosen"](i), "response_1": SAYS["rejected"](i), "label": i % 2}
-        for i in ROWS
-    ]
-    rows = [{"prompt": SAYS["question"](i), **row} for i, row in enumerate(rows)]
-    assert evidence.detect(rows, kind_of("rm"), "x").reading.endswith("0-based")
-    with pytest.raises(DataError, match="yes or no"):
-        evidence.detect([*rows[:-1], {**rows[-1], "label": True}], kind_of("rm"), "x")
-
-
-@pytest.mark.parametrize("end", ["So the answer is {}.", "Thus \\boxed{{{}}}.", "#### {}"])
-def test_whole_attempts_are_no_steps(end: str) -> None:
-    """Texts that each come to an answer are asked about; steps are read, however they begin."""
-    steps = [{"prompt": SAYS["question"](i), "completions": SAYS["steps"](i)} for i in ROWS]
-    each = [{**row, "labels": [1, 0, 1]} for row in steps]
-    assert evidence.detect(each, kind_of("prm"), "x").reading == "stepwise"
-    alike = [{**row, "completions": [f"We look at it: {n}." for n in range(3)]} for row in each]
-    assert evidence.detect(alike, kind_of("prm"), "x").reading == "stepwise"
-    tried = [{**row, "completions": [f"{n}: {end.format(n)}" for n in range(3)]} for row in each]
-    with pytest.raises(DataError, match="is a whole attempt") as asked:
-        evidence.detect(tried, kind_of("prm"), "x")
-    assert not ways(asked.value.remedy)
-
-
 def test_calls_in_texts_are_the_calls() -> None:
     """A list of JSON texts is read as the list of what they say."""
     call = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
     assert _parts.calls_of([json.dumps(call)], "x") == _parts.calls_of([call], "x")
-
-
-def test_a_guess_reads_most_of_what_is_said() -> None:
-    """Columns of which only the values say what they are are no reading where most is left out."""
-    rows = [{"Ask": SAYS["question"](i), "zzz": SAYS["answer"](i)} for i in ROWS]
-    assert [one.guessed for one in roles.find(rows, kind_of("sft"), {})] == [True]
-    more = [{**row, "yyy_id": f"{SAYS['answer'](i)} " * 5} for i, row in enumerate(rows)]
-    assert len(roles.find(more, kind_of("sft"), {})) == 1
-    source = [{**row, "src": f"{SAYS['answer'](i)} {i} " * 5} for i, row in enumerate(rows)]
-    assert not [one for one in roles.find(source, kind_of("sft"), {}) if one.guessed]
-
-
-@pytest.mark.parametrize("number", ["utterance_idx", "turn_id", "messageNo"])
-def test_rows_that_number_turns_are_pieces(number: str) -> None:
-    """A guess is none where another column numbers the turns of each conversation."""
-    rows: list[Row] = [
-        {
-            "conv_id": f"c{i // 3}",
-            number: i % 3,
-            "scene": SAYS["question"](i),
-            "x": SAYS["answer"](i),
-        }
-        for i in ROWS
-    ]
-    found = lacking.in_pieces(rows, kind_of("sft"))
-    assert found is not None
-    assert "conv_id" in found[0]
-    assert (
-        lacking.in_pieces(
-            [{**row, "conv_id": f"c{i}"} for i, row in enumerate(rows)], kind_of("sft")
-        )
-        is None
-    )

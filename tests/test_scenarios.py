@@ -194,13 +194,6 @@ def test_a_scenario_goes_as_it_says(name: str, pipeline: Run, tmp_path: Path) ->
             pipeline(*shlex.split(one)[1:]).ended()
 
 
-def test_every_scenario_requires_something() -> None:
-    """Of its last command at least its status; and no two of a file have one name."""
-    texts = [path.read_text("utf-8") for path in (ROOT / "tests" / "scenarios").glob("*.toml")]
-    assert len(SCENARIOS) == sum(text.count("[[scenario]]") for text in texts)
-    assert all(one.law.endswith(".") and one.step for one in SCENARIOS.values())
-
-
 def test_every_table_is_read() -> None:
     """A file of rows that no test names would be asserted by nobody."""
     tests = ROOT / "tests"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Run, printed, table, write_rows
+from support import Run, printed, raised, table, write_rows
 
 from pipeline.inputs import answers, readings, sheet
 from pipeline.lines import MOST, of_columns
@@ -138,9 +138,8 @@ def test_no_command_takes_an_answer_back(remedies: list[list[str]]) -> None:
             return "read"
         raise DataError(f"{'abcd'[done]} is open.", f"Say which: {', or '.join(remedies[done])}.")
 
-    with pytest.raises(DataError) as asked:
-        answers.settled(read, _config(), lambda config, why: {})
-    for way in ways(asked.value.remedy):
+    asked = raised(DataError, answers.settled, read, _config(), lambda config, why: {})
+    for way in ways(asked.remedy):
         ignored = {value for flag, value in way if flag == "--ignore"}
         named = [value.split("=") for flag, value in way if flag == "--map"]
         chosen = {value[0] for flag, value in way if flag == "--where"}
@@ -157,10 +156,9 @@ def test_an_answer_that_leads_nowhere_is_not_offered(dead: str) -> None:
             return "read"
         raise DataError("a is open.", f"Say which: hope with {dead}, or leave it out: --ignore a.")
 
-    with pytest.raises(DataError) as asked:
-        answers.settled(read, _config(), lambda config, why: [])
-    assert asked.value.remedy == "Say which: leave it out: --ignore a."
-    assert len(asked.value.what) == len("a is open.")
+    asked = raised(DataError, answers.settled, read, _config(), lambda config, why: [])
+    assert asked.remedy == "Say which: leave it out: --ignore a."
+    assert len(asked.what) == len("a is open.")
 
 
 def test_what_follows_is_told_where_no_answer_is_enough() -> None:
@@ -185,9 +183,7 @@ def test_what_follows_is_told_where_no_answer_is_enough() -> None:
         (False, False, ["--ignore a", "--ignore good"]),
     ],
 )
-def test_an_answer_after_which_rows_are_refused(
-    every: bool, good: bool, offered: list[str]
-) -> None:
+def test_an_answer_after_which_rows_are_refused(every, good, offered):
     """It is offered where no answer keeps more rows, unless it keeps none."""
 
     def read(config: Config) -> str:
@@ -197,9 +193,8 @@ def test_an_answer_after_which_rows_are_refused(
             return "read"
         raise answers.RefusedError.of("many.", "Add --ignore b.", "code", "read", every=every)
 
-    with pytest.raises(DataError) as asked:
-        answers.settled(read, _config(), lambda config, why: [])
-    assert [written(way) for way in ways(asked.value.remedy)] == offered
+    asked = raised(DataError, answers.settled, read, _config(), lambda config, why: [])
+    assert [written(way) for way in ways(asked.remedy)] == offered
     # Asked by itself, what no option helps is no question.
     assert answers.settled(read, _config(ignore=("a",)), lambda config, why: []) == "read"
 
@@ -226,18 +221,6 @@ def test_an_answer_is_added_to_what_was_said(one: str, other: str) -> None:
     (way,) = ways(f"Add {both}.")
     assert config == applied(way, _config())
     assert written(way) == both
-
-
-def test_a_folder_of_several_kinds_is_asked_about_by_file(pipeline: Run, tmp_path: Path) -> None:
-    """The column of one file is left out of the folder, which has another file without it."""
-    (tmp_path / "data").mkdir()
-    write_rows(tmp_path / "data" / "chat.jsonl", _rows(12, READ["sft"], {}))
-    rated = {"prompt": "What is {n}?", "completion": "It is {n}."}
-    write_rows(tmp_path / "data" / "rated.jsonl", _rows(12, rated, {"Label": [1, 2]}))
-    stopped = pipeline("plan", "data", "--task", "sft", *MODEL).ended(3)
-    assert "rated.jsonl: column 'Label'" in stopped.err
-    (command,) = printed(stopped.err)
-    pipeline(*shlex.split(command)[1:]).ended()
 
 
 # What no printed command may do, whatever the columns are called: by what stands in the rows, each

@@ -264,25 +264,17 @@ def test_long_texts_that_are_most_together_are_all_named():
 
 
 WORDS = sorted({form for forms, *_ in FAMILIES.values() for form in forms.split()} | {*ABOUT, "x"})
-VALUES = st.sampled_from(
-    [
-        None,
-        "",
-        0,
-        1,
-        True,
-        False,
-        0.5,
-        "yes",
-        "unsafe",
-        "tie",
-        "B",
-        PROSE,
-        "a.png",
-        [1, 0],
-        [1, 0, 1],
-    ]
-) | st.sampled_from([[PROSE], {"a": 1}, {"text": PROSE}, [{"name": "f"}], '[{"name": "f"}]'])
+_PLAIN = (None, "", 0, 1, True, False, 0.5, "yes", "unsafe", "tie", "B", PROSE, "a.png")
+_NESTED = (
+    [1, 0],
+    [1, 0, 1],
+    [PROSE],
+    {"a": 1},
+    {"text": PROSE},
+    [{"name": "f"}],
+    '[{"name": "f"}]',
+)
+VALUES = st.sampled_from([*_PLAIN, *_NESTED])
 NAMES = st.tuples(
     st.lists(st.sampled_from(WORDS), min_size=1, max_size=3), st.sampled_from([*SPELLINGS])
 ).map(lambda made: SPELLINGS[made[1]](made[0]))
@@ -340,18 +332,6 @@ TABLE = tomllib.loads(Path(words.__file__).with_suffix(".toml").read_text("utf-8
 PLAIN = [
     w for name in ("question", "answer", "context") for w in TABLE["means"][name]["both"].split()
 ]
-
-
-def test_a_word_of_the_table_stands_once_in_its_class():
-    """Under one use, and in no class twice."""
-    for kind in ("means", "exact"):
-        for name, uses in TABLE[kind].items():
-            listed = [word.rstrip("*!") for some in uses.values() for word in some.split()]
-            if (kind, name) not in (("exact", "turn"), ("exact", "value")):
-                assert len({*listed}) == len(listed), (
-                    name,
-                    [w for w in listed if listed.count(w) > 1],
-                )
 
 
 @settings(max_examples=200)

@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 import pytest
-from support import table
+from support import raised, table
 
 from pipeline.tasks import kind_of
 from stages import formats
@@ -93,9 +93,8 @@ def test_roles_of_nobody_are_asked_about_with_options_that_read_them(asks, answe
     """The printed options, as a shell reads them, give what known names give."""
     plain = shaped("user", "assistant")
     for (task, row), (_, wanted) in zip(shaped(asks, answers), plain, strict=True):
-        with pytest.raises(DataError, match="has the role") as error:
-            detect([row] * 3, kind_of(task), "x.jsonl")
-        words = shlex.split(error.value.remedy.partition("; ")[0].partition("instance ")[2])
+        error = raised(DataError, detect, [row] * 3, kind_of(task), "x.jsonl", says="has the role")
+        words = shlex.split(error.remedy.partition("; ")[0].partition("instance ")[2])
         roles = dict(word.rpartition("=")[::2] for word in words if word != "--role")
         assert roles == {asks: "user", answers: "assistant"}
         told = Selection(roles=roles).read(row)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rows import normalizing
+from support import raised, table
 from test_render import declared
 
 from pipeline.options.build_options import OPTIONS
@@ -15,7 +16,7 @@ from stages import contract, errors, formats
 from stages.chat_template.render import Renderer
 from stages.chat_template.render_steps import RenderSteps
 from stages.chat_template.segments import STEP
-from stages.contract import FormatOptions, Row, StepChain
+from stages.contract import FormatOptions, Row
 from stages.errors import RowError
 from stages.formats._rated_steps import TAGS
 from stages.normalize.evidence import detect
@@ -63,52 +64,22 @@ def test_the_process_reward_model_reads_steps_as_its_card_gives_them():
     )
 
 
-def split_of(text: str, separator: str = "Step 1:") -> tuple[str, list[str]]:
-    """Problem and steps of a joined text."""
-    options = contract.FormatOptions(prompt_separator=separator)
-    row: contract.Row = {"input": text, "value": [1] * text.count(TAG)}
-    (made,) = formats.load("openrlhf_prm").read(row, options)
-    assert isinstance(made, contract.StepChain)
-    return made.problem, made.steps
-
-
-def test_a_question_that_numbers_steps_is_not_split_inside():
-    """Where the question goes on to its second step, those that begin again are the answer's."""
-    question = "A recipe:\nStep 1: mix.\nStep 2: bake.\nHow many steps?"
-    steps = f" Step 1: count {TAG}\nStep 2: two {TAG}"
-    assert split_of(question + steps) == (question + " ", ["Step 1: count ", "\nStep 2: two "])
-    twice = f"{question} Or Step 1: a. Step 2: b.{steps}"
-    assert split_of(twice)[1] == ["Step 1: count ", "\nStep 2: two "]
-
-
-def test_a_question_that_names_the_first_step_alone_is_refused_with_a_way_on():
-    """Nothing says which one begins the answer; a longer separator does. So it is where the second
-    one stands inside the first step, and where no step ends before a second number."""
-    for question in (
-        "What does 'Step 1: mix' mean?",
-        "Step 1: mix. What comes next?",
-        "Is Step 1: or Step 1: it?",
-    ):
-        text = f"{question} Step 1: It means to stir. {TAG}\nStep 2: So stir. {TAG}"
-        with pytest.raises(errors.RowError, match="--prompt-separator a longer text") as refused:
-            split_of(text)
-        assert refused.value.code == "two_first_steps"
-        assert split_of(text, "Step 1: It means")[0] == f"{question} "
-    alone = f"How many are 'Step 1: mix. Step 2: bake.'? Two. {TAG}"
-    for text, says in (
-        (f"Why? Step 1: As in 'Step 1: mix', stir. {TAG}", "Step 1"),
-        (alone, "'Step 2:' occurs after"),
-    ):
-        with pytest.raises(errors.RowError, match=says) as refused:
-            split_of(text)
-        assert refused.value.code == "two_first_steps"
-    assert split_of(alone, "Two.")[1] == ["Two. "]
-
-
-def test_a_separator_without_a_number_ends_the_problem_where_it_first_stands():
-    """Named by hand it says where the problem ends, whatever follows."""
-    text = f"Why?\n\nBecause.\n\nAnd so. {TAG}"
-    assert split_of(text, "\n\n") == ("Why?", ["\n\nBecause.\n\nAnd so. "])
+@pytest.mark.parametrize("one", table("joined_steps.jsonl"), ids=lambda one: one["text"][:30])
+def test_a_joined_text_is_split_where_the_answer_begins(one):
+    """Where the question goes on to its second step, those that begin again are the answer's. Where
+    nothing says which first step begins the answer, a longer separator does; one without a number
+    says where the problem ends, whatever follows."""
+    options = contract.FormatOptions(prompt_separator=one.get("separator", "Step 1:"))
+    row = {"input": one["text"], "value": [1] * one["text"].count(TAG)}
+    read = formats.load("openrlhf_prm").read
+    if "says" in one:
+        refused = raised(errors.RowError, read, row, options, says=one["says"])
+        assert refused.code == "two_first_steps"
+        return
+    (made,) = read(row, options)
+    assert one.keys() & {"problem", "steps"}
+    assert made.problem == one.get("problem", made.problem)
+    assert made.steps == one.get("steps", made.steps)
 
 
 def test_notes_are_a_column_of_the_door():
@@ -149,7 +120,6 @@ def chain(row: Row, **options: Any) -> tuple[str, list[str], list[float | None]]
     """What a row says: problem, steps and ratings."""
     found = detect([row] * 3, kind_of("prm"), "x.jsonl")
     [example] = formats.load(found.reading).read(row, FormatOptions(**options))
-    assert isinstance(example, StepChain)
     return example.problem.strip(), [step.strip() for step in example.steps], example.labels
 
 
@@ -175,8 +145,7 @@ def test_paragraphs_or_lines_are_steps_where_there_are_as_many_ratings(ratings):
                 assert chain(row)[1] == STEPS, (tag, row)
     for row in rows("\n\n", [*ratings, ratings[0]], ""):
         if "input" not in row:
-            with pytest.raises(RowError, match="--step-tag"):
-                chain(row)
+            raised(RowError, chain, row, says="--step-tag")
 
 
 def test_escapes_of_a_tag():

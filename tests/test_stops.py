@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rows import turns
 from stub_server import Stub, serve
-from support import writable, write_rows
+from support import raised, writable, write_rows
 from tokenizers import AddedToken, Tokenizer
 from transformers import GenerationConfig
 
@@ -195,8 +195,7 @@ def test_each_file_that_keeps_a_model_from_stopping(checkpoint, folder):
 def test_without_torch_the_way_on_is_said(checkpoint, folder, tmp_path):
     """A checkpoint cannot answer here, and a folder that is none is refused."""
     words = "has no weights" if importlib.util.find_spec("torch") else "needs torch"
-    with pytest.raises(errors.UsageError, match=words):
-        examine(StopRun(str(checkpoint), folder))
+    raised(errors.UsageError, examine, StopRun(str(checkpoint), folder), says=words)
     with pytest.raises(errors.UsageError, match=r"has no config\.json"):
         examine(StopRun(str(tmp_path), folder, tokenizer_only=True))
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rows import normalizing, unfolded
-from support import table
+from support import raised, table
 
 from expectations.witness import talks
 from expectations.witness import turns as turns_of
@@ -116,7 +116,6 @@ def test_contents_between_two_markers_come_back_exactly(said, system, name):
     found = stop_text.read(write(name, talk))
     assert found[1].messages == wanted(talk)
     prompt = stop_text.read(write(name, talk[:-1]) + DIALECTS[name]["opening"])
-    assert prompt is not None
     assert stop_text.answered(*prompt, talk[-1][1]) == wanted(talk)
 
 
@@ -165,7 +164,7 @@ def test_the_witness_reads_the_same_turns_or_none(said, system, name, cut, answe
             )
 
 
-UNREAD = {"DeepSeek", "Harmony", "Human/Assistant", "Llama 2 or Mistral", "Vicuna"}
+UNREAD = {"DeepSeek", "Harmony", "Human/Assistant", "Llama 2 or Mistral", "NeMo", "Vicuna"}
 
 
 @pytest.mark.parametrize("name", sorted({*DIALECTS} - UNREAD))
@@ -173,13 +172,19 @@ def test_the_witness_reads_what_templates_write(name: str) -> None:
     """Most of them, as a question with its answer and as a whole text."""
     turns = [{"role": one.role, "content": one.content} for one in wanted(TALK, name)]
     found = turns_of.inside(write(name, TALK))
-    assert found is not None
     assert found[0] == turns
     asked = {"role": "user", "content": write(name, TALK[:-1]) + DIALECTS[name]["opening"]}
     assert talks.unfolded([asked, turns[-1]], [None, 0.5]) == (
         turns,
         [*[None] * 4, 0.5][-len(turns) :],
     )
+
+
+def test_an_empty_system_text_is_no_turn():
+    """As NeMo's template prints one where a row has none."""
+    talk: Said = [("system", ""), ("user", "q")]
+    found = stop_text.read(write("NeMo", talk) + DIALECTS["NeMo"]["opening"])
+    assert stop_text.answered(*found, "a\n<extra_id_1>") == wanted([talk[1], ("assistant", "a")])
 
 
 def test_other_texts_are_content():
@@ -210,10 +215,9 @@ def test_templated_rows_are_refused_until_somebody_says_so(name, task, row):
     with pytest.raises(errors.DataError, match=r"ChatML\) in 3 of 3 sampled rows") as caught:
         detect([row] * 3, kind_of(task), "x.jsonl")
     assert "--already-templated" in caught.value.remedy
-    with pytest.raises(errors.RowError) as refused:
-        unfolded(found.name, row, FormatOptions())
-    assert refused.value.code == "already_templated"
-    assert "--already-templated" in refused.value.detail
+    refused = raised(errors.RowError, unfolded, found.name, row, FormatOptions())
+    assert refused.code == "already_templated"
+    assert "--already-templated" in refused.detail
     detected = detect([row] * 3, kind_of(task), "x.jsonl", already_templated=True)
     assert detected.reading == found.name
     assert "already templated (ChatML)" in detected.evidence

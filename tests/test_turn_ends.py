@@ -13,7 +13,7 @@ import pytest
 from datasets import load_from_disk
 from rows import turns
 from small_tokenizers import template_folder
-from support import few, read_manifest, rows_to, table
+from support import few, raised, read_manifest, rows_to, table
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import Metaspace
@@ -216,10 +216,9 @@ def test_a_profile_that_ends_calls_otherwise_is_refused(tmp_path):
     model = resolve(f"{template_folder(tmp_path / 'model', RETURNS)}/", tmp_path, Overrides())
     wrong = replace(model.profile, end_of_call="<|padding|>")
     bound = probes.declare(wrong, model.tokenizer_json, with_steps=False)
-    with pytest.raises(
-        PipelineError, match=r"end_of_call is .*, and the template does not end turn 2"
-    ):
-        probes.require(probes.ProbeSubject(bound, model.tokenizer_json), probes.TEMPLATE)
+    subject = probes.ProbeSubject(bound, model.tokenizer_json)
+    says = "end_of_call is .*, and the template does not end turn 2"
+    raised(PipelineError, probes.require, subject, probes.TEMPLATE, says=says)
 
 
 @pytest.mark.parametrize("files", [False, True], ids=["listed", "files"])
@@ -294,8 +293,7 @@ def test_vendors_templates_train_what_inference_emits(path, make, tmp_path):
     asked = {"model": f"{model}/", "layout": "ragged", "max_length": 8192}
     refused = _REFUSED.get(path.stem, {})
     if "model" in refused:
-        with pytest.raises(PipelineError, match=refused["model"]):
-            make("sft", data, **asked)
+        raised(PipelineError, make, "sft", data, **asked, says=refused["model"])
         return
     build = make("sft", data, **asked)
     rejects = [

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import SAMPLES, noted
 from test_plan_command import planned
-from test_render import MODELS, QWEN2
+from test_render import MODELS, with_template
 
 from pipeline.builder.plan_page import as_json
 from stages import columns, contract, errors, profile
@@ -137,13 +137,12 @@ def outcome(model: profile.TargetModel, row: Row) -> Any:
         return (error.code, error.detail)
 
 
-def with_template(body: str, opening: str = "") -> profile.TargetModel:
+def with_body(body: str, opening: str = "") -> profile.TargetModel:
     """A model whose template prints each message, and a generation prompt, in a way of its own."""
-    source = (
+    return with_template(
         "{% for m in messages %}" + body + "{% endfor %}"
         "{% if add_generation_prompt %}" + opening + "<|im_start|>assistant\n{% endif %}"
     )
-    return replace(QWEN2, profile=replace(QWEN2.profile, chat_template=source))
 
 
 TURN = "{{ '<|im_start|>' ~ m.role ~ '\n' ~ m.content ~ '<|im_end|>\n' }}"
@@ -152,10 +151,10 @@ TURN = "{{ '<|im_start|>' ~ m.role ~ '\n' ~ m.content ~ '<|im_end|>\n' }}"
 def test_a_template_that_changes_what_is_far_behind_is_refused():
     """A turn that looks otherwise once twenty have followed is not what inference feeds, and a kind
     of turn that first stands late in a conversation is proved there."""
-    model = with_template("{{ 'old ' if loop.revindex > 20 }}" + TURN)
+    model = with_body("{{ 'old ' if loop.revindex > 20 }}" + TURN)
     assert outcome(model, chat(10))[2] == "compiled"
     assert outcome(model, chat(60))[0] == "not_prefix_stable"
-    model = with_template("{{ 'old ' if m.role == 'tool' and loop.revindex > 2 }}" + TURN)
+    model = with_body("{{ 'old ' if m.role == 'tool' and loop.revindex > 2 }}" + TURN)
     row = chat(60)
     row.roles[90] = "tool"
     row.shape = row._own_shape()
@@ -164,7 +163,7 @@ def test_a_template_that_changes_what_is_far_behind_is_refused():
 
 def test_a_template_that_counts_turns_is_proved_on_all_of_them(meter, monkeypatch):
     """Where excerpts show other text the whole conversation decides, up to a limit with a name."""
-    model = with_template("{{ loop.index ~ ' ' }}" + TURN, "{{ (messages | length + 1) ~ ' ' }}")
+    model = with_body("{{ loop.index ~ ' ' }}" + TURN, "{{ (messages | length + 1) ~ ' ' }}")
     texts, _, path = outcome(model, chat(40))
     assert path == "compiled"
     assert "80 " in "".join(texts)

@@ -1,7 +1,8 @@
 """Ids by the vendors' own libraries. Run by a Python that can import them; JSON lines in and out.
 
 Arguments: ``sentencepiece`` or ``tiktoken``, the vocabulary's file, and for tiktoken the pattern
-that splits words.
+that splits words; or ``mistral_common`` and which of its tokenizers (v1, v3, tekken), for lines of
+conversations instead of texts.
 """
 
 import base64
@@ -24,25 +25,57 @@ def _ranks(table: bytes) -> tuple[dict[bytes, int], int]:
     return {base64.b64decode(e["token_bytes"]): e["rank"] for e in entries}, first
 
 
-def encoder(library: str, path: Path, pattern: str) -> Callable[[str], list[int]]:
-    """The library's encoder of a text without control tokens."""
+def _mistral_common(kind: str) -> Callable[[Any], list[int]]:
+    """The encoder of conversations."""
+    import mistral_common
+    from mistral_common.protocol.instruct.messages import AssistantMessage, ToolMessage, UserMessage
+    from mistral_common.protocol.instruct.request import InstructRequest
+    from mistral_common.protocol.instruct.tool_calls import Tool
+    from mistral_common.tokens.tokenizers import instruct, sentencepiece, tekken
+
+    data = Path(mistral_common.__file__).parent / "data"
+    if kind == "tekken":
+        own = instruct.InstructTokenizerV3(tekken.Tekkenizer.from_file(data / "tekken_240718.json"))
+    else:
+        name = {"v1": "tokenizer.model.v1", "v3": "mistral_instruct_tokenizer_240216.model.v2"}[
+            kind
+        ]
+        made = {"v1": instruct.InstructTokenizerV1, "v3": instruct.InstructTokenizerV3}[kind]
+        own = made(sentencepiece.SentencePieceTokenizer(str(data / name)))
+    messages = {"user": UserMessage, "assistant": AssistantMessage, "tool": ToolMessage}
+
+    def encode(row: Any) -> list[int]:
+        turns = row["messages"]
+        system = turns.pop(0)["content"] if turns[0]["role"] == "system" else None
+        for call in (call for turn in turns for call in turn.get("tool_calls") or ()):
+            given = call["function"]["arguments"]  # of which JSON text is asked there
+            call["function"]["arguments"] = json.dumps(given, ensure_ascii=False)
+        request = InstructRequest(
+            messages=[messages[turn["role"]].model_validate(turn) for turn in turns],
+            system_prompt=system,
+            available_tools=[Tool.model_validate(tool) for tool in row["tools"] or ()],
+        )
+        return own.encode_instruct(request).tokens
+
+    return encode
+
+
+def encoder(library: str, source: str, pattern: str = "") -> Callable[[Any], list[int]]:
+    """The library's encoder, of texts without control tokens or of conversations."""
+    if library == "mistral_common":
+        return _mistral_common(source)
     if library == "sentencepiece":
         from sentencepiece import SentencePieceProcessor
 
-        return SentencePieceProcessor(model_file=str(path)).encode
+        return SentencePieceProcessor(model_file=source).encode
     import tiktoken
 
-    ranks, first = _ranks(path.read_bytes())
+    ranks, first = _ranks(Path(source).read_bytes())
     found = tiktoken.Encoding("x", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
     return lambda text: [first + rank for rank in found.encode_ordinary(text)]
 
 
-def main() -> None:
-    """One line of ids for each line of a text."""
-    encode = encoder(sys.argv[1], Path(sys.argv[2]), sys.argv[3])
+if __name__ == "__main__":
+    encode = encoder(*sys.argv[1:])
     for line in sys.stdin:
         sys.stdout.write(json.dumps(encode(json.loads(line))) + "\n")
-
-
-if __name__ == "__main__":
-    main()

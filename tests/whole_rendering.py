@@ -66,10 +66,11 @@ class WholeRendering:
         names = sorted(model.controls, key=len, reverse=True)
         self._controls = re.compile("|".join(map(re.escape, names)))
         self._asked = 0
+        self._tools: Any = None  # of the conversation that is read
         self._variants = [dict(variant) for variant in model.profile.template_variants]
 
     def sequences(
-        self, messages: Messages, system: str | None, last: bool
+        self, row: dict[str, Any], system: str | None, last: bool
     ) -> list[Expected | None]:
         """The sequences of a conversation; None for each that cannot be printed.
 
@@ -77,6 +78,7 @@ class WholeRendering:
             system: the system text of conversations without one.
             last: the last answer alone is trained, and not every one.
         """
+        messages, self._tools = row["messages"], row.get("tools")
         if system is not None and messages[0]["role"] != "system":
             messages = [{"role": "system", "content": system}, *messages]
         answers = [i for i, turn in enumerate(messages) if turn["role"] == "assistant"]
@@ -94,14 +96,14 @@ class WholeRendering:
     def _applied(self, messages: Messages, **options: Any) -> Any:
         with mock.patch.object(chat_template_utils, "datetime", _CLOCK):
             return self._tokenizer.apply_chat_template(
-                messages, date_string=f"{_DAY:%d %b %Y}", **options
+                messages, tools=self._tools, date_string=f"{_DAY:%d %b %Y}", **options
             )
 
     def _printed(self, messages: Messages, **variables: Any) -> str:
         return str(self._applied(messages, tokenize=False, **variables))
 
     def _expected(self, messages: Messages, answers: list[int]) -> Expected:
-        every = "".join(turn["content"] for turn in messages)
+        every = "".join(turn["content"] or "" for turn in messages)
         found = list(dict.fromkeys(self._controls.findall(every)))
         signs = {
             name: chr(code)
@@ -109,7 +111,8 @@ class WholeRendering:
         }
         shown = messages
         if signs:
-            hidden = [self._controls.sub(lambda m: signs[m[0]], t["content"]) for t in messages]
+            texts = [turn["content"] for turn in messages]
+            hidden = [t and self._controls.sub(lambda m: signs[m[0]], t) for t in texts]
             shown = [{**t, "content": h} for t, h in zip(messages, hidden, strict=True)]
         text = self._printed(shown)
         if signs and self._restored(text, signs) != self._printed(messages):
@@ -162,13 +165,12 @@ class WholeRendering:
     def _cut(
         self, text: str, cuts: list[int], signs: dict[str, str]
     ) -> tuple[list[int], list[int]]:
-        """Ids and labels: an answer is trained from its cut to its end of turn."""
+        """Ids and labels: an answer is trained from its cut to its end of turn or of its calls."""
         ids = self._ids(text[: cuts[0] if cuts else None], signs)
         labels = [columns.IGNORED] * len(ids)
-        end = self._model.end_of_turn_id
         for a, b in itertools.pairwise([*cuts, len(text)]):
             tail = self._ids(text[a:b], signs)
-            size = tail.index(end) + 1
+            size = next(i for i, one in enumerate(tail, 1) if one in self._model.end_ids)
             ids += tail
             labels += tail[:size] + [columns.IGNORED] * (len(tail) - size)
         return ids, [columns.IGNORED, *labels[1:]]
