@@ -1,14 +1,12 @@
 """TOML files of users: parsed, or refused with a reason, and the line at which each key stands.
 
 ``tomllib`` gives no positions, and neither do the libraries that keep a file's layout. Where lines
-are asked for, the text is known to be TOML already, so it is enough to tell keys, strings and
-brackets apart.
+are asked for, each value is replaced by the number of its line, and the file is parsed once more.
 """
 
 import re
 import tomllib
-from bisect import bisect_right
-from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -80,10 +78,11 @@ _TOKEN = re.compile(
     r'#[^\n]*|(?P<token>"""(?:\\.|[^\\])*?"{3,5}|'
     r"'''.*?'{3,5}|"
     r'"(?:\\.|[^"\\\n])*"|'
-    r"'[^'\n]*'|[\[\]{}=,\n]|[^\s\[\]{}=,#\"']+)",
+    r"'[^'\n]*'|\{[ \t]*\}|[\[\]{}=,\n]|"
+    r"""[^\s\[\]{}=,#"']+(?:[ ]\d[^\s\[\]{}=,#"']*)?)""",  # a date, and its time
     re.DOTALL,
 )
-_BEHIND_VALUES = ("\n", ",", "]", "}")
+_OWN, _SPELLED = "\0", r'"\u0000"'  # the key under which a table has its own line
 
 
 def lines_of(text: str) -> dict[Place, int]:
@@ -92,85 +91,48 @@ def lines_of(text: str) -> dict[Place, int]:
     Args:
         text: a valid TOML file.
     """
-    scanner = _Scanner(text)
-    scanner.file()
-    return scanner.lines
+    lines: dict[Place, int] = {}
+    for key, value in tomllib.loads(_numbered(f"{text}\n")).items():
+        _note(value, (key,), lines)
+    return lines
 
 
-class _Scanner:
-    def __init__(self, text: str) -> None:
-        self.lines: dict[Place, int] = {}
-        starts = [match.end() for match in re.finditer("\n", text)]
-        self._left = deque(  # tokens, each with its line
-            (found["token"], bisect_right(starts, found.start()) + 1)
-            for found in _TOKEN.finditer(text)
-            if found["token"]
-        )
-        self._last: dict[Place, int] = {}  # the number of the latest table of each array of tables
+def _numbered(text: str) -> str:
+    """The file with the numbers of their lines in the place of values. A table has its own as a
+    key, and an array as its first item."""
+    made: list[str] = []
+    opened: list[str] = []  # brackets of arrays and inline tables
+    line, value, header = 1, False, False
+    for token in (found["token"] for found in _TOKEN.finditer(text) if found["token"]):
+        said = token
+        if value and token in ("[", "{"):
+            opened.append(token)
+            value = token == "["
+            said = f"[{line}," if value else f"{{{_SPELLED}={line},"
+        elif opened and token in ("]", "}"):
+            opened.pop()
+            value = False
+        elif token in (",", "="):
+            value = token == "=" or opened[-1] == "["
+        elif token == "\n":
+            said = f"\n{_SPELLED}={line}\n" if header else token
+            value, header = value and bool(opened), False
+        elif value:
+            said, value = str(line), False
+        else:
+            header = header or token == "["
+        made.append(said)
+        line += token.count("\n")
+    return "".join(made)
 
-    def file(self) -> None:
-        table: Place = ()
-        while self._left:
-            token = self._left[0][0]
-            if token == "\n":
-                self._left.popleft()
-            elif token == "[":
-                table = self._header()
-            else:
-                self._entry(table)
 
-    def _header(self) -> Place:
-        line = self._left.popleft()[1]
-        several = self._left[0][0] == "["
-        if several:
-            self._left.popleft()
-        keys = self._keys("]")
-        place: Place = ()
-        for number, key in enumerate(keys, 1):
-            place = (*place, key)
-            self.lines.setdefault(place, line)
-            if several and number == len(keys):
-                self._last[place] = self._last.get(place, -1) + 1
-                self._left.popleft()
-            if place in self._last:
-                place = (*place, self._last[place])
-                self.lines.setdefault(place, line)
-        return place
-
-    def _keys(self, end: str) -> list[str]:
-        """The parts of a dotted key, which ends at a sign."""
-        spelled = ""
-        while (token := self._left.popleft()[0]) != end:
-            spelled += token
-        keys, table = [], tomllib.loads(f"{spelled} = 0")
-        while isinstance(table, dict):
-            ((key, table),) = table.items()
-            keys.append(key)
-        return keys
-
-    def _entry(self, table: Place) -> None:
-        line, place = self._left[0][1], table
-        for key in self._keys("="):
-            place = (*place, key)
-            self.lines.setdefault(place, line)
-        self._value(place)
-
-    def _value(self, place: Place) -> None:
-        opened, number = self._left.popleft()[0], 0
-        while opened == "{" and self._more("}"):
-            self._entry(place)
-        while opened == "[" and self._more("]"):
-            self.lines[*place, number] = self._left[0][1]
-            self._value((*place, number))
-            number += 1
-        while self._left and self._left[0][0] not in _BEHIND_VALUES:
-            self._left.popleft()  # the time of a date
-
-    def _more(self, end: str) -> bool:
-        """Move to the next item of an array or an inline table; False behind its end."""
-        while self._left[0][0] in ("\n", ","):
-            self._left.popleft()
-        if self._left[0][0] != end:
-            return True
-        self._left.popleft()
-        return False
+def _note(value: Any, place: Place, lines: dict[Place, int]) -> int:
+    """Note the lines in a numbered value; returns the first of them."""
+    own: list[Any] = [value]
+    inner: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        own, inner = [value.pop(_OWN)] if _OWN in value else [], value.items()
+    elif isinstance(value, list):  # one of tables that have headers has no number
+        own, inner = [value.pop(0)] if isinstance(value[0], int) else [], enumerate(value)
+    lines[place] = min([*own, *(_note(one, (*place, key), lines) for key, one in inner)])
+    return lines[place]
