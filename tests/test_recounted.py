@@ -24,6 +24,7 @@ from pipeline.builder.evidence import Evidence
 from pipeline.builds.build import Build
 from pipeline.builds.build import read_manifest as parsed
 from pipeline.exports import ExportFacts
+from pipeline.manifest.manifest import UnreadColumn
 from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
 from stages import catalog
@@ -381,9 +382,7 @@ def test_whatever_a_launch_script_sets_follows_from_the_manifest() -> None:
                 launch_gate.READERS[Path(file).suffix],
                 launch_gate.wanted(name, file, facts),
             )
-            if must is None:
-                assert file == launch_gate.PROGRAM
-                continue
+            assert must is not None
             assert [*launch_gate.differences(read(text), must)] == [], (name, file, facts)
             for values in () if (name, file, facts.task) in seen else must.values():
                 for value in values:
@@ -405,3 +404,17 @@ def test_a_default_that_is_not_what_it_was_is_named(monkeypatch: pytest.MonkeyPa
         ((file, what),) = origin.changed()
         assert file == "manifest.json"
         assert what.startswith(f'{name} is "other" by default')
+
+
+def test_facts_of_a_launch_script_are_those_that_are_counted(judged: dict[str, Evidence]) -> None:
+    for evidence in judged.values():
+        assert launch_gate.facts_of(evidence.build) == evidence.build.facts
+
+
+def test_what_a_condition_reads_is_not_unread(judged: dict[str, Evidence]) -> None:
+    evidence = judged["rm"]
+    unread = (UnreadColumn("skip", 1, 0.1, 1),)
+    inputs = tuple(replace(one, unread=unread) for one in evidence.manifest.inputs)
+    build = replace(evidence.build, manifest=replace(evidence.manifest, inputs=inputs))
+    assert [*chosen_again._of_read(evidence)] == []
+    assert [*chosen_again._of_read(replace(evidence, build=build))]

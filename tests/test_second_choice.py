@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from support import write_rows
 from test_recounted import judged as judged
 
 from pipeline import run_build
-from pipeline.builder import judge, second_choice, side_files
+from pipeline.builder import chosen_again, judge, second_choice, side_files
 from pipeline.builder.evidence import Evidence
 from pipeline.options.build_options import Budget, require_mixture
 from pipeline.options.recipe import builds_of
@@ -153,3 +154,22 @@ def test_what_options_choose_is_chosen_again(
     assert evidence.rows
     assert evidence.parts
     assert [*second_choice.problems(evidence)] == []
+    assert [*chosen_again.problems(evidence)] == []
+
+
+def test_a_group_of_other_questions_and_what_is_alike_are_named(
+    judged: dict[str, Evidence], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two questions in a group, one in two groups, and equal signatures, but not of no words."""
+    evidence = judged["packed"]
+    first, second, *_ = evidence.questions
+    made = [*second_choice._made(evidence)]
+    groups = sorted((one.group, one.name) for one in made)
+    equal = next([a[1], b[1]] for a, b in pairwise(groups) if a[0] == b[0])
+    for said in ({second: evidence.questions[first]}, dict(zip(equal, "xy", strict=True))):
+        other = replace(evidence, questions={**evidence.questions, **said})
+        assert any("groups" in one for one in second_choice.problems(other))
+    for sign, named in ((b"a", True), (b"\xff", False)):
+        alike = [one._replace(signature=sign) for one in made]
+        monkeypatch.setattr(second_choice, "_made", lambda evidence, alike=alike: alike)
+        assert any("unlike" in one for one in second_choice.problems(evidence)) == named

@@ -14,9 +14,10 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from expectations.witness import paths
+from expectations.witness import paths, raw
 from expectations.witness.laws import FIGURES
 from expectations.witness.raw import Row, UnreadError
 
@@ -239,3 +240,43 @@ class Sides:
             if there != splits:
                 what = by if by and key[0] != "?" else "what it asks"
                 self.found.append((name, f"split: {first} is equal to it in {what}, and elsewhere"))
+
+
+_NUMBERS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+    "sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety"
+).split()
+_VALUES = dict(zip(_NUMBERS, (*range(20), *range(20, 100, 10)), strict=True))
+_SPELLED = re.compile(rf"\b({'|'.join(_NUMBERS)})\b")
+_SEVERAL = re.compile(rf"hundred|thousand|million|ty[^a-z0-9]+({'|'.join(_NUMBERS[1:10])})")
+_ASKING = ("question", "Question", "problem", "Problem", "prompt", "Prompt")
+_SURE = 16  # letters of a question that is found wherever it stands
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """Words, numbers and signs of an English text, numbers as digits; none of another text, and of
+    one in which a number has several words."""
+    text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text.lower())
+    if not text.isascii() or _SEVERAL.search(text):
+        return ()
+    text = _SPELLED.sub(lambda found: str(_VALUES[found[1]]), text)
+    return tuple(re.findall(r"[a-z0-9]+|[-+*/^=<>%]", text))
+
+
+def evaluations(files: list[tuple[str, str, str | None]]) -> dict[tuple[str, ...], str]:
+    """The questions that no row may ask, by their words.
+
+    Args:
+        files: of JSON lines, each with its hash and the column of its questions, or None where that
+            is a usual one.
+    """
+    found: dict[tuple[str, ...], str] = {}
+    for path, sha256, column in files:
+        data = Path(path).read_bytes() if Path(path).is_file() else b""
+        if hashlib.sha256(data).hexdigest() != sha256:
+            continue
+        rows = raw.rows(path, range(1, data.count(b"\n") + 2), {"container": "jsonl"}).values()
+        name = column or next((n for n in _ASKING if any(n in row for row in rows)), "")
+        texts = [row[name] for row in rows if isinstance(row.get(name), str)]
+        found |= {words_of(x): x for x in texts if len("".join(words_of(x))) >= _SURE}
+    return found

@@ -108,7 +108,8 @@ def assemble(
     report(CHECK, 1, 1)
     report(REPORT, 0, 1)
     build = _completed(outcome, folder, verdict, audits, witnessed.record_of(statement))
-    side_files.require(evidence.of(build, outcome, planned, verdict.dataset, case))
+    judged = evidence.of(build, outcome, planned, verdict.dataset, case, statement.asked)
+    side_files.require(judged)
     report(REPORT, 1, 1)
     return Assembled(build, verdict, _unwritten(folder, shards))
 
