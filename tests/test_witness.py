@@ -820,6 +820,10 @@ def test_no_row_asks_what_an_evaluation_asks(tmp_path: Path) -> None:
     assert choices.words_of("what is 1,250 plus 6 apples") in asked
     assert choices.words_of("what is 1,250 plus 5 apples") not in asked
     assert not choices.evaluations([(str(file), "other", None)])
+    for text, whole in (("How many are 1,250 of six?", True), ("How many are 1,250?", False)):
+        hit = {"id": "a:1", "question": "How many are 1250 of six?", "said": text, "share": 0.9}
+        (tmp_path / "contaminated.jsonl").write_text(json.dumps(hit), "utf-8")
+        assert bool([*choices.understated(str(tmp_path))]) == whole
 
 
 def test_of_equal_rows_one_is_stored() -> None:

@@ -74,8 +74,7 @@ def attest(case: dict[str, Any]) -> Statement:
             that were counted, ``every``, ``noted``: how many rows have each note that is known,
             ``asked``: no question is on both sides of the split,
             ``whole``: every row is stored, refused, or does not meet a condition,
-            ``fitted``: rows are padded to the longest of them,
-            ``evaluations``: files whose questions no row may ask, each with its column,
+            ``fitted``: rows are padded to the longest, ``evaluations``: whose questions none asks,
             ``keep``: or equals another one, of which this is known to stay; empty elsewhere.
     """
     lines, pads = stored.drawn(case), []
@@ -103,13 +102,8 @@ def attest(case: dict[str, Any]) -> Statement:
             name, row = f"{one['name']}:{line}", rows.get(line)
             for made in _hear(statement, reading, name, row, own[line]):
                 equal.add(made, row or {}, (number, line), name, True)
-            what = question(published.asked)
-            sides.add(row or {}, words["group_by"], what * case["asked"], name, own[line])
-            if what:
-                statement.asked[name] = hashlib.sha256(what.encode()).hexdigest()
-            words_ = choices.words_of("\n".join(published.asked)) if asking else ()
-            if words_ in asking and len(published.asked) == 1:
-                statement.found.append((name, f"decontaminate: it asks: {asking[words_]:.60}"))
+            what = _note_question(statement, published, asking, name) * case["asked"]
+            sides.add(row or {}, words["group_by"], what, name, own[line])
         for line in sorted({*lines[one["name"]]} - {*own}):
             if (row := rows.get(line)) is None:
                 continue
@@ -121,6 +115,19 @@ def attest(case: dict[str, Any]) -> Statement:
     if statement.found:
         statement.unlike = published.unlike()
     return statement
+
+
+def _note_question(
+    statement: Statement, published: Published, asking: dict[tuple[str, ...], str], name: str
+) -> str:
+    """What a row that is stored asks; no evaluation may ask it."""
+    what = question(published.asked)
+    if what:
+        statement.asked[name] = hashlib.sha256(what.encode()).hexdigest()
+    words = choices.words_of("\n".join(published.asked)) if asking else ()
+    if words in asking and len(published.asked) == 1:
+        statement.found.append((name, f"decontaminate: it asks: {asking[words]:.60}"))
+    return what
 
 
 def _of_build(
@@ -135,6 +142,7 @@ def _of_build(
             yield "manifest.json", text
     if case["fitted"] and pads >= MULTIPLE:
         yield "padding", f"{pads} or more tokens in every row"
+    yield from choices.understated(case["folder"])
     positions = published.tokenizer.model_max_length
     if positions != case["model"]["positions"]:
         text = f"model_max_length is {positions}, and the model has {case['model']['positions']}"

@@ -273,10 +273,19 @@ def evaluations(files: list[tuple[str, str, str | None]]) -> dict[tuple[str, ...
     found: dict[tuple[str, ...], str] = {}
     for path, sha256, column in files:
         data = Path(path).read_bytes() if Path(path).is_file() else b""
-        if hashlib.sha256(data).hexdigest() != sha256:
+        if hashlib.sha256(data).hexdigest() != sha256 or not path.endswith(".jsonl"):
             continue
         rows = raw.rows(path, range(1, data.count(b"\n") + 2), {"container": "jsonl"}).values()
         name = column or next((n for n in _ASKING if any(n in row for row in rows)), "")
         texts = [row[name] for row in rows if isinstance(row.get(name), str)]
         found |= {words_of(x): x for x in texts if len("".join(words_of(x))) >= _SURE}
     return found
+
+
+def understated(folder: str) -> Iterator[tuple[str, str]]:
+    """Rows that are left out for a part of a question, and whose text has all of it."""
+    file = Path(folder) / "contaminated.jsonl"
+    for one in map(json.loads, file.read_bytes().splitlines() if file.is_file() else ()):
+        asked, said = (" ".join(words_of(one[name])) for name in ("question", "said"))
+        if len(asked) > _SURE and f" {asked} " in f" {said} " and one["share"] < 1:
+            yield one["id"], f"decontaminate: it shares {one['share']}, and asks: {asked:.60}"

@@ -3,7 +3,8 @@ where the build sorts columns. What is stored must be what comes out: the same e
 sides, in the same order, in the same packs.
 
 What an example's text says is no part of it: its tokens, the hashes of what it asks and of what it
-is, whether a filter leaves it out, and the files of what is like something else are given. Builds
+is, whether a filter leaves it out, and the files of what is like something else are given; the
+hashes of what rows ask are compared with what the witness has read. Builds
 that are not in ``Evidence.examples`` are not chosen again, and neither are those whose sides follow
 from likeness; of those of several windows, order and packs are not.
 """

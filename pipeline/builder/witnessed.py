@@ -60,7 +60,6 @@ def case_of(
         "too_long": config.parts.too_long,
         "raw": config.parts.prm_template == "raw",
     }
-    searched = [one for one in config.plan.decontaminate if one.path.endswith(".jsonl")]
     named, by_rows = zip(inputs, recipe.formats, lines, strict=True), _chooses_by_rows(config)
     return {
         "folder": str(folder),
@@ -77,7 +76,7 @@ def case_of(
         "fitted": by_rows and _fits(config),
         "whole": by_rows and not config.plan.dedup,
         "keep": config.plan.dedup_keep if by_rows and config.plan.dedup else "",
-        "evaluations": [(x.path, x.sha256, x.column) for x in searched],
+        "evaluations": [(x.path, x.sha256, x.column) for x in config.plan.decontaminate],
     }
 
 
