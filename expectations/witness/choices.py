@@ -242,12 +242,10 @@ class Sides:
                 self.found.append((name, f"split: {first} is equal to it in {what}, and elsewhere"))
 
 
-_NUMBERS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
-    "sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety"
-).split()
-_VALUES = dict(zip(_NUMBERS, (*range(20), *range(20, 100, 10)), strict=True))
-_SPELLED = re.compile(rf"\b({'|'.join(_NUMBERS)})\b")
+_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve thirteen".split()
+_NUMBERS += "fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty".split()
+_NUMBERS += "sixty seventy eighty ninety".split()
+_VALUES = dict(zip(_NUMBERS, map(str, (*range(20), *range(20, 100, 10))), strict=True))
 _SEVERAL = re.compile(rf"hundred|thousand|million|ty[^a-z0-9]+({'|'.join(_NUMBERS[1:10])})")
 _ASKING = ("question", "Question", "problem", "Problem", "prompt", "Prompt")
 _SURE = 16  # letters of a question that is found wherever it stands
@@ -259,8 +257,7 @@ def words_of(text: str) -> tuple[str, ...]:
     text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text.lower())
     if not text.isascii() or _SEVERAL.search(text):
         return ()
-    text = _SPELLED.sub(lambda found: str(_VALUES[found[1]]), text)
-    return tuple(re.findall(r"[a-z0-9]+|[-+*/^=<>%]", text))
+    return tuple(_VALUES.get(one, one) for one in re.findall(r"[a-z0-9]+|[-+*/^=<>%]", text))
 
 
 def evaluations(files: list[tuple[str, str, str | None]]) -> dict[tuple[str, ...], str]:

@@ -197,12 +197,10 @@ class _Choice:
             told = (sides.groups, sides.groups_in_test, sides.largest)
             found["sides"] = told, (len(sizes), len(tested), largest)
         # Rows are of one group where they ask the same, and of two where they do not.
-        asks, by = self.evidence.questions, [x.get("group_by") for x in self.evidence.asked]
-        both = {
-            (x.asked if any(by) else x.group, asks.get(re.sub(r"#\d+$", "", x.name)))
-            for x in self.made
-        }
-        both = {pair for pair in both if all(pair)}
+        asks, by = self.evidence.questions, any(x.get("group_by") for x in self.evidence.asked)
+        names = (re.sub(r"#\d+$", "", x.name) for x in self.made)
+        groups = [x.asked if by else x.group for x in self.made]
+        both = {pair for pair in zip(groups, map(asks.get, names), strict=True) if all(pair)}
         apart = [len({pair[at] for pair in both}) for at in (0, 1)]
         found["groups of questions"] = apart, [len(both), len(both)]
         signed = [x.signature for x in used if times[x.number] and {*(x.signature or b"")} - {255}]
