@@ -28,6 +28,7 @@ from pipeline.builder.evidence import Evidence
 from pipeline.builds.build import Build
 from pipeline.builds.build import read_manifest as parsed
 from pipeline.exports import ExportFacts
+from pipeline.manifest.manifest import UnreadColumn
 from pipeline.options.build_options import Budget, require_mixture
 from pipeline.options.recipe import builds_of
 from pipeline.shards import budgets
@@ -349,9 +350,7 @@ def test_whatever_a_launch_script_sets_follows_from_the_manifest():
                 launch_gate.READERS[Path(file).suffix],
                 launch_gate.wanted(name, file, facts),
             )
-            if must is None:
-                assert file == launch_gate.PROGRAM
-                continue
+            assert must is not None
             assert [*launch_gate.differences(read(text), must)] == [], (name, file, facts)
             for values in () if (name, file, facts.task) in seen else must.values():
                 for value in values:
@@ -451,3 +450,34 @@ def test_what_options_choose_is_chosen_again(model, tmp_path_factory, options, a
     assert evidence.rows
     assert evidence.parts
     assert [*second_choice.problems(evidence)] == []
+    assert [*chosen_again.problems(evidence)] == []
+
+
+def test_a_group_of_other_questions_and_what_is_alike_are_named(judged, monkeypatch):
+    """Two questions in a group, one in two groups, and equal signatures, but not of no words."""
+    evidence = judged["packed"]
+    first, second, *_ = evidence.questions
+    made = [*second_choice._made(evidence)]
+    groups = sorted((one.group, one.name) for one in made)
+    equal = next([a[1], b[1]] for a, b in itertools.pairwise(groups) if a[0] == b[0])
+    for said in ({second: evidence.questions[first]}, dict(zip(equal, "xy", strict=True))):
+        other = replace(evidence, questions={**evidence.questions, **said})
+        assert any("groups" in one for one in second_choice.problems(other))
+    for sign, named in ((b"a", True), (b"\xff", False)):
+        alike = [one._replace(signature=sign) for one in made]
+        monkeypatch.setattr(second_choice, "_made", lambda evidence, alike=alike: alike)
+        assert any("unlike" in one for one in second_choice.problems(evidence)) == named
+
+
+def test_facts_of_a_launch_script_are_those_that_are_counted(judged: dict[str, Evidence]) -> None:
+    for evidence in judged.values():
+        assert launch_gate.facts_of(evidence.build) == evidence.build.facts
+
+
+def test_what_a_condition_reads_is_not_unread(judged: dict[str, Evidence]) -> None:
+    evidence = judged["rm"]
+    unread = (UnreadColumn("skip", 1, 0.1, 1),)
+    inputs = tuple(replace(one, unread=unread) for one in evidence.manifest.inputs)
+    build = replace(evidence.build, manifest=replace(evidence.manifest, inputs=inputs))
+    assert [*chosen_again._of_read(evidence)] == []
+    assert [*chosen_again._of_read(replace(evidence, build=build))]

@@ -1,6 +1,7 @@
 """The witness agrees with builds of any rows, and notices whatever is changed in what is stored."""
 
 import copy
+import hashlib
 import json
 import random
 import re
@@ -26,6 +27,7 @@ from pipeline.builder import judge, witnessed
 from pipeline.options.config import Config
 from pipeline.shards.filter_expressions import evaluate
 from pipeline.shards.values import NUMBER, TEXT, TRUTH
+from stages.normalize import overlap_words
 from stages.rows import groups
 from stages.rows.expressions import key_of, parse
 from stages.rows.selection import condition, lookup
@@ -456,7 +458,7 @@ def test_results_stand_in_the_order_of_their_calls(order):
 def test_what_differs_in_case_and_blanks_is_one_question(text):
     """As the groups of a build have it; and equal questions are on one side."""
     asked = {
-        laws.question(said.Steps(one, (), ()))
+        laws.question(laws.asked(said.Steps(one, (), ())))
         for one in (text, text.upper().lower(), f" {text}\n", text.swapcase().swapcase())
         if groups.comparable(one.strip()) == groups.comparable(text.strip())
     }
@@ -465,6 +467,36 @@ def test_what_differs_in_case_and_blanks_is_one_question(text):
     for name, split in (("a:1", "train"), ("a:2", "test")):
         sides.add({}, None, "q", name, [("", {"split": split})])
     assert [row for row, _ in sides.found] == ["a:2"]
+
+
+_SPELLED = st.sampled_from(
+    ["20", "twenty", "twenty-one", "21", "1,250", "1250", "1,25", "six", "Six"]
+)
+
+
+@hypothesis.given(*[st.lists(st.one_of(_SPELLED, st.sampled_from("a b - + ? _".split())))] * 2)
+def test_what_is_one_question_here_is_one_in_the_search(some: list[str], others: list[str]) -> None:
+    """Of numbers in digits, in groups of digits and in words, and no row may ask what an evaluation
+    asks."""
+    first, second = (" ".join(words) for words in (some, others))
+    if (found := choices.words_of(first)) and found == choices.words_of(second):
+        assert overlap_words.plain(first).split() == overlap_words.plain(second).split()
+        assert overlap_words.signed(first) == overlap_words.signed(second)
+
+
+def test_no_row_asks_what_an_evaluation_asks(tmp_path: Path) -> None:
+    """Where its file is still the one that the build has read."""
+    file = tmp_path / "evals.jsonl"
+    file.write_text(json.dumps({"question": "What is 1250 plus six apples?"}), "utf-8")
+    known = hashlib.sha256(file.read_bytes()).hexdigest()
+    asked = choices.evaluations([(str(file), known, None)])
+    assert choices.words_of("what is 1,250 plus 6 apples") in asked
+    assert choices.words_of("what is 1,250 plus 5 apples") not in asked
+    assert not choices.evaluations([(str(file), "other", None)])
+    for text, whole in (("How many are 1,250 of six?", True), ("How many are 1,250?", False)):
+        hit = {"id": "a:1", "question": "How many are 1250 of six?", "said": text, "share": 0.9}
+        (tmp_path / "contaminated.jsonl").write_text(json.dumps(hit), "utf-8")
+        assert bool([*choices.understated(str(tmp_path))]) == whole
 
 
 def test_of_equal_rows_one_is_stored():

@@ -1,5 +1,6 @@
 """What was drawn, beside what the shards have: every difference is named by its row and its law."""
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from expectations.witness import choices, raw, said, stored
-from expectations.witness.laws import FIGURES, notes, question
+from expectations.witness.laws import FIGURES, asked, notes, question
 from expectations.witness.pairs import PAIRS, unfolded
 from expectations.witness.printed import BrokenError
 from expectations.witness.ranks import ranked
@@ -45,6 +46,7 @@ class Statement:
         rows: drawn and stored, or left out and looked at; ``read``: of these, compared.
         noted: rows by what the manifest notes of them.
         unread: how many rows were not, by the reason.
+        asked: the hash of what each row asks;
         found: differences: the id of the row, and a sentence; ``unlike``: the parts in which the
             tokenizer differs from its file, as its class loads it, where there are some.
     """
@@ -53,6 +55,7 @@ class Statement:
     read: int = 0
     unread: Counter[str] = field(default_factory=Counter)
     noted: Counter[str] = field(default_factory=Counter)
+    asked: dict[str, str] = field(default_factory=dict)
     found: list[tuple[str, str]] = field(default_factory=list)
     unlike: list[str] = field(default_factory=list)
 
@@ -71,7 +74,7 @@ def attest(case: dict[str, Any]) -> Statement:
             that were counted, ``every``, ``noted``: how many rows have each note that is known,
             ``asked``: no question is on both sides of the split,
             ``whole``: every row is stored, refused, or does not meet a condition,
-            ``fitted``: rows are padded to the longest of them,
+            ``fitted``: rows are padded to the longest, ``evaluations``: whose questions none asks,
             ``keep``: or equals another one, of which this is known to stay; empty elsewhere.
     """
     lines, pads = stored.drawn(case), []
@@ -84,6 +87,7 @@ def attest(case: dict[str, Any]) -> Statement:
     statement, refused = Statement(), _refused(case)
     equal = choices.Equal(case["keep"], stored.all_drawn(case))
     sides = choices.Sides({one["name"] for one in case["inputs"] if one.get("test")})
+    asking = choices.evaluations(case["evaluations"])
     for number, one in enumerate(case["inputs"]):
         own = examples[one["name"]]
         words = {**one["words"], "printed": published.printed}
@@ -98,8 +102,8 @@ def attest(case: dict[str, Any]) -> Statement:
             name, row = f"{one['name']}:{line}", rows.get(line)
             for made in _hear(statement, reading, name, row, own[line]):
                 equal.add(made, row or {}, (number, line), name, True)
-            asked = published.asked * case["asked"]
-            sides.add(row or {}, words["group_by"], asked, name, own[line])
+            what = _note_question(statement, published, asking, name) * case["asked"]
+            sides.add(row or {}, words["group_by"], what, name, own[line])
         for line in sorted({*lines[one["name"]]} - {*own}):
             if (row := rows.get(line)) is None:
                 continue
@@ -111,6 +115,19 @@ def attest(case: dict[str, Any]) -> Statement:
     if statement.found:
         statement.unlike = published.unlike()
     return statement
+
+
+def _note_question(
+    statement: Statement, published: Published, asking: dict[tuple[str, ...], str], name: str
+) -> str:
+    """What a row that is stored asks; no evaluation may ask it."""
+    what = question(published.asked)
+    if what:
+        statement.asked[name] = hashlib.sha256(what.encode()).hexdigest()
+    words = choices.words_of("\n".join(published.asked)) if asking else ()
+    if words in asking and len(published.asked) == 1:
+        statement.found.append((name, f"decontaminate: it asks: {asking[words]:.60}"))
+    return what
 
 
 def _of_build(
@@ -125,6 +142,7 @@ def _of_build(
             yield "manifest.json", text
     if case["fitted"] and pads >= MULTIPLE:
         yield "padding", f"{pads} or more tokens in every row"
+    yield from choices.understated(case["folder"])
     positions = published.tokenizer.model_max_length
     if positions != case["model"]["positions"]:
         text = f"model_max_length is {positions}, and the model has {case['model']['positions']}"
@@ -168,10 +186,11 @@ class _Reading:
         if len(found) > 1:
             raise UnreadError("a row that fits several formats")
         every: list[dict[str, Any] | BrokenError | None] = []
-        questions = {question(one) for one in found[0] if one is not None}
+        asks = [asked(one) for one in found[0] if one is not None]
+        questions = dict(zip(map(question, asks), asks, strict=True))
         for one in found[0]:
             every += [None] if one is None else self.published.expected(one, self.words)
-        self.published.asked = questions.pop() if len(questions) == 1 else ""
+        self.published.asked = questions.popitem()[1] if len(questions) == 1 else ()
         self.published.notes |= notes(found[0][0]) if len(every) == 1 else set()
         return every
 
@@ -218,7 +237,7 @@ def _expected(
 ) -> list[dict[str, Any] | BrokenError | None] | None:
     """The columns of all examples of a row; None where it is not read, which is counted."""
     published = reading.published
-    published.marked, published.asked, published.notes = False, "", set()
+    published.marked, published.asked, published.notes = False, (), set()
     try:
         return reading.expected(row)
     except UnreadError as error:

@@ -14,9 +14,10 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from expectations.witness import paths
+from expectations.witness import paths, raw
 from expectations.witness.laws import FIGURES
 from expectations.witness.raw import Row, UnreadError
 
@@ -239,3 +240,49 @@ class Sides:
             if there != splits:
                 what = by if by and key[0] != "?" else "what it asks"
                 self.found.append((name, f"split: {first} is equal to it in {what}, and elsewhere"))
+
+
+_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve thirteen".split()
+_NUMBERS += "fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty".split()
+_NUMBERS += "sixty seventy eighty ninety".split()
+_VALUES = dict(zip(_NUMBERS, map(str, (*range(20), *range(20, 100, 10))), strict=True))
+_SEVERAL = re.compile(rf"hundred|thousand|million|ty[^a-z0-9]+({'|'.join(_NUMBERS[1:10])})")
+_ASKING = ("question", "Question", "problem", "Problem", "prompt", "Prompt")
+_SURE = 16  # letters of a question that is found wherever it stands
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """Words, numbers and signs of an English text, numbers as digits; none of another text, and of
+    one in which a number has several words."""
+    text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text.lower())
+    if not text.isascii() or _SEVERAL.search(text):
+        return ()
+    return tuple(_VALUES.get(one, one) for one in re.findall(r"[a-z0-9]+|[-+*/^=<>%]", text))
+
+
+def evaluations(files: list[tuple[str, str, str | None]]) -> dict[tuple[str, ...], str]:
+    """The questions that no row may ask, by their words.
+
+    Args:
+        files: of JSON lines, each with its hash and the column of its questions, or None where that
+            is a usual one.
+    """
+    found: dict[tuple[str, ...], str] = {}
+    for path, sha256, column in files:
+        data = Path(path).read_bytes() if Path(path).is_file() else b""
+        if hashlib.sha256(data).hexdigest() != sha256 or not path.endswith(".jsonl"):
+            continue
+        rows = raw.rows(path, range(1, data.count(b"\n") + 2), {"container": "jsonl"}).values()
+        name = column or next((n for n in _ASKING if any(n in row for row in rows)), "")
+        texts = [row[name] for row in rows if isinstance(row.get(name), str)]
+        found |= {words_of(x): x for x in texts if len("".join(words_of(x))) >= _SURE}
+    return found
+
+
+def understated(folder: str) -> Iterator[tuple[str, str]]:
+    """Rows that are left out for a part of a question, and whose text has all of it."""
+    file = Path(folder) / "contaminated.jsonl"
+    for one in map(json.loads, file.read_bytes().splitlines() if file.is_file() else ()):
+        asked, said = (" ".join(words_of(one[name])) for name in ("question", "said"))
+        if len(asked) > _SURE and f" {asked} " in f" {said} " and one["share"] < 1:
+            yield one["id"], f"decontaminate: it shares {one['share']}, and asks: {asked:.60}"

@@ -77,15 +77,19 @@ def _misplaced(turns: Sequence[Turn]) -> bool:
     return False
 
 
-def question(said: Said) -> str:
-    """What an example asks before its first answer, by its letters and digits alone."""
+def asked(said: Said) -> tuple[str, ...]:
+    """The texts that an example asks before its first answer."""
     if isinstance(said, Steps):
-        asked = said.problem.strip()
-    else:
-        turns = [turn for turn in (_conversations(said) or [()])[0] if turn["role"] != "system"]
-        roles = [turn["role"] for turn in turns]
-        first = roles.index("assistant") if "assistant" in roles else len(turns)
-        asked = "\n".join(str(turn.get("content") or "") for turn in turns[: first or len(turns)])
+        return (said.problem.strip(),)
+    turns = [turn for turn in (_conversations(said) or [()])[0] if turn["role"] != "system"]
+    roles = [turn["role"] for turn in turns]
+    first = roles.index("assistant") if "assistant" in roles else len(turns)
+    return tuple(str(turn.get("content") or "") for turn in turns[: first or len(turns)])
+
+
+def question(texts: Sequence[str]) -> str:
+    """What is asked, by its letters and digits alone."""
+    asked = "\n".join(texts)
     folded = unicodedata.normalize("NFKD", asked).casefold()
     return re.sub(r"\W+", "", folded) or asked
 

@@ -48,12 +48,12 @@ class Published(Printer):
 
     Attributes:
         truncated: tokens of turns and steps that do not fit.
-        asked: what the row that is read asks; ``notes``: what the manifest notes of it.
+        asked: the texts that the row that is read asks; ``notes``: what the manifest notes of it.
     """
 
     def __init__(self, folder: str, words: dict[str, Any]) -> None:
         super().__init__(folder, words)
-        self.truncated, self.asked = 0, ""
+        self.truncated, self.asked = 0, tuple[str, ...]()
         self.notes: set[str] = set()
         self.trims = words["too_long"] != "reject"
 

@@ -108,7 +108,7 @@ def assemble(
     report(CHECK, 1, 1)
     report(REPORT, 0, 1)
     build = _completed(outcome, folder, verdict, audits, witnessed.record_of(statement))
-    side_files.require(evidence.of(build, outcome, planned, verdict.dataset, case))
+    side_files.require(evidence.of(build, outcome, planned, verdict.dataset, case, statement.asked))
     report(REPORT, 1, 1)
     return Assembled(build, verdict, _unwritten(folder, shards))
 

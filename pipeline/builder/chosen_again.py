@@ -1,21 +1,28 @@
 """Judges again what options, chance and budgets have chosen: the sides, the order, the sources."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
+import pyarrow.compute as pc
+
+from expectations import undo_layout
 from pipeline.builder.evidence import Evidence, place_of
+from pipeline.builds import stored
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.records import CONTAMINATED, NEAR_DUPLICATES
 from pipeline.options import build_options, source
 from stages.errors import counted
-from stages.tokens import layouts
+from stages.tokens import layouts, packed
 
 _CHANCE, _MANY = 8, 5  # deviations that no split by chance reaches, where so many are expected
 _NEIGHBOURS = 64  # that tell an order from one by chance
 _SHARE = 0.001  # by which the share of a source may differ from the one that was asked for
+_LINES = 1 << 40  # more than an input has
 
 
 def problems(evidence: Evidence) -> Iterator[str]:
@@ -25,6 +32,8 @@ def problems(evidence: Evidence) -> Iterator[str]:
     yield from _of_sides(evidence.manifest)
     yield from _of_order(evidence)
     yield from _of_alike(evidence)
+    yield from _of_packs(evidence)
+    yield from _of_read(evidence)
 
 
 def _of_said(evidence: Evidence) -> Iterator[str]:
@@ -119,6 +128,41 @@ def _of_alike(evidence: Evidence) -> Iterator[str]:
             first and before < (other not in tests, order[other], *stays)
         ):
             yield f"{one['id']} is left out, and {one['kept']} stays, which comes after it"
+
+
+def _of_packs(evidence: Evidence) -> Iterator[str]:
+    """Of any build: packs of parts that have examples of two, packs of which two fit into one."""
+    manifest, within = evidence.manifest, evidence.manifest.options["pack_within"] == "part"
+    if manifest.layout != layouts.PACKED or not evidence.parts:
+        return
+    together = not within and not manifest.windows
+    inputs = list(dict.fromkeys(one.name for one in evidence.parts))
+    starts = np.array([inputs.index(one.name) * _LINES + one.first_line for one in evidence.parts])
+    for name, side in manifest.splits.items():
+        tables = (stored.read_file(evidence.build.here / one.path) for one in side.shards)
+        for table in tables if within else ():
+            bounds, names = undo_layout.names(table.select(["row_ids"]).combine_chunks())
+            place = undo_layout.names_read(inputs, names)
+            lines = place["source"] * _LINES + place["line"] - 1
+            part = np.searchsorted(starts, lines, side="right")
+            mixed_ = np.flatnonzero(part != np.repeat(part[bounds[:-1]], np.diff(bounds)))
+            if len(mixed_):
+                yield f"pack-within: {names[int(mixed_[0])]} is in a pack of another part"
+        if together and side.examples <= packed.GLOBAL_EXAMPLES:
+            filled = [pc.list_value_length(one.column("input_ids")) for one in tables]
+            least = np.sort(np.concatenate(filled))[:2]
+            if len(least) == 2 and least.sum() <= manifest.max_length:
+                yield f"packs: two of {name} fit into one"
+
+
+def _of_read(evidence: Evidence) -> Iterator[str]:
+    """What conditions and groups read is not counted as unread."""
+    told = (evidence.case or {"inputs": ()})["inputs"]
+    for one, words in zip(evidence.manifest.inputs, (x["words"] for x in told), strict=False):
+        read = {re.split("[=<>!]", text)[0].strip() for text in words["where"]}
+        read.add((words["group_by"] or "").removesuffix("+question"))
+        for name in sorted(read & {column.column for column in one.unread}):
+            yield f"{name} of {one.path} is read, and counts as unread"
 
 
 def _of_budgets(manifest: Manifest) -> Iterator[str]:

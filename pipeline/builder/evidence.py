@@ -65,6 +65,7 @@ class Evidence:
         parts: those that the build was chosen from; none where they are not here.
         filtered: of each example of these, whether a filter leaves it out; empty without filters.
         said: what the options follow from; None where that is not known.
+        questions: of rows that the witness has read, the hash of what each asks.
     """
 
     build: Build
@@ -75,6 +76,7 @@ class Evidence:
     parts: Sequence[PartSource] = ()
     filtered: Sequence[bool] = ()
     said: Said | None = None
+    questions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def asked(self) -> list[Mapping[str, Any]]:
@@ -204,8 +206,9 @@ def of(
     planned: Planned,
     dataset: Mapping[str, int],
     case: Mapping[str, Any],
+    questions: Mapping[str, str],
 ) -> Evidence:
-    """What a build that was just made is judged by; for ``dataset`` and ``case`` see there."""
+    """What a build that was just made is judged by; for the last three see there."""
     filtered = planned.chosen.filtered if planned.chosen else None
     return Evidence(
         build,
@@ -216,6 +219,7 @@ def of(
         parts=planned.sources,
         filtered=() if filtered is None else tuple((filtered.by > 0).tolist()),
         said=outcome.recipe.config.said,
+        questions=questions,
     )
 
 

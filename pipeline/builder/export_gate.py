@@ -80,8 +80,7 @@ def require(written: Build, source: Build) -> None:
     Raises:
         OwnLawError: a row, or a launch script, says something else.
     """
-    program = [Problem(name, "", what) for name, what in launch_gate.of_program(written)]
-    _refuse([*program, *problems(written, source)])
+    _refuse(problems(written, source))
 
 
 def require_scripts(build: Build, trainer: str) -> None:
@@ -90,7 +89,7 @@ def require_scripts(build: Build, trainer: str) -> None:
     Raises:
         OwnLawError: one says something else.
     """
-    found = [*launch_gate.of_program(build), *launch_gate.problems(build, trainer)]
+    found = launch_gate.problems(build, trainer)
     _refuse([Problem(name, "", what) for name, what in found])
 
 

@@ -9,27 +9,22 @@ others, and it must set nothing else.
 
 import ast
 import functools
-import itertools
 import json
 import re
 import shlex
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 from pipeline import exports
 from pipeline.builds.build import Build
 from pipeline.exports import ExportFacts
 from stages import catalog
-from stages.columns import IGNORED
 
 # What a script sets, by name, or must set: all values that it gives.
 Settings: TypeAlias = dict[str, set[str]]
-PROGRAM = "train_prm.py"  # no text of a build: a copy of a program
-_ROWS = 16  # that it is given
 
 
 def _shell(text: str) -> Settings:
@@ -56,17 +51,24 @@ def _shell(text: str) -> Settings:
 
 
 def _python(text: str) -> Settings:
-    """Keyword arguments, assignments, imports, and what is asked."""
+    """Keyword arguments, assignments, imports, what is asked, returned and done."""
     found: Settings = {}
     for node in ast.walk(ast.parse(text)):
         pairs: list[tuple[str, str]] = []
         if isinstance(node, ast.Call):
             pairs = [(one.arg, ast.unparse(one.value)) for one in node.keywords if one.arg]
-        elif isinstance(node, ast.Assign):
+        elif isinstance(node, ast.Assign | ast.AugAssign | ast.Return | ast.Expr) and node.value:
             made = node.value
             if isinstance(made, ast.Call):  # its keywords are looked at by themselves
                 made = ast.Call(made.func, made.args, [])
-            pairs = [(ast.unparse(node.targets[0]), ast.unparse(made))]
+            name = "return" if isinstance(node, ast.Return) else "do"
+            if isinstance(node, ast.Assign | ast.AugAssign):
+                name = ast.unparse(
+                    node.target if isinstance(node, ast.AugAssign) else node.targets[0]
+                )
+            told = ast.unparse(made)
+            notes = name == "do" and (isinstance(made, ast.Constant) or told.startswith("sys.exit"))
+            pairs = [] if notes else [(name, told)]
         elif isinstance(node, ast.If):
             pairs = [("if", ast.unparse(node.test))]
         elif isinstance(node, ast.ImportFrom):
@@ -167,6 +169,16 @@ def wanted(name: str, file: str, facts: ExportFacts) -> Settings | None:
     return found
 
 
+def facts_of(build: Build) -> ExportFacts:
+    """The facts of a build, from what is counted of it."""
+    manifest, train = build.manifest, build.manifest.splits.get("train")
+    rows = sum(shard.rows for shard in train.shards) if train else 0
+    margins = manifest.margins if "margin" in manifest.columns else None
+    absent = margins.absent if margins else 0
+    soft = manifest.prm is not None and manifest.prm.label_kind != "hard"
+    return replace(build.facts, rows=rows, soft=soft, without_margin=absent)
+
+
 def differences(set_: Settings, must: Settings) -> Iterator[str]:
     """Settings that are missing, or have another value."""
     for name in sorted({*set_, *must}):
@@ -187,9 +199,7 @@ def problems(build: Build, trainer: str = "", whole: bool = True) -> Iterator[tu
     """
     made_for = build.manifest.export
     name = made_for.trainer if made_for else trainer
-    train = build.manifest.splits.get("train")
-    rows = sum(shard.rows for shard in train.shards) if train else 0
-    facts, folder = replace(build.facts, rows=rows), build.here / "launch"
+    facts, folder = facts_of(build), build.here / "launch"
     if exports.key(name) not in catalog.own(exports.__name__):
         return
     files = {f"{name}.sh", *(exports.load(name).files(facts))}
@@ -204,36 +214,3 @@ def problems(build: Build, trainer: str = "", whole: bool = True) -> Iterator[tu
                 settings, must = ({k: of[k] for k in both} for of in (settings, must))
             for what in differences(settings, must):
                 yield f"launch/{file}", what
-
-
-def of_program(build: Build) -> Iterator[tuple[str, str]]:
-    """What the program for step rewards makes of the first rows otherwise than they say: markers
-    that are none, other ratings, and positions that do not restart. Only a file that was just
-    written may be run."""
-    path = build.here / "launch" / PROGRAM
-    if not path.is_file():
-        return
-    parsed = ast.parse(path.read_text("utf-8"))
-    own = [x for x in parsed.body if getattr(x, "name", "") in ("flatten", "_filled")]
-    torch = SimpleNamespace(Tensor=list, tensor=lambda value, dtype=None: value, long=0, float32=0)
-    space: dict[str, Any] = {"Any": Any, "Sequence": Sequence, "Inputs": dict, "IGNORED": IGNORED}
-    space |= {"torch": torch, "itertools": itertools}
-    exec(compile(ast.Module(own, []), str(path), "exec"), space)
-    rows = build.splits["train"].shards[0].table().slice(0, _ROWS).to_pylist()
-    found = space["flatten"](rows)
-    ids, positions, markers = (
-        found[name] for name in ("input_ids", "position_ids", "logits_to_keep")
-    )
-    step = build.manifest.model.step_token_id
-    if any(not 0 <= at < len(ids[0]) or ids[0][at] != step for at in markers):
-        yield f"launch/{PROGRAM}", "it reads ratings elsewhere than at the markers"
-    rated = [[x for x in row["step_labels"] if x is not None] for row in rows]
-    if [[x for x in row if x != IGNORED] for row in found["labels"]] != rated:
-        yield f"launch/{PROGRAM}", "it reads other ratings"
-    sizes = [x for row in rows for x in row.get("seq_lengths") or [_filled(row)]]
-    if positions[0] != [x for size in sizes for x in range(size)] or len(ids[0]) != sum(sizes):
-        yield f"launch/{PROGRAM}", "it lays rows otherwise behind each other"
-
-
-def _filled(row: Mapping[str, Any]) -> int:
-    return sum(row.get("attention_mask") or [1] * len(row["input_ids"]))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
+import pyarrow.compute as pc
 
 from pipeline import tasks
 from pipeline.builder import chosen_again, launch_gate, second_choice
@@ -210,8 +211,10 @@ def _of_shards(evidence: Evidence) -> Iterator[Figure]:
         yield "pairs with a margin", manifest.margins.present, rated
         yield "pairs without", manifest.margins.absent, evidence.counted("n_examples") - rated
     if manifest.prm:
-        soft = "soft" if any(one.soft_labels for one in evidence.shards) else "hard"
-        yield "label_kind", manifest.prm.label_kind, soft
+        tables = [stored.read_file(evidence.build.here / one.path) for one in manifest.shards]
+        each = [pc.list_flatten(table.column("step_labels")) for table in tables]
+        soft = any(pc.any(pc.not_equal(pc.round(one), one)).as_py() for one in each)
+        yield "label_kind", manifest.prm.label_kind, "soft" if soft else "hard"
         unrated = evidence.total("n_step_labels") - evidence.total("n_labelled")
         yield "unlabelled", manifest.prm.unlabelled, unrated > 0
         if manifest.prm.unrated is not None:  # older builds do not count them
@@ -230,7 +233,7 @@ def _of_rest(evidence: Evidence) -> Iterator[Figure]:
         encoded = sum(manifest.encoder.encoded.values())
         yield "encoded", encoded, manifest.examples.made - manifest.examples.rejected
     for name, one in manifest.trainers.items() if evidence.parts else ():
-        takes = launch_gate.trains(name, evidence.build.facts)
+        takes = launch_gate.trains(name, launch_gate.facts_of(evidence.build))
         yield f"trainers.{name}", one.supported, one.supported if takes is None else takes
     # A build that fails a probe, or is encoded otherwise by the reference, has no manifest.
     yield "probes", [name for name, one in manifest.probes.items() if not one.passed], []

@@ -3,35 +3,33 @@ where the build sorts columns. What is stored must be what comes out: the same e
 sides, in the same order, in the same packs.
 
 What an example's text says is no part of it: its tokens, the hashes of what it asks and of what it
-is, whether a filter leaves it out, and the files of what is like something else are given. Builds
+is, whether a filter leaves it out, and the files of what is like something else are given; the
+hashes of what rows ask are compared with what the witness has read. Builds
 that are not in ``Evidence.examples`` are not chosen again, and neither are those whose sides follow
 from likeness; of those of several windows, order and packs are not.
 """
 
+import re
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from expectations import undo_layout
 from pipeline.builder.evidence import Evidence
-from pipeline.builds import stored
 from pipeline.manifest.records import CONTAMINATED, NEAR_DUPLICATES
 from pipeline.shards.storage import here
 from stages.errors import counted
-from stages.tokens import layouts, packed
+from stages.tokens import layouts
 
 _WORD = 1 << 64
 _LESS = ("total", "share", "weight", "rows", "tokens", "trained_tokens")
 _SALT = 0x6275646765740000
-_LINES = 1 << 40  # more than an input has
-_COLUMNS = ("line", "sequence", "length", "trained", "digest", "group", "asked")
+_COLUMNS = (*"line sequence length trained digest group asked signature".split(),)
 _UNITS = {"rows": "one", "tokens": "length", "trained_tokens": "trained"}
 _BUDGET = ("share", "weight", *_UNITS, "epochs")
 _Taken: TypeAlias = tuple[int, int]  # whole passes, and how many once more
@@ -57,12 +55,12 @@ class Made(NamedTuple):
     digest: bytes
     group: int
     asked: int | None
+    signature: bytes | None
     one: int = 1
 
 
 def problems(evidence: Evidence) -> Iterator[str]:
     """Where the build has something else."""
-    yield from _apart(evidence)
     options: Any = evidence.manifest.options
     apart = options["test_size"] or any(one.get("test") for one in evidence.asked)
     likeness = options.get("near_dedup") and apart
@@ -78,31 +76,6 @@ def problems(evidence: Evidence) -> Iterator[str]:
     yield from _Choice(evidence, options, made).problems()
 
 
-def _apart(evidence: Evidence) -> Iterator[str]:
-    """Of any build: packs of parts that have examples of two, packs of which two fit into one."""
-    manifest, within = evidence.manifest, evidence.manifest.options["pack_within"] == "part"
-    if manifest.layout != layouts.PACKED or not evidence.parts:
-        return
-    together = not within and not manifest.windows
-    inputs = list(dict.fromkeys(one.name for one in evidence.parts))
-    starts = np.array([inputs.index(one.name) * _LINES + one.first_line for one in evidence.parts])
-    for name, side in manifest.splits.items():
-        tables = (stored.read_file(evidence.build.here / one.path) for one in side.shards)
-        for table in tables if within else ():
-            bounds, names = undo_layout.names(table.select(["row_ids"]).combine_chunks())
-            place = undo_layout.names_read(inputs, names)
-            lines = place["source"] * _LINES + place["line"] - 1
-            part = np.searchsorted(starts, lines, side="right")
-            mixed_ = np.flatnonzero(part != np.repeat(part[bounds[:-1]], np.diff(bounds)))
-            if len(mixed_):
-                yield f"pack-within: {names[int(mixed_[0])]} is in a pack of another part"
-        if together and side.examples <= packed.GLOBAL_EXAMPLES:
-            filled = [pc.list_value_length(one.column("input_ids")) for one in tables]
-            least = np.sort(np.concatenate(filled))[:2]
-            if len(least) == 2 and least.sum() <= manifest.max_length:
-                yield f"packs: two of {name} fit into one"
-
-
 def _made(evidence: Evidence) -> Iterator[Made]:
     number = 0
     for part, of in enumerate(evidence.parts):
@@ -114,7 +87,7 @@ def _made(evidence: Evidence) -> Iterator[Made]:
             name = f"{of.name}:{of.first_line + row['line'] + 1}"
             name += f"#{row['sequence']}" if row["sequence"] >= 0 else ""
             group, digest = row.get("group") or 0, row["digest"]
-            told = (row["length"], row["trained"], digest, group, row.get("asked"))
+            told = (row["length"], row["trained"], digest, group, *map(row.get, _COLUMNS[-2:]))
             yield Made(number, name, part, of.source, *told)
             number += 1
 
@@ -205,20 +178,36 @@ class _Choice:
         self, used: Sequence[Made], held: Sequence[Sequence[Made]], times: Mapping[int, int]
     ) -> Iterator[str]:
         """What the manifest says of examples that are left out, and of what each source has."""
-        manifest, told = self.evidence.manifest, self.evidence.manifest.examples
+        manifest, of = self.evidence.manifest, self.evidence.manifest.examples
         found: dict[str, tuple[object, object]] = {
-            "examples": (told.made - told.rejected, len(self.made)),
-            "filtered": (told.filtered, sum(self.evidence.filtered)),
-            "left_out": (told.left_out, [*times.values()].count(0)),
+            "examples": (of.made - of.rejected, len(self.made)),
+            "filtered": (of.filtered, sum(self.evidence.filtered)),
+            "left_out": (of.left_out, [*times.values()].count(0)),
         }
         for asked, one in zip(self.evidence.asked, manifest.sources, strict=False):
             own = [x for x in held[0] if x.source == asked.get("name", "")]
             sums = (len(own), sum(x.length for x in own), sum(x.trained for x in own))
             has = (one.has.examples, one.has.tokens, one.has.trained)
             found[f"source {one.name}: has"] = has, sums
+        if (sides := manifest.sides) is not None:
+            split = [x for x in used if times[x.number] and (x.group or sides.by != "files")]
+            sizes = Counter(one.group for one in split)
+            tested = {one.group for one in held[1] if times[one.number]} & {*sizes}
+            largest = round(max(sizes.values(), default=0) / max(len(split), 1), 6)
+            told = (sides.groups, sides.groups_in_test, sides.largest)
+            found["sides"] = told, (len(sizes), len(tested), largest)
+        # Rows are of one group where they ask the same, and of two where they do not.
+        asks, by = self.evidence.questions, any(x.get("group_by") for x in self.evidence.asked)
+        names = (re.sub(r"#\d+$", "", x.name) for x in self.made)
+        groups = [x.asked if by else x.group for x in self.made]
+        both = {pair for pair in zip(groups, map(asks.get, names), strict=True) if all(pair)}
+        apart = [len({pair[at] for pair in both}) for at in (0, 1)]
+        found["groups of questions"] = apart, [len(both), len(both)]
+        signed = [x.signature for x in used if times[x.number] and {*(x.signature or b"")} - {255}]
+        found["unlike"] = len({*signed}), len(signed)
         for name, (said, counted_) in found.items():
             if said != counted_:
-                yield f"{name}: the manifest says {said}, and {counted_} are there"
+                yield f"{name}: {said} are said, and {counted_} are there"
 
     def _left(self) -> tuple[set[int], list[Made]]:
         """The numbers of those of the test side, and what no filter, evaluation or equal example

@@ -76,6 +76,7 @@ def case_of(
         "fitted": by_rows and _fits(config),
         "whole": by_rows and not config.plan.dedup,
         "keep": config.plan.dedup_keep if by_rows and config.plan.dedup else "",
+        "evaluations": [(x.path, x.sha256, x.column) for x in config.plan.decontaminate],
     }
 
 
