@@ -307,7 +307,8 @@ def _other_task(rows: Sequence[Row], where: str, config: Config) -> tuple[str, s
         try:
             found = evidence.detect(rows, tasks.kind_of(task), where, columns=config.source.map)
         except evidence.UnsettledError as error:
-            return task, error.what.removeprefix(f"{where}: ")
+            if tasks.kind_of(task).marks:
+                return task, error.what.removeprefix(f"{where}: ")
         except PipelineError:
             continue
         alone = tasks.kind_of(task).trains_answers and _are_texts_alone(found.reading)
