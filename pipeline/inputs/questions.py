@@ -257,7 +257,7 @@ def ask(
         raise DataError(
             f"{where}: JSON lists of texts stand in {' and '.join(listed)}.",
             f"Read what is inside with {maps(listed, [f'{name}[json]' for name in listed])}. To "
-            f"read the JSON as it stands, for example: {maps(listed, listed)}.",
+            f"read the JSON of one as it stands, for example: {mapped(listed[0], listed[0])}.",
         )
     late = survey.late
     for path, column in sorted(survey.columns.items(), key=lambda one: late.get(one[0], 0)):
