@@ -306,10 +306,9 @@ def _other_task(rows: Sequence[Row], where: str, config: Config) -> tuple[str, s
             continue
         try:
             found = evidence.detect(rows, tasks.kind_of(task), where, columns=config.source.map)
-        except evidence.UnsettledError as error:
-            if tasks.kind_of(task).marks:
+        except PipelineError as error:
+            if isinstance(error, evidence.UnsettledError) and tasks.kind_of(task).marks:
                 return task, error.what.removeprefix(f"{where}: ")
-        except PipelineError:
             continue
         alone = tasks.kind_of(task).trains_answers and _are_texts_alone(found.reading)
         if found.change is None and found.format.usable and not alone:
