@@ -630,6 +630,38 @@ def test_every_role_of_a_format_has_a_finder():
             assert (finders.couples if one_of_two else finders.able)(held, role) == []
 
 
+@given(st.lists(st.sampled_from([None, "since", "so"]), min_size=1, max_size=4))
+def test_reasoning_under_any_key_of_a_turn_is_that_of_the_turn(thoughts: list[str | None]) -> None:
+    """A list of it has one for each turn; beside reasoning in the answer it is refused."""
+    turns = [
+        turn
+        for said in thoughts
+        for turn in (
+            {"role": "user", "content": "q"},
+            {"role": "assistant", "content": "a", "thought": said},
+        )
+    ]
+    options = FormatOptions(columns={"message_thinking": "messages[].thought"})
+    row = renamed({"messages": turns}, options.columns)
+    (made,) = formats.load("openai").read(row, options)
+    said = [(turn.fields or {}).get("reasoning_content") for turn in turns_of([made])]
+    assert said[1::2] == thoughts
+    for odd in ({"content": "<think>x</think>a"}, {"reasoning_content": "other"}):
+        last = {**turns[1], "thought": "since", **odd}
+        row = renamed({"messages": [turns[0], last]}, options.columns)
+        with pytest.raises(RowError, match="reasoning"):
+            formats.load("openai").read(row, options)
+
+
+@pytest.mark.parametrize("call", [{"name": ""}, {"name": None}, {"name": "f", "twice": True}])
+def test_a_call_has_a_name_and_an_id_of_its_own(call: dict[str, Any]) -> None:
+    """One without, and two of one id in a turn, are refused."""
+    made = {"id": "1", "function": {"name": call["name"], "arguments": {}}}
+    with pytest.raises(RowError) as refused:
+        _parts.calls_of([made, *[made] * ("twice" in call)], "x")
+    assert refused.value.code == "bad_tool_call"
+
+
 def test_calls_in_texts_are_the_calls() -> None:
     """A list of JSON texts is read as the list of what they say."""
     call = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}

@@ -260,3 +260,18 @@ def test_no_command_trains_what_nobody_would(what: str, name: str, tmp_path: Pat
     except DataError as error:
         said = [f"{written(way)} " for way in ways(error.remedy)]
     assert not [one for one in said if never.format(name) in one], said
+
+
+@pytest.mark.parametrize("task", ["sft", "rm"])
+def test_brackets_of_lists_on_both_sides_are_in_no_command(task: str, tmp_path: Path) -> None:
+    """Where all that is said stands in JSON lists, none of it is read as it stands."""
+    names = {"sft": ("question", "answer"), "rm": ("prompt", "chosen", "rejected")}[task]
+    rows = [{n: json.dumps([f"{n} {i} is.", f"{n} {i} was."]) for n in names} for i in range(20)]
+    if task == "rm":
+        rows = [{**row, "prompt": f"What is {i}, and why?"} for i, row in enumerate(rows)]
+    path = write_rows(tmp_path / "x.jsonl", rows)
+    config = Config.of(task, (str(path),), "qwen2-1.5b", tmp_path / "out")
+    with pytest.raises(DataError, match="JSON") as asked:
+        readings.recognise_looks(readings.opened(config)[1], config)
+    said = [f"{written(way)} " for way in ways(asked.value.remedy)]
+    assert not [one for one in said if any(f"={name} " in one for name in names)], said

@@ -237,7 +237,8 @@ def require_believable(
     constant = [path for path, values in told.items() if len(values) <= few]
     left = {*config.source.ignore, *found.left}.difference(given.source.ignore)
     talks = [path for path in left if any(is_talk(lookup(row, path)) for row in rows)]
-    turns = [] if "turns" in meant else talks
+    trains = tasks.kind_of(config.task).trains_answers
+    turns = talks if trains and "turns" not in meant else []
     if constant or turns:
         raise DataError(f"{where}: {' and '.join(constant or turns)} cannot be read so.", "")
 

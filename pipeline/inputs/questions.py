@@ -257,7 +257,7 @@ def ask(
         raise DataError(
             f"{where}: JSON lists of texts stand in {' and '.join(listed)}.",
             f"Read what is inside with {maps(listed, [f'{name}[json]' for name in listed])}. To "
-            f"read the JSON as it stands, for example: {maps(listed, listed)}.",
+            f"read the JSON of one as it stands, for example: {mapped(listed[0], listed[0])}.",
         )
     late = survey.late
     for path, column in sorted(survey.columns.items(), key=lambda one: late.get(one[0], 0)):
@@ -306,9 +306,9 @@ def _other_task(rows: Sequence[Row], where: str, config: Config) -> tuple[str, s
             continue
         try:
             found = evidence.detect(rows, tasks.kind_of(task), where, columns=config.source.map)
-        except evidence.UnsettledError as error:
-            return task, error.what.removeprefix(f"{where}: ")
-        except PipelineError:
+        except PipelineError as error:
+            if isinstance(error, evidence.UnsettledError) and tasks.kind_of(task).marks:
+                return task, error.what.removeprefix(f"{where}: ")
             continue
         alone = tasks.kind_of(task).trains_answers and _are_texts_alone(found.reading)
         if found.change is None and found.format.usable and not alone:

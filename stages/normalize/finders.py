@@ -74,23 +74,6 @@ def _good_answer(held: Columns) -> list[str]:
     return [f"{answer},{verdict}[good]" for answer, verdict in likely]
 
 
-def _picked(held: Columns) -> list[str]:
-    """The one of several texts that a column names by its place, each in some row."""
-    several = [*held.texts_of_families, *held.where(shapes.are_texts)]
-    single = held.where(lambda value: type(value) is int or (type(value) is str and len(value) < 3))
-    found = []
-    for texts, place in itertools.product(several, single):
-        most = max(len(one or ()) for one in held.told(texts))
-        for ending in ("[0th]", "[1st]"):
-            said = f"{texts},{place}{ending}"
-            if len({*map(str, held.told(place))} - {"None"}) == most and held.all(
-                said, shapes.is_text
-            ):
-                found.append(said)
-                break
-    return found
-
-
 def _prompt(held: Columns) -> list[str]:
     turns = role_columns.talks(held, asks=True)
     return [*turns, *(q for q in _questions(held) if not turns or held.is_varied(q))]
@@ -234,7 +217,7 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "instruction": _instruction,
     "input": _inputs,
     "answer": _answer,
-    "good answer": lambda held: [*_good_answer(held), *_picked(held)],
+    "good answer": _good_answer,
     # Answers of more than a word or two, which would be there to check others against.
     "spoken answer": lambda held: [*filter(held.long, held.answers)],
     "list of answers": role_columns.list_of_answers,

@@ -200,10 +200,9 @@ class Columns:
         for path in self.values:
             parts = role_names.parts(path)
             counts = [p for p in parts if words.counted(p) is not None]
-            told = [*filter(str.isdigit, parts)] or counts or [path[-1]]
-            place = words.counted(told[0])
-            if len(told) == 1 and place is not None and {*path}.isdisjoint(",[="):
-                parts = parts if told[0] in parts else (path[:-1], told[0])
+            told = [*filter(str.isdigit, parts)] or counts
+            if len(told) == 1 and {*path}.isdisjoint(",[="):
+                place = words.counted(told[0]) or 0
                 key = tuple("#" if part == told[0] else part for part in parts)
                 families.setdefault(key, {}).setdefault(place, path)
         found = []

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from stages import formats
 from stages.contract import Row
+from stages.format import Format
 from stages.normalize.survey import Column
 from stages.rows import column_names, judgements, shapes, signals, words
 from stages.rows.column_names import is_rating
@@ -252,13 +253,8 @@ def options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> lis
     if column_names.is_a(path, "reasoning") and text and "turns" in read and "reasoning" in read:
         return [f"{mapped(read['reasoning'][0], path)} --reasoning-in think"]
     begun = text and not signals.classes(path).keys().isdisjoint(_BEGUN)
-    asked, answered = (
-        next(
-            (found.get(n, n) for one in some for n in read.get(one, ()) if n in (found or row)), ""
-        )
-        or "COLUMN"
-        for some in (("question", "prompt"), ("answer",))
-    )
+    asked = _column_of(record_format, row, "question", "prompt")
+    answered = _column_of(record_format, row, "answer")
     if begun and {"instruction", "prompt"} <= read.keys():
         return [maps(("instruction", "input"), (asked, path))]
     if name in ("query_response", "prompt_completion") and "." not in path:
@@ -276,6 +272,13 @@ def options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> lis
     if name == "alpaca" and may_be_context and passages:
         return [mapped("input", path)]
     return []
+
+
+def _column_of(record_format: Format, row: Row, *meanings: str) -> str:
+    """The column of a meaning, as the file calls it; a word for one where there is none."""
+    found = record_format.renamed
+    names = (name for one in meanings for name in record_format.columns.get(one, ()))
+    return next((found.get(one, one) for one in names if one in (found or row)), "COLUMN")
 
 
 def wholes(row: Row, reading: str) -> dict[str, str]:

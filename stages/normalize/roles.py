@@ -84,9 +84,9 @@ class Candidate:
             return what, f"Read the first of each with {ways}"
         for path in self.renamed.values():
             before, how = judgements.ended(path)
-            if how in ("good", "0th", "1st"):
-                *several, verdict = before.split(",")
-                what = f"{', '.join(several)} are several answers, and {verdict} says which is good"
+            if how == "good":
+                several, verdict = before.split(",")
+                what = f"{several} has several answers, and {verdict} says which are good"
                 return what, f"To train the first good one of each row, add {self.options}"
             if how == "first":
                 *some, last = before.split(",")

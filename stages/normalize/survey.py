@@ -191,6 +191,12 @@ def _ask_of_long(found: Survey, unread: Mapping[str, int], total: int, less: int
         )
 
 
+def _listed(rows: Sequence[contract.Row], format_: Format, left: Collection[str]) -> Counter[str]:
+    """In how many rows each column that is read as one text is the JSON of a list of texts."""
+    names = {name for one in _PLAIN for name in format_.columns.get(one, ())}.difference(left)
+    return Counter(name for row in rows for name in names if judgements.listed_in(row.get(name)))
+
+
 def survey(
     rows: Sequence[contract.Row],
     format_: Format,
@@ -211,9 +217,7 @@ def survey(
     settled = formats.settled_by(format_, options.columns).union(options.columns.values())
     inside = selection_inside(options.columns)
     leaving = Leaving(options.columns, selection, settled, selection.decided, inside)
-    plain = {name for one in _PLAIN for name in format_.columns.get(one, ())} - settled
-    unread: Counter[str] = Counter()
-    total = 0
+    unread, total = Counter[str](), 0
     for row in rows:
         watched = Watched(row)
         try:
@@ -225,8 +229,6 @@ def survey(
             continue  # the build refuses such rows by name
         result.rows += 1
         total += _text(row)
-        texts = watched.read_columns & plain
-        result.listed.update(name for name in texts if judgements.listed_in(row.get(name)))
         read = ReadRow(watched, examples)
         for left in leaving.of(watched, examples):
             column = result.take(left)
@@ -241,6 +243,7 @@ def survey(
                     column.of, column.own = name or column.of, column.own and good is not False
     for column in result.columns.values():
         column.of_rows = result.rows
+    result.listed = _listed(rows, format_, settled.union(result.columns))
     _ask_of_all(result, kind, settled, rows[0].keys() if rows else ())
     _ask_of_long(result, unread, total, 2 if format_.name == "text" else 1)
     return result

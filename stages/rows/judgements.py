@@ -5,8 +5,6 @@ Endings of a path make one value of a list. ``votes[most]`` is what most of the 
 lists together for ``a,b[most]``, ``marks[mean]`` is their mean, and ``marks[1..5]`` brings numbers
 from 1 (the worst) to 5 (the best) to 0 to 1. ``answers,passed[good]`` is the first answer that is
 good, the empty text where none is; ``article,post[first]`` is the first text that says something.
-``choices,answer[0th]`` is the choice whose letter or number stands behind, counted from 0, and
-``choices,answer[1st]`` from 1.
 ``first_bad[place]`` is the number in a text such as ``step 2``, null for a word for none.
 ``harm[low]`` turns numbers round of which a low one is good. ``preference[nearest]`` is the nearest
 whole number, ``tie`` between two. ``ranking[order]`` are the ranks of answers that letters name
@@ -23,13 +21,12 @@ from typing import Any
 
 import orjson
 
-from stages.rows import signals, speakers, words
+from stages.rows import signals, speakers
 from stages.rows.words import exact
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
 _ENDED = re.compile(
-    r"(?P<path>.+)\[(?P<how>most|mean|best|first|good|place|turns|low|nearest|order|json|0th|1st|"
-    r"-?\d+\.\.-?\d+)\]"
+    r"(?P<path>.+)\[(?P<how>most|mean|best|first|good|place|turns|low|nearest|order|json|-?\d+\.\.-?\d+)\]"
 )
 _NOTHING = (None, "")
 _NO_PLACE = exact("value", "no") | {"none", "null", "n/a", "correct", "-"}
@@ -63,8 +60,6 @@ def together(value: Any, how: str) -> Any:
         return value if number is None else TIE if number % 1 == 0.5 else round(number)
     if how == "place":
         return _number_in(value) if isinstance(value, str) and is_place(value) else value
-    if how in _FIRSTS:
-        return _picked(value, _FIRSTS.index(how))
     if how == "good":
         return _first_good(value)
     each = how == "low" or ".." in how
@@ -119,20 +114,6 @@ def is_place(value: Any) -> bool:
     return type(value) is int or (
         said is not None and (_number_in(said) is not None or said in _NO_PLACE)
     )
-
-
-_FIRSTS = ("0th", "1st")
-
-
-def _picked(value: Any, first: int) -> Any:
-    """The one of several texts, or of a list of them, whose place stands behind; None where none
-    does."""
-    *texts, named = value if isinstance(value, list) and len(value) > 1 else (None,)
-    texts = texts[0] if len(texts) == 1 and isinstance(texts[0], list) else texts
-    (*_, part) = ("", *parts(str(named)))
-    place = words.counted(part) if type(named) in (int, str) else None
-    at = -1 if place is None else place - first * part.isdigit()
-    return texts[at] if 0 <= at < len(texts) else None
 
 
 def _first_good(both: Any) -> Any:

@@ -18,8 +18,7 @@ from stages.rows import judgements, signals, speakers
 from stages.rows.words import RATING
 
 AND_QUESTION = "+question"  # the end of a --group-by that joins groups which ask the same
-_OF_ALL = ("[best]", "[good]", "[first]", "[0th]", "[1st]")  # of several paths
-_TOGETHER = ("[most]", "[mean]")
+_OF_ALL, _TOGETHER = ("[best]", "[good]", "[first]"), ("[most]", "[mean]")  # of several paths
 _TEXT = re.compile(r"(?P<column>[^=<>!]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*)", re.DOTALL)
 _SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 _ORDER: Mapping[str, Callable[[Any, Any], bool]] = _SIGNS
