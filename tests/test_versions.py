@@ -21,7 +21,7 @@ from pipeline.builds import build, folder_versions, lease, limits
 from pipeline.builds.build import Build
 from pipeline.builds.folder_versions import FolderVersions
 from pipeline.builds.place import Place
-from pipeline.manifest import counts, dataset_files
+from pipeline.manifest import dataset_files
 from stages.errors import PipelineError, UsageError
 
 MODEL = ("--model", "qwen2-1.5b")
@@ -335,13 +335,6 @@ def test_a_build_that_is_open_stays_what_it_was(make, tmp_path):
 # What a build may take the place of, and where it is one of several versions.
 
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"
-
-
-def test_a_limit_that_is_none_is_refused(pipeline):
-    """Before anything is read. Every limit that there is can be given."""
-    assert set(counts.DRIFTS) == {limits.ROWS, limits.TRAINED, limits.SHARE}
-    for given_, says in (("row=1", "is not a limit"), ("rows=x", "NUMBER=SHARE")):
-        pipeline("run", "sft", GOOD, *MODEL, "--drift", given_).refused(2, says)
 
 
 @pytest.fixture(scope="module")
