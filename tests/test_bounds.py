@@ -383,16 +383,19 @@ def test_what_is_within_the_limits_is_printed():
         assert Template(source, DATE).render([]) == text
 
 
-def test_a_hostile_template_ends_the_command_with_one_error(pipeline, tmp_path):
+HOSTILE = [REACHING["globals"], SOURCE["include"], LOOPING["loops"]]
+
+
+@pytest.mark.parametrize("source", few(HOSTILE, 2), ids=("reaching", "including", "looping"))
+def test_a_hostile_template_ends_the_command_with_one_error(source, pipeline, tmp_path):
     """Status 2, one error, no traceback, nothing executed."""
     data = SAMPLES / "sft" / "word_problems.jsonl"
-    for source in (REACHING["globals"], LOOPING["loops"], SOURCE["include"]):
-        (tmp_path / "evil.jinja").write_text(source)
-        ran = pipeline("run", "sft", data, "--model", "qwen2-1.5b", "--chat-template", "evil.jinja")
-        ran.refused(2, "refused")
-        assert ran.err.count("Error:") == 1
-        assert "Traceback" not in ran.err
-        assert {path.name for path in tmp_path.iterdir()} == {"evil.jinja"}
+    (tmp_path / "evil.jinja").write_text(source)
+    ran = pipeline("run", "sft", data, "--model", "qwen2-1.5b", "--chat-template", "evil.jinja")
+    ran.refused(2, "refused")
+    assert ran.err.count("Error:") == 1
+    assert "Traceback" not in ran.err
+    assert {path.name for path in tmp_path.iterdir()} == {"evil.jinja"}
 
 
 @pytest.mark.sweep(1)

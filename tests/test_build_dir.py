@@ -5,17 +5,21 @@ import json
 import re
 import shutil
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
+import recorded_builds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import ROOT, SAMPLES, read_manifest, started, table, writable
 
 import posttrain_pipeline as pp
+from pipeline import __version__
 from pipeline.builder.exporting import export_build
 from pipeline.builds import packs as rows
 from pipeline.builds.build import Build
@@ -372,3 +376,37 @@ def test_reading_a_build_needs_nothing_that_builds():
     loaded = set(started(sys.executable, "-c", body, folder=ROOT).ended().out.split())
     heavy = {"datasets", "transformers", "tokenizers", "great_expectations", "polars", "click"}
     assert not (heavy | {"pipeline.shards.part", "expectations"}) & loaded
+
+
+# A build of every version that was released is opened, judged and exported by this one.
+
+
+VERSIONS = sorted(
+    path.name.removesuffix(".tar.xz") for path in recorded_builds.ARCHIVES.glob("*.tar.xz")
+)
+
+
+def test_this_version_is_recorded():
+    """``make release`` has written its builds."""
+    assert __version__ in VERSIONS
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_build_of_a_version_is_opened_judged_and_exported(version, pipeline, tmp_path):
+    """Every row is read, nothing is found, its inputs are read again, and a trainer's columns are
+    made of it."""
+    with tarfile.open(recorded_builds.ARCHIVES / f"{version}.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    for task, (data, layout, trainer) in recorded_builds.BUILDS.items():
+        build = pp.open(tmp_path / task)
+        m = build.manifest
+        assert (m.version, m.task, m.layout, m.inputs[0].path) == (version, task, layout, data)
+        rows = sum(table.num_rows for table in build.splits["train"].tables())
+        stored = datasets.load_from_disk(str(tmp_path / task))["train"]
+        assert rows == stored.num_rows == m.splits["train"].rows > 0
+        assert len(list(build.rejects())) == m.rows.rejected > 0
+        said = pipeline("check", task, "--json").ended().told
+        assert said["passed"], said
+        pipeline("show", task, "--random", "1").ended()
+        pipeline("export", trainer, task, "-o", f"{task}-export").ended()
+        assert pp.open(tmp_path / f"{task}-export").manifest.examples.kept == m.examples.kept

@@ -413,7 +413,7 @@ def test_one_corrected_command_is_enough(name, pipeline, tmp_path):
     assert f"\n{first}\n" in page
     ran = pipeline(*shlex.split(first)[1:])
     if name == "pytania.jsonl.gz":
-        (corrected,) = printed(ran.refused(3).err)
+        corrected, *_ = printed(ran.refused(3).err)
         assert f"  {corrected}\n" in page
         ran = pipeline(*shlex.split(corrected)[1:])
     rows, used, kept = RUNS[name]["counts"]

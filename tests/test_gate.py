@@ -1,4 +1,7 @@
-"""The gate itself: what the bare library lets through, what it may load, and whom it may ask."""
+"""The gate itself: what the bare library lets through, what it may load, and whom it may ask.
+
+And the part of the library that judges shipped suites, its pages, and invariants of other packages.
+"""
 
 import ast
 import json

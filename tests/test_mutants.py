@@ -15,7 +15,7 @@ READ_BACK: list[str] = tomllib.loads(PROGRAM.with_suffix(".toml").read_text("utf
 
 @pytest.mark.slow
 @pytest.mark.sweep(1)  # the longest test: it comes first
-def test_every_mutant_is_caught_or_has_a_reason() -> None:
+def test_every_mutant_is_caught_or_has_a_reason():
     """In a process of its own, which forks for each. Each check of written shards catches its fault
     by name: one that something else stops is not a proof of this check."""
     done = started(sys.executable, PROGRAM)

@@ -9,10 +9,9 @@ import pytest
 from stub_http import Answer, Asked, Site, serve_http
 from support import Ran, Run, few, table
 
-from expectations import gx_suites
 from pipeline import secrets, sources
 from pipeline.options.recipe import builds_of
-from stages.errors import GateError, UsageError
+from stages.errors import UsageError
 
 MODEL = ("--model", "qwen2-1.5b")
 TABLE = table("secrets.toml")
@@ -206,14 +205,6 @@ def test_a_recipe_runs_nothing_unless_it_is_trusted(tmp_path, key):
         assert builds_of(path, [] if "[" in value or under else [f"{name}=x"])
     path.write_text(text.replace(key, 'expectations = ["s.json"]'))
     assert builds_of(path)
-
-
-def test_a_suite_in_json_runs_nothing():
-    """A condition on rows is a program to pandas."""
-    kwargs = {"column": "x", "row_condition": "@pd.io.common.os.system('true') == 0"}
-    one = {"type": "expect_column_values_to_not_be_null", "kwargs": kwargs}
-    with pytest.raises(GateError, match="row_condition"):
-        gx_suites.load("s.json", json.dumps([{"name": "mine", "expectations": [one]}]))
 
 
 def test_a_broken_link_is_named_with_what_it_points_to(tmp_path):

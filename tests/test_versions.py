@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import NAME
 from hypothesis import given
 from hypothesis import strategies as st
 from preloaded import outputs
@@ -22,11 +21,7 @@ from pipeline.builds import build, folder_versions, lease, limits
 from pipeline.builds.build import Build
 from pipeline.builds.folder_versions import FolderVersions
 from pipeline.builds.place import Place
-from pipeline.manifest import counts, dataset_files
-from pipeline.options.config import Config
-from pipeline.options.paths import BY_RECIPE
-from pipeline.options.recipe import builds_of
-from posttrain_pipeline.api import config_of
+from pipeline.manifest import dataset_files
 from stages.errors import PipelineError, UsageError
 
 MODEL = ("--model", "qwen2-1.5b")
@@ -342,13 +337,6 @@ def test_a_build_that_is_open_stays_what_it_was(make, tmp_path):
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"
 
 
-def test_a_limit_that_is_none_is_refused(pipeline):
-    """Before anything is read. Every limit that there is can be given."""
-    assert set(counts.DRIFTS) == {limits.ROWS, limits.TRAINED, limits.SHARE}
-    for given_, says in (("row=1", "is not a limit"), ("rows=x", "NUMBER=SHARE")):
-        pipeline("run", "sft", GOOD, *MODEL, "--drift", given_).refused(2, says)
-
-
 @pytest.fixture(scope="module")
 def small(built) -> build.Build:
     """A small build."""
@@ -389,37 +377,3 @@ def test_which_files_are_nobody_s():
         .DS_Store report.html~ .manifest.json.swp x/.ipynb_checkpoints/a.ipynb .nfs000a""".split()
     mine = "notes.txt train/data-1.arrow tmp/thesis.tex cache/x.arrow manifest.json tmpfile.txt"
     assert [name for name in nobodys + mine.split() if dataset_files.is_one(name)] == nobodys
-
-
-LINES = GOOD.read_text("utf-8").splitlines(keepends=True)
-HEAD = 'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "rows.jsonl"\noutput = "out"\n'
-
-
-@pytest.fixture
-def recipe(tmp_path) -> Path:
-    """It says nothing of ``keep``."""
-    _lines(tmp_path, 4)
-    path = tmp_path / "r.toml"
-    path.write_text(HEAD)
-    return path
-
-
-def _lines(folder: Path, count: int) -> None:
-    """The data, with so many _lines."""
-    (folder / "rows.jsonl").write_text("".join(LINES[:count]), "utf-8")
-
-
-def test_as_many_stay_as_the_default_says(recipe):
-    """Of a recipe; what a command and a call make is one build, as what a recipe asks for: by a
-    flag, also where the recipe says otherwise; by the recipe; by ``--set``."""
-    (config,) = builds_of(recipe)
-    assert (config.run.keep, config.notes) == (BY_RECIPE, ()) == (7, ())
-    assert Config.of("sft", ("rows.jsonl",), "qwen2-1.5b", Path("out")).run.keep == 0
-    source = {"source": [{"name": "math", "data": "rows.jsonl"}], "model": NAME}
-    assert config_of("sft", None, source, "run").run.keep == 0
-    (by_set,) = builds_of(recipe, ["keep=0"])
-    recipe.write_text(f"{HEAD}keep = 0\n")
-    (by_recipe,) = builds_of(recipe)
-    recipe.write_text(f"{HEAD}keep = 3\n")
-    (by_flag,) = builds_of(recipe, flags={"keep": 0})
-    assert [one.run.keep for one in (by_set, by_recipe, by_flag)] == [0, 0, 0]

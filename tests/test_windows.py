@@ -28,15 +28,14 @@ from pipeline.builder.planning import make_parts, plan
 from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
 from pipeline.run_build import build
-from pipeline.shards import collect, doubles, facts, gather, part, window_plan
+from pipeline.shards import collect, doubles, facts, part, window_plan
 from pipeline.shards import plan as planning
 from pipeline.shards.choose import Chosen, choose
 from pipeline.shards.examples import Numbers, read_numbers
 from pipeline.tasks import kind_of
-from stages import columns, findings
+from stages import findings
 from stages.errors import DataError, UsageError
 from stages.readers import jsonl
-from stages.tokens import layouts
 
 Rows = list[dict[str, Any]]
 SAME = ("rows", "examples", "sides", "sources", "doubles", "filters", "rm", "format", "inputs")
@@ -376,45 +375,6 @@ def test_windows_of_any_size_plan_what_one_plans(tmp_path_factory, many, layout,
 
 
 # Parts to shards: a shard holds what is picked, and nothing is left out for its digest alone.
-
-WIDTH = 16
-
-
-def examples(rows: int) -> pa.Table:
-    """Examples of a few tokens, some without a rating or a margin."""
-    draw = np.random.default_rng(rows)
-    lists = [draw.integers(0, 9, n).tolist() for n in draw.integers(1, 9, rows)]
-    data = {
-        "row_id": [f"data.jsonl:{i + 1}" for i in range(rows)],
-        "input_ids": lists,
-        "labels": [[-100, *x[1:]] for x in lists],
-        "margin": [None if 300 < i < 310 else float(i) for i in range(rows)],
-        "step_positions": [[0] for _ in lists],
-        "step_labels": [[None] if i % 400 == 5 else [1.0] for i in range(rows)],
-    }
-    return pa.table(data, schema=columns.schema(list(data)))
-
-
-@pytest.mark.parametrize("layout", ["ragged", "padded", "packed"])
-def test_bytes_do_not_depend_on_blocks(tmp_path, layout):
-    """Rows that are laid out together are written as if each batch had been laid out alone."""
-    table = examples(700)
-    if layout == "packed":
-        table = table.drop_columns(["margin"])
-    shape = layouts.Shape(width=WIDTH)
-    written = set()
-    table = table.combine_chunks()
-    for at_once in (gather.BATCH_ROWS, 2 * gather.BATCH_ROWS, 4 * gather.BATCH_ROWS):
-        path = tmp_path / f"{at_once}.arrow"
-        gather.write(
-            path,
-            np.ones(700, np.int64),
-            examples=lambda first, last: table.take(pa.array(np.arange(first, last))),
-            rows=lambda block, sizes: layouts.load(layout).rows(block, sizes, shape),
-            at_once=at_once,
-        )
-        written.add(path.read_bytes())
-    assert len(written) == 1
 
 
 def test_rows_that_decide_break_what_any_row_breaks(model):
