@@ -159,6 +159,20 @@ def talks(draw: st.DrawFn) -> Talk:
     ]
 
 
+@settings(max_examples=20)
+@given(found=st.lists(talks(), min_size=2, max_size=5), limit=st.sampled_from([45, 1 << 20]))
+def test_a_row_does_not_depend_on_its_batch(qwen2, found, limit):
+    """Rows encoded together are the rows encoded alone, trimmed ones among them."""
+    asked: dict[str, Any] = {"limit": limit, "policy": "trim-turns"}
+    together = sft(qwen2, messages(*found), **asked)
+    alone = [one for talk in found for one in sft(qwen2, messages(talk), **asked)]
+    names = ("reject_code", "input_ids", "labels", "length", "trained", "controls", "truncated")
+    names += ("merged_cuts", "digest")
+    assert [[r.get(n) for n in names] for r in together] == [
+        [r.get(n) for n in names] for r in alone
+    ]
+
+
 def test_under_all_everything_but_the_trailing_newline_is_trained(qwen2):
     """What the template prints behind the last end of turn stays untrained, whatever is trained."""
     row = only(sft(qwen2, messages([("user", "a"), ("assistant", "b")]), "all"))
