@@ -111,6 +111,20 @@ def test_what_cannot_be_chosen_by_is_refused(words, status, says, pipeline, data
     assert not (tmp_path / "out").exists()
 
 
+@given(st.lists(st.tuples(st.integers(0, 3), st.none() | st.integers(-3, 3)), max_size=12))
+def test_what_stays_is_the_best_of_its_equals(pairs):
+    digests = np.zeros(len(pairs), doubles.DIGEST)
+    digests["b"] = [content for content, _ in pairs]
+    score = np.array([np.nan if x is None else x for _, x in pairs], np.float64)
+    again, stays = doubles.pairs(digests, score)
+    worth = [(float("-inf") if x is None else x, -at) for at, (_, x) in enumerate(pairs)]
+    for at, (content, _) in enumerate(pairs):
+        equal = [one for one in range(len(pairs)) if pairs[one][0] == content]
+        best = max(equal, key=worth.__getitem__)
+        assert (at in again) == (at != best)
+        assert dict(zip(again.tolist(), stays.tolist(), strict=True)).get(at, best) == best
+
+
 # The language of ``--filter``: what it says of a row is what a naive reading of it says.
 
 Row = dict[str, Any]

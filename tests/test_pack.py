@@ -246,6 +246,31 @@ def test_an_example_wider_than_the_width_is_refused():
         padded.pad(examples([[1, 2, 3], [1]]), 2, "left", PAD)
 
 
+@pytest.mark.parametrize("with_steps", [False, True])
+def test_rows_have_their_declared_columns(with_steps):
+    """Names, order and types are those of the layout; no rows make no rows."""
+    steps = ["step_positions", "step_labels"] if with_steps else []
+    found = examples([[1, 2]], [[1.0]] if with_steps else None)
+    names = columns.schema(["row_ids", "input_ids", "labels", "seq_lengths", *steps])
+    assert pack(found, ints([1])).schema == pack(found.slice(1), ints([])).schema == names
+    names = columns.schema(["row_id", "input_ids", "attention_mask", "labels", *steps])
+    empty = padded.pad(found.slice(1), 8, "left", PAD)
+    assert padded.pad(found, 8, "left", PAD).schema == empty.schema == names
+    assert empty.num_rows == 0
+
+
+def test_pairs_have_their_declared_columns():
+    """The margin stays where there is one."""
+    found = table(
+        margin=[0.5], rejected_ids=[[2]], chosen_ids=[[1]], prompt_length=[1], row_id=["x:1"]
+    )
+    order = ["row_id", "chosen_ids", "rejected_ids", "prompt_length", "margin"]
+    assert ragged.ordered(found).schema == columns.schema(order)
+    for at, side in ((2, "chosen"), (4, "rejected")):
+        order.insert(at, f"{side}_attention_mask")
+    assert padded.pad(found, 1, "right", PAD).schema == columns.schema(order)
+
+
 @given(found=st.lists(IDS, min_size=1, max_size=6), cut=st.integers(0, 6))
 def test_ragged_rows_are_the_examples(found, cut):
     """Ragged rows hold what was stored, from a column in any number of pieces; ours come first."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from huggingface_hub.errors import StrictDataclassError
 from support import few, rows_to
-from test_one_example_per_turn import written_out
+from test_turn_ends import written_out
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
