@@ -275,3 +275,42 @@ def test_brackets_of_lists_on_both_sides_are_in_no_command(task: str, tmp_path: 
         readings.recognise_looks(readings.opened(config)[1], config)
     said = [f"{written(way)} " for way in ways(asked.value.remedy)]
     assert not [one for one in said if any(f"={name} " in one for name in names)], said
+
+
+_OF_TASKS: dict[str, dict[str, Any]] = {
+    "rm": {"user_prompt": "What is {n}?", "better": "It is {n}.", "worse": "Nobody knows {n}."},
+    "prm": {"problem": "What is {n}?", "solution_steps": ["One {n}.", "Two."], "marks": [1, 0]},
+    "sft": {"dialogue": TURNS, "resolved": True},
+}
+
+
+@pytest.mark.parametrize(("given", "task"), [*itertools.permutations(_OF_TASKS, 2)])
+def test_rows_of_another_task_are_told_so(given: str, task: str, tmp_path: Path) -> None:
+    """With its name; what is to be compared or rated is trained by no command of answers."""
+    path = write_rows(tmp_path / "x.jsonl", _rows(20, _OF_TASKS[task], {}))
+    config = Config.of(given, (str(path),), "qwen2-1.5b", tmp_path / "out")
+    with pytest.raises(DataError) as asked:
+        readings.recognise_looks(readings.opened(config)[1], config)
+    assert f"as {task} data" in asked.value.what or f"run {task}" in asked.value.remedy
+    assert all(way[0] == ("--task", task) for way in ways(asked.value.remedy)), asked.value.remedy
+
+
+@pytest.mark.parametrize("verdict", ["is_correct", "verified", ""])
+@pytest.mark.parametrize("single", ["verify_score", ""])
+def test_verdicts_decide_before_measures(verdict: str, single: str, tmp_path: Path) -> None:
+    """Then what measures the answer alone; of several measures of one thing no command takes one,
+    and none is taken where something decides."""
+    rates = {f"pass_rate_{name}": [0.0, 0.25, 0.5, 1.0] for name in ("r1", "7b", "1.5b")}
+    errors = {"error_message": ["", "Timeout error", "<not run>", "", ""]}
+    more = rates | (errors if verdict or single else {})
+    more |= {verdict: [True, True, False]} if verdict else {}
+    more |= {single: [1.0, 0.0, 0.7, 0.9, 0.2]} if single else {}
+    row = {"question": "What is {n}, and why?", "answer": "It is {n}, since it is."}
+    path = write_rows(tmp_path / "x.jsonl", _rows(60, row, more))
+    config = Config.of("sft", (str(path),), "qwen2-1.5b", tmp_path / "out")
+    with pytest.raises(DataError) as asked:
+        readings.recognise_looks(readings.opened(config)[1], config)
+    first = [written(way) for way in ways(asked.value.remedy)][:1]
+    decides = f"{verdict}=true" if verdict else f"'{single}>=0.5'"
+    assert bool(first) == bool(verdict or single)
+    assert all(f"--where {decides}" in one and one.count("--where") == 1 for one in first), first
