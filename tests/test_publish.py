@@ -22,6 +22,7 @@ from support import (
     files_of,
     in_shell,
     noted,
+    own_cache,
     read_manifest,
     read_rows,
     started,
@@ -158,6 +159,27 @@ def test_a_build_is_kept_replaced_and_made_again(make, tmp_path):
         make("sft", bad, max_reject=0.01)
     assert files_of(out, with_run=True) == before
     assert leftovers(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_killed_run_leaves_no_half_build(tmp_path, cache_home, cache_dir, tokenizer_json):
+    """Killed in the middle there is no version; run again, the build is finished."""
+    rows = (SAMPLES / "sft" / "word_problems.jsonl").read_bytes()
+    data = tmp_path / "big.jsonl"
+    data.write_bytes(rows * (40_000_000 // len(rows)))  # of several splits
+    options = ("--workers", "2", "--cache-dir", str(own_cache(tmp_path / "parts", cache_dir)))
+    process = _start(data, cache_home, *options)
+    until = time.monotonic() + 60
+    while not any((tmp_path / "parts").rglob("*.arrow")) and time.monotonic() < until:
+        time.sleep(0.01)
+    process.kill()
+    process.communicate(timeout=60)
+    assert FolderVersions(tmp_path / "r").current() is None
+    found = _ended(_start(data, cache_home, *options))
+    assert found["status"] == "built"
+    rows = read_manifest(tmp_path / "r" / "current")["rows"]
+    assert rows["in"] == rows["used"] == data.read_bytes().count(b"\n")
+    assert strangers(tmp_path / "r") == []
 
 
 def test_a_second_run_on_the_same_output_is_refused(tmp_path):
