@@ -82,7 +82,7 @@ _TOKEN = re.compile(
     r"""[^\s\[\]{}=,#"']+(?:[ ]\d[^\s\[\]{}=,#"']*)?)""",  # a date, and its time
     re.DOTALL,
 )
-_OWN, _SPELLED = "\0", r'"\u0000"'  # the key under which a table has its own line
+_OWN, _SPELLED = "\0line", r'"\u0000line"'  # the key under which a table has its own line
 
 
 def lines_of(text: str) -> dict[Place, int]:

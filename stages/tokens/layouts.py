@@ -1,9 +1,10 @@
-"""How examples become training rows: one layout a file, each with its inverse.
+"""How examples become training rows: one layout a file.
 
-A layout plans which examples share a row (from their lengths alone), makes the rows, and gets the
-examples back from rows; ``ragged.Ragged`` says how, and the others are made from it. The checks of
-a build do not use this inverse but one of their own (``expectations/undo_layout.py``), so
-that an error here cannot hide itself.
+A layout plans which examples share a row (from their lengths alone), and makes the rows;
+``ragged.Ragged`` says how, and the others are made from it. ``ragged.examples`` gets the examples
+back by the columns beside the tokens: ``seq_lengths`` of a pack, the attention mask of a padded
+row. The checks of a build do not use this inverse but one of their own
+(``expectations/undo_layout.py``), so that an error here cannot hide itself.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
