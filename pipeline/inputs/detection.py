@@ -213,34 +213,35 @@ def recognise_rows(
     return detection
 
 
-_OF_ROW = ("question", "answer", "prompt", "problem", "text", "next step")  # meanings of texts
+_ASKED = ("question", "prompt", "problem", "text")  # meanings of texts that differ from row to row
 
 
 def require_believable(
     rows: list[contract.Row], found: Detection, where: str, given: Config, config: Config
 ) -> None:
     """Options that a message would offer take no few texts that come again and again for what each
-    row asks or answers, and leave out no turns where none are read.
+    row asks, and leave out no turns where none are read.
 
     Args:
         given: the options without them.
 
     Raises:
-        DataError: they do.
+        UsageError: they do, so nobody is offered them.
     """
-    meant, maps = found.format.columns, given.source.map.items()
-    names = (name for meaning in _OF_ROW for name in meant.get(meaning, ()))
-    every = ((name, config.source.map.get(name)) for name in names)
-    paths = [path for name, path in every if path and (name, path) not in maps]
-    told = {path: {repr(lookup(row, path)) for row in rows} for path in paths}
+    meant, maps = found.format.columns, config.source.map
+    constant: list[str] = []
     few = min(signals.FEW, len({*map(repr, rows)}) // 5)
-    constant = [path for path, values in told.items() if len(values) <= few]
+    for names in (meant.get(meaning, ()) for meaning in _ASKED):
+        paths = [maps.get(name, name) for name in names]
+        new = [path for name, path in maps.items() if name in names and path in paths]
+        told = {repr([lookup(row, path) for path in paths]) for row in rows}
+        constant += new if len(told) <= few and {*new} - {*given.source.map.values()} else []
     left = {*config.source.ignore, *found.left}.difference(given.source.ignore)
     talks = [path for path in left if any(is_talk(lookup(row, path)) for row in rows)]
     trains = tasks.kind_of(config.task).trains_answers
     turns = talks if trains and "turns" not in meant else []
     if constant or turns:
-        raise DataError(f"{where}: {' and '.join(constant or turns)} cannot be read so.", "")
+        raise UsageError(f"{where}: {' and '.join(constant or turns)} cannot be read so.")
 
 
 def _left_out(asked: frozenset[str], config: Config) -> frozenset[str]:

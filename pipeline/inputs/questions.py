@@ -40,7 +40,8 @@ def condition_for(path: str, column: Column) -> str:
     """The option that keeps the better rows, as text; empty if it is unknown which are better, as
     where a value only names one of two answers."""
     ties = dict.fromkeys(value for value in column.values if signals.is_tie(value))
-    if ties or judgements.name_sides(column.values):
+    sides = any(len(str(value)) > 1 for value in column.values)  # A and B may also be grades
+    if ties or (sides and judgements.name_sides(column.values)):
         return " ".join(differs_from(path, tie) for tie in ties)
     if column.of:
         everywhere = column.own and column.is_everywhere and not signals.is_low(path)
@@ -253,11 +254,12 @@ def ask(
     Raises:
         DataError: there is such a column.
     """
-    if listed := [name for name, count in survey.listed.items() if 2 * count > survey.rows]:
+    if listed := [n for n in survey.often_listed if config.source.cells.get(n) != "text"]:
+        inside = maps(listed, [f"{name}[json]" for name in listed])
         raise DataError(
             f"{where}: JSON lists of texts stand in {' and '.join(listed)}.",
-            f"Read what is inside with {maps(listed, [f'{name}[json]' for name in listed])}. To "
-            f"read the JSON of one as it stands, for example: {mapped(listed[0], listed[0])}.",
+            f"Say which: read what is inside with {inside}, or the JSON as it stands with "
+            f"{maps(listed, listed)}.",
         )
     late = survey.late
     for path, column in sorted(survey.columns.items(), key=lambda one: late.get(one[0], 0)):

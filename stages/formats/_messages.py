@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from stages.chat_template.reasoning import OPEN
 from stages.contract import Message
 from stages.errors import RowError
 from stages.formats import _parts
@@ -206,14 +205,7 @@ def _message(turn: Any, where: str) -> Message:
         why = f": {' and '.join(more)} of it hold no call under tool_calls" if more else ""
         code = "empty_answer" if role == "assistant" else "bad_column"
         raise RowError(code, f"{where} has no content, or null{why}")
-    if fields and fields.get(_REASONING[0]) and thinks(body):
-        raise RowError("bad_column", f"{where} has reasoning both in {OPEN} and beside its text")
     return Message(role, body, fields, *trained(turn, where))
-
-
-def thinks(text: str | None) -> bool:
-    """Whether an answer begins with a block of reasoning."""
-    return (text or "").lstrip().startswith(OPEN)
 
 
 def unknown_role(spelled: Any, where: str) -> RowError:

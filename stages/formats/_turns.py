@@ -217,12 +217,12 @@ def add_reasoning(row: Row, turns: list[Message]) -> None:
         RowError: it is no answer, or has some.
     """
     told = column_names.peek(row, _REASONING)
-    if told in (None, "") or isinstance(told, list):
+    if told in (None, "") or (isinstance(told, list) and len(told) > 1):  # one for each turn
         return
     said, last = text(row, _REASONING), turns[-1]
     if last.role == "assistant" and not (last.content or "").strip() and not last.fields:
         raise RowError("empty_answer", "the answer says nothing, and only its reasoning does")
-    own = (last.fields or {}).get(_FIELD) or _messages.thinks(last.content)
+    own = (last.fields or {}).get(_FIELD)
     if last.role != "assistant" or own:
         what = "has reasoning of its own" if last.role == "assistant" else "is no answer"
         raise RowError("bad_column", f"the last turn {what}, beside that of a column")

@@ -13,6 +13,7 @@ from stages.rows.column_names import Overlaid, peek
 from stages.rows.shapes import is_text
 from stages.rows.speakers import role_named
 from stages.rows.unread import ignore, mapped
+from stages.rows.words import parts
 
 
 class _QueryResponse(Asking):
@@ -88,6 +89,15 @@ class _Text(Format):
             return None
         return "text alone"
 
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        name = "role" if any(map(_speaker, rows)) else _speakers(rows)
+        if name is None:
+            return None
+        return f"the texts are turns: {name} says who speaks each of them", (
+            "Give rows with whole conversations, each turn with who says it (messages); alone a "
+            "turn is no conversation"
+        )
+
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         text = _turns.text(row, "text")
         if role := _speaker(row):
@@ -103,6 +113,19 @@ def _speaker(row: Row) -> str | None:
     """Who says the text, where the row says so."""
     role = peek(row, "role")
     return role if role_named(role) else None
+
+
+_SPEAKERS = ("speaker", "sender", "from", "participant")
+
+
+def _speakers(rows: Sequence[Row]) -> str | None:
+    """The column that names a few speakers, each of whom says many of the texts."""
+    for name in rows[0]:
+        said = [value for row in rows if isinstance(value := peek(row, name), str) and value]
+        few = len({*said}) > 1 and 3 * len({*said}) <= len(said)
+        if few and any(part in _SPEAKERS for part in parts(name)):
+            return name
+    return None
 
 
 TABLE = (_PromptCompletion(), _QueryResponse(), _MessageThinking(), _Text())

@@ -60,6 +60,8 @@ def _answer(held: Columns) -> list[str]:
     """Answers in columns of their own, or the first of each list; first of lists of one."""
     listed = held.called("answer", held.where(shapes.is_list_of_texts))
     listed.sort(key=lambda path: not held.all(path, lambda value: len(value) == 1))
+    others = held.where(shapes.is_list_of_texts)  # of several that go together one by one
+    listed = [p for p in listed if not held.as_long(p, [q for q in others if q != p])]
     if held.answers or _good_answer(held):
         return [*(f"{path}[first]" for path in listed if JSON in path), *held.answers]
     return [path + ("[first]" if JSON in path else ".0") for path in listed if "[]" not in path]

@@ -53,7 +53,7 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         return 'Each row is one turn; write the turns of a conversation as {"messages": [...]}.'
     held = role_columns.columns_of(rows, answers_alone=True)
     texts = [p for p in held.single if "." not in p and role_names.role_of(p) not in _BESIDE]
-    if len(texts) != 2 or not all(map(held.is_varied, texts)):
+    if len(texts) != 2:
         texts = [p for p in texts if held.is_spoken(p) and not is_about(p)]
     said = {p: [value for value in held.values[p] if value] for p in texts}
     if told := next(filter(held.is_dialogue, texts), ""):
@@ -72,12 +72,14 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         much = sum(map(_text, said[texts[0]])) > MOST_OF_THE_TEXT * sum(map(_text, rows))
         why = f"If {texts[0]} is a text by itself, without a question, train it with "
         return f"{why}{mapped('text', texts[0])}." if much and held.is_varied(texts[0]) else ""
-    # The name of the answer says which it is, or one alone is a question by its end; and nothing
-    # else is said.
+    # The name of the answer says which it is, or that it is one of a few labels, or one alone is a
+    # question by its end; and nothing else is said.
+    labels = [p for p in texts if not held.is_varied(p) and not held.is_spoken(p)]
     keys = {p: _asking(p, said[p]) for p in texts}
-    last, *_, first = sorted(texts, key=lambda p: keys[p])
+    last, *_, first = sorted(texts, key=lambda p: (p not in labels, *keys[p]))
     more = [p for p, role in others.items() if role not in _BESIDE and not is_about(p)]
-    sure = len(texts) == 2 and keys[first] != keys[last] and all(map(held.is_varied, texts))
+    known = labels == [last] or (keys[first] != keys[last] and not labels)
+    sure = len(texts) == 2 and known and all(map(held.is_varied, {*texts}.difference(labels)))
     if any(map(held.is_spoken, more)):
         return ""
     if not sure:
@@ -142,7 +144,6 @@ def without_ratings(rows: Sequence[contract.Row]) -> tuple[str, str] | None:
 # What a row is where several make one example.
 
 
-_WHO = {"speaker", "sender", "from", "participant"}
 _FEW = 3  # rows that name another one: fewer may do so by chance
 _JOINED = {
     "step": _GIVEN,
@@ -158,9 +159,8 @@ def in_pieces(rows: Sequence[contract.Row], kind: kinds.Kind) -> tuple[str, str]
     held = role_columns.columns_of(rows, answers_alone=False)
     names = [path for path in held.values if "." not in path]
     repeated = [path for path in names if 3 * _different(held.values[path]) <= 2 * len(rows)]
-    spoken = [path for path in repeated if _are_speakers(path, held.values[path])]
-    single = [path for path in held.texts if path in names]
-    texts = [path for path in single if held.is_spoken(path) or (spoken and path == "text")]
+    spoken = [path for path in repeated if _are_speakers(held.values[path])]
+    texts = [path for path in held.texts if path in names and held.is_spoken(path)]
     asked = [path for path in repeated if path in held.called("question", texts)]
     ids = [path for path in repeated if {"id", "uuid", "qid"} & {*role_names.parts(path)}]
     steps = [path for path in texts if role_names.mentions(path, "steps") and path not in asked]
@@ -175,8 +175,6 @@ def in_pieces(rows: Sequence[contract.Row], kind: kinds.Kind) -> tuple[str, str]
         return what, f"Join these rows. {_JOINED['turn']}"
     if not said and kind.trains_answers and texts:
         piece, said = "turn", [path for path in repeated if _is_counted(held, path, names)]
-    if not said and kind.trains_answers and spoken and texts and not asked:
-        return f"each row is one turn, and {spoken[0]} says who speaks", _JOINED["turn"]
     if not said:
         return None
     what = f"each row is one {piece}, and those with one {said[0]} belong together"
@@ -220,13 +218,10 @@ def _different(values: Sequence[Any]) -> int:
     return len({*values}) if plain else len(values)
 
 
-def _are_speakers(path: str, values: Sequence[Any]) -> bool:
-    """Whether values name a user and an assistant, and nobody else that is unknown; or a few, under
-    a name for who speaks."""
-    said = {*values} if all(isinstance(one, str) for one in values) else set()
-    roles = {*map(speakers.role_named, said)}
-    named = not _WHO.isdisjoint(role_names.parts(path)) and 3 * len(said) <= len(values)
-    return len(said) > 1 and (named or (len(roles) > 1 and None not in roles))
+def _are_speakers(values: Sequence[Any]) -> bool:
+    """Whether values name a user and an assistant, and nobody else that is unknown."""
+    roles = {speakers.role_named(one) or role_of({"role": one}) for one in {*map(str, values)}}
+    return len(roles) > 1 and None not in roles
 
 
 def _last_word(text: str) -> str:

@@ -22,7 +22,7 @@ from stages.rows.selection import lookup
 from stages.rows.shapes import NEARLY_ALL, usual
 
 _DEEPEST = 5
-_MOST_PATHS = 1000
+_MOST_PATHS = 300
 _ENOUGH = 8  # rows, of which a question and an answer are not nearly all the same text
 _FEW = 0.2  # different texts in that many rows: a category, a name, a constant
 _SHORT = 16  # characters of what may only be checked against
@@ -58,7 +58,8 @@ def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) ->
     rows = [{name: kept[name][at] for name in row} for at, row in enumerate(rows)]
     paths = Counter(path for row in rows for path in paths_of(row))
     if len(paths) > _MOST_PATHS:  # keys that are data, such as ids
-        paths = Counter({path: n for path, n in paths.items() if 2 * n > len(rows)})
+        often = {path: n for path, n in paths.items() if 2 * n > len(rows)}
+        paths = Counter(often if len(often) <= _MOST_PATHS else {})
     values = {path: usual([lookup(row, path) for row in rows]) for path in paths}
     for path in [p for p in values if p.endswith(".0")]:  # a text where all lists have one alone
         if paths[path] < sum(value not in EMPTY for value in values[path.removesuffix(".0")]):
@@ -235,13 +236,13 @@ class Columns:
     @cached_property
     def questions(self) -> list[str]:
         """The texts that may be asked."""
-        each = (self.called(role, self.alone) for role in ("question", "topic"))
-        varied = ([*filter(self.is_varied, some)] for some in each)  # no names of a few tasks
-        said = [path for path in self.answers if self.long(path)]
-        named = next(filter(None, varied), [])
+        each = [self.called(role, self.alone) for role in ("question", "topic")]
+        varied = [[*filter(self.is_varied, some)] for some in each]  # no names of tasks
+        named, said = next(filter(None, (*varied, *each)), []), [*filter(self.long, self.answers)]
         open_ = [q for q in named if not any(self._holds(q, answer) for answer in said)]
         spoken = list(filter(self.is_spoken, open_))
-        return self.distinct(self.asking(spoken or self.unnamed or open_))
+        short = [*filter(self.is_varied, open_)]
+        return self.distinct(self.asking(spoken or self.unnamed or short))
 
     @cached_property
     def unnamed(self) -> list[str]:

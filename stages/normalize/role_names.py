@@ -183,6 +183,7 @@ def answer_beside(path: str, row: Row) -> str:
     """The answer of whoever a column is of, by what their names share; empty where none is."""
     whose = signals.whose(path)
     texts = [name for name in row if isinstance(row[name], str) and role_of(name) == "answer"]
+    texts = [name for name in texts if not is_reference(name)]
     return next((name for name in texts if whose and signals.whose(name) == whose), "")
 
 

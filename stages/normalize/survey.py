@@ -91,6 +91,11 @@ class Survey:
         return frozenset(asked if self.most is None else asked | {self.most})
 
     @property
+    def often_listed(self) -> list[str]:
+        """The columns that are the JSON of a list of texts in most rows."""
+        return [name for name, count in self.listed.items() if 2 * count > self.rows]
+
+    @property
     def late(self) -> Mapping[str, int]:
         """The columns whose values may rate without saying what is good, which are asked about
         after those that decide: 1, or 2 where names say that several measure one thing."""
@@ -193,7 +198,8 @@ def _ask_of_long(found: Survey, unread: Mapping[str, int], total: int, less: int
 
 def _listed(rows: Sequence[contract.Row], format_: Format, left: Collection[str]) -> Counter[str]:
     """In how many rows each column that is read as one text is the JSON of a list of texts."""
-    names = {name for one in _PLAIN for name in format_.columns.get(one, ())}.difference(left)
+    meant = dict.fromkeys(name for one in _PLAIN for name in format_.columns.get(one, ()))
+    names = [name for name in meant if name not in left]
     return Counter(name for row in rows for name in names if judgements.listed_in(row.get(name)))
 
 

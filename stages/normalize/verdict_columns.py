@@ -123,8 +123,11 @@ def _names_columns(held: Columns, path: str) -> bool:
 def strength(held: Columns) -> list[str]:
     """Numbers below 0 in some rows and above in others, under the name of a verdict."""
     numbers = held.where(lambda v: type(v) in (int, float), _SOME)
-    sided = {path for both in role_names.by_side(numbers) for path in both}
-    sided |= {path for family in held.families for path in family.split(",")}
+    families = [family.split(",") for family in held.families]
+    answers = {len(family) for family in families if not {*family} & {*numbers}}
+    each = [family for family in families if {*family} & {*numbers}]
+    pairs = role_names.by_side([*{*numbers}.difference(*each)])
+    sided = {p for some in (*pairs, *(f for f in each if len(f) in answers)) for p in some}
     named = [p for p in numbers if role_names.role_of(p) in ("number", "verdict")]
     named = [p for p in named if p not in sided]  # of one answer, not of both
     told = {p: [v for v in held.values[p] if v is not None] for p in named}

@@ -242,12 +242,12 @@ def _inside(path: str, values: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]
             yield named, some
 
 
-def _good_flag(path: str, values: Sequence[bool]) -> bool:
-    """Which of true and false is the good one: as the name says, or the more frequent one, since a
-    flag marks the exception."""
+def _good_flag(path: str, values: Sequence[bool]) -> bool | None:
+    """Which of the two is good: as the name says, or the one that two of three rows have."""
     if signals.classes(path):
         return not signals.is_low(path)
-    return Counter(values).most_common(1)[0][0]
+    often, count = Counter(values).most_common(1)[0]
+    return often if 3 * count >= 2 * len(values) else None
 
 
 def _of_numbers(path: str, values: Sequence[float]) -> tuple[str, float] | None:
