@@ -35,7 +35,6 @@ _SEEN = {
     *("no_steps", "empty_step", "nothing_labelled", LONG, TIE),
     *(
         "unclosed_reasoning",
-        "unfinished_answer",
         "no_turns",
         "unknown_role",
         "no_prompt",

@@ -204,7 +204,10 @@ class _Choice:
         both = {pair for pair in zip(groups, map(asks.get, names), strict=True) if all(pair)}
         apart = [len({pair[at] for pair in both}) for at in (0, 1)]
         found["groups of questions"] = apart, [len(both), len(both)]
-        if self.options.get("sources") and not self.options.get("near_dedup"):
+        # Of what evaluations, likeness or the test split leave out it is not said what it equals.
+        others = [*map(self.options.get, ("near_dedup", "decontaminate"))]
+        others += [one.get("test") for one in self.evidence.asked]
+        if self.options.get("sources") and not any(others):
             doubles = {(one.source, one.kept_in): one.examples for one in manifest.doubles}
             found["doubles"] = doubles, dict(self.doubles)
         signed = [x.signature for x in used if times[x.number] and {*(x.signature or b"")} - {255}]
