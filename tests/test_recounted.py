@@ -7,6 +7,7 @@ is chosen once more by loops is what the build chooses by columns.
 
 import itertools
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -31,16 +32,17 @@ from pipeline.exports import ExportFacts
 from pipeline.manifest.manifest import UnreadColumn
 from pipeline.options.build_options import Budget, require_mixture
 from pipeline.options.recipe import builds_of
-from pipeline.shards import budgets
+from pipeline.serving import serving
+from pipeline.shards import answers, budgets
 from stages import catalog
 from stages.errors import DataError, ModelError, OwnLawError, UsageError
 from stages.tokenizers import profiles
 from stages.tokenizers.profiles import all_profiles
-from stages.tokens import packed
+from stages.tokens import inference, packed
 
 Place: TypeAlias = tuple[str | int, ...]
 TOLD = table("recounted.toml")
-SENTENCES = ("note", "serve", "why", "use", "stock_tokenizer_sees_it", "_type", "length")
+SENTENCES = ("note", "serve", "why", "_type", "length")
 # Keys that are names are those below these.
 NAMED = {"probes", "trainers", "rendered", "encoded", "audits", "splits", "files"}
 
@@ -206,6 +208,45 @@ def test_a_refused_row_that_is_not_that_of_its_input_is_named(key, change, judge
         text = b"\n".join(map(orjson.dumps, lines))
         found = _problems(evidence, tmp_path, "rejects.jsonl", text)
         assert bool(found) == (lines[0] != first)
+
+
+def test_ids_of_an_input_have_a_number_or_have_none(judged, tmp_path):
+    evidence = judged["packed"]
+    first, *others = evidence.lines("rejects.jsonl")
+    text = b"\n".join(map(orjson.dumps, [{**first, "id": f"{first['id']}#0"}, *others]))
+    found = _problems(evidence, tmp_path, "rejects.jsonl", text)
+    assert [what for _, what in found if "number behind" in what]
+
+
+@given(st.lists(st.text("aä€\n", min_size=1), min_size=1))
+def test_a_row_of_an_array_begins_at_its_byte(tmp_path_factory, rows):
+    file = tmp_path_factory.mktemp("array") / "a.json"
+    texts = [orjson.dumps({"q": one}).decode() for one in rows]
+    file.write_text("[" + ",\n".join(texts) + "]", "utf-8")
+    offsets = [1 + sum(len(one.encode()) + 2 for one in texts[:n]) for n in range(len(texts))]
+    entries = [
+        ("a.json", at, n, one) for n, (at, one) in enumerate(zip(offsets, texts, strict=True))
+    ]
+    assert [*side_files._displaced(file, entries)] == []
+    moved = [(name, at + 1, n, one) for name, at, n, one in entries]
+    assert len([*side_files._displaced(file, moved)]) == len(rows)
+
+
+@given(st.dictionaries(st.sampled_from(["thinking", "no_thinking", "other"]), st.integers(0, 2)))
+def test_the_arguments_of_servers_are_those_of_the_only_prompt(judged, turns):
+    known = tuple(
+        inference.Prompt(name, {"think": on}, ())
+        for name, on in (("thinking", True), ("no_thinking", False))
+    )
+    told = answers.described(answers.Answers(prompts=Counter(turns)), known)
+    assert told is not None
+    for arguments in ({"think": True}, {"think": False}, None):
+        one = replace(told, arguments=arguments)
+        said = serving._template(one)
+        evidence = judged["packed"]
+        build = replace(evidence.build, manifest=replace(evidence.manifest, inference=one))
+        found = [*side_files._modes(replace(evidence, build=build), said)]
+        assert bool(found) == (arguments != told.arguments), found
 
 
 def test_what_a_build_has_of_its_model_is_the_models(judged, tmp_path):

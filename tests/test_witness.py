@@ -27,8 +27,9 @@ from pipeline.builder import judge, witnessed
 from pipeline.options.config import Config
 from pipeline.shards.filter_expressions import evaluate
 from pipeline.shards.values import NUMBER, TEXT, TRUTH
+from stages import contract
 from stages.normalize import overlap_words
-from stages.rows import groups
+from stages.rows import examples, groups, stop_text
 from stages.rows.expressions import key_of, parse
 from stages.rows.selection import condition, lookup
 
@@ -193,12 +194,15 @@ def test_a_row_counts_for_the_first_filter_that_is_not_true(asked, monkeypatch):
     told = copy.deepcopy(case) | {"fitted": False}
     told["inputs"] = told["inputs"][:1]
     told["inputs"][0]["words"]["filter"] = ("1 = 1", "missing = 1", "1 = 2")
+    null = "null filter missing = 1"
     monkeypatch.setattr(stored, "examples", lambda *_: iter(()))
     rows = len(next(iter(ROWS[asked[0]].values())))
     for counted, other in ((rows, 0), (rows - 1, 1)):
         told["noted"] = case["noted"] | {"filter missing = 1": counted, "filter 1 = 2": other}
         found = attest.attest(told).found
         assert [name for name, _ in found] == ["manifest.json"] * other
+    told["noted"] = case["noted"] | {"filter missing = 1": rows, null: rows - 1}
+    assert [what.partition(" is")[0] for _, what in attest.attest(told).found] == [null]
 
 
 VALUES: tuple[Any, ...] = (
@@ -298,13 +302,15 @@ def test_a_filter_is_evaluated_alike(seed):
     met = 0
     for _ in range(60):
         text = f"({_expression(rng, TRUTH, 3)}) or n > 1e9"  # which reads a column
-        theirs = evaluate(parse(text), frame, types).fill_null(False).to_list()
+        found = evaluate(parse(text), frame, types)
+        theirs = found.fill_null(False).to_list()
         told = {"where": [], "filter": [text]}
-        ours = [
-            _meets({**row, "a": {"m": row["a.m"]}}, told, unknown=not wanted)
-            for row, wanted in zip(rows, theirs, strict=True)
-        ]
+        read = [{**row, "a": {"m": row["a.m"]}} for row in rows]
+        both = zip(read, theirs, strict=True)
+        ours = [_meets(row, told, unknown=not wanted) for row, wanted in both]
         assert ours == theirs, text
+        nulls = [choices.is_null(row, told, None, text) for row in read]
+        assert nulls == found.is_null().to_list(), text
         met += sum(ours)
     assert 0 < met < 60 * 40
 
@@ -454,6 +460,44 @@ def test_results_stand_in_the_order_of_their_calls(order):
     assert not laws.refusal(talk, {**words, "printed": {"tool_call_id"}})
 
 
+_OF_BLOCKS = ["<think>", "</think>", "\n", " ", "a"]
+
+
+@hypothesis.given(st.lists(st.sampled_from(_OF_BLOCKS)).map("".join))
+def test_an_answer_that_does_not_close_its_reasoning_is_cut_off(text):
+    """Of a pair that of the chosen side; and one that is refused for it is."""
+    assert laws._is_cut_off({"content": text}) == stop_text.opens_reasoning(text)
+    asks, good = {"role": "user", "content": "q"}, {"role": "assistant", "content": "b"}
+    cut = {"role": "assistant", "content": f"{text}."}
+    for sides in ((cut, good), (good, cut)):
+        pair = said.Sides((asks, sides[0]), (asks, sides[1]), 1)
+        is_bad = stop_text.opens_reasoning(text) and sides[0] == cut
+        assert (
+            bool(laws.refusal(pair, {"stop_text": "keep", "printed": {"tool_call_id"}})) == is_bad
+        )
+
+
+_SPOKEN = st.sampled_from([*("user assistant tool tool:x tool:y".split()), "call", "call call"])
+
+
+@hypothesis.given(st.lists(_SPOKEN, min_size=1))
+def test_calls_without_a_result_are_seen_alike(spoken):
+    """By who speaks, with which id, after how many calls."""
+    turns: list[dict[str, Any]] = []
+    for one in spoken:
+        role, _, of = one.partition(":")
+        calls = [
+            {"function": {"name": "f", "arguments": {}}} for _ in one.split() if role[0] == "c"
+        ]
+        more = {"tool_calls": calls} if calls else {"tool_call_id": of} if of else {}
+        turns.append({"role": "assistant" if calls else role, "content": "a", **more})
+    theirs = [
+        contract.Message(one["role"], "a", {k: v for k, v in one.items() if "tool" in k})
+        for one in turns
+    ]
+    assert laws._lacks_result(turns) == examples._lacks_result(theirs)
+
+
 @hypothesis.given(st.text("aäÄßSſ é\u0301.,1", min_size=1))
 def test_what_differs_in_case_and_blanks_is_one_question(text):
     """As the groups of a build have it; and equal questions are on one side."""
@@ -489,10 +533,15 @@ def test_no_row_asks_what_an_evaluation_asks(tmp_path: Path) -> None:
     file = tmp_path / "evals.jsonl"
     file.write_text(json.dumps({"question": "What is 1250 plus six apples?"}), "utf-8")
     known = hashlib.sha256(file.read_bytes()).hexdigest()
-    asked = choices.evaluations([(str(file), known, None)])
-    assert choices.words_of("what is 1,250 plus 6 apples") in asked
-    assert choices.words_of("what is 1,250 plus 5 apples") not in asked
-    assert not choices.evaluations([(str(file), "other", None)])
+    asking = choices.evaluations([(str(file), known, None)], 4)
+    assert asking.asked("what is 1,250 plus 6 apples")
+    assert not asking.asked("what is 1,250 plus 5 apples")
+    assert not choices.evaluations([(str(file), "other", None)], 4).questions
+    for text, has in (("Tell. What is 1250 plus 6 apples?", True), ("What is 1250 plus 6?", False)):
+        assert bool(asking.inside(text)) == has
+        for more in (0, 9):  # of any number of words, or of too few
+            other = choices.evaluations([(str(file), known, None)], more)
+            assert not other.inside(text)
     for text, whole in (("How many are 1,250 of six?", True), ("How many are 1,250?", False)):
         hit = {"id": "a:1", "question": "How many are 1250 of six?", "said": text, "share": 0.9}
         (tmp_path / "contaminated.jsonl").write_text(json.dumps(hit), "utf-8")

@@ -8,18 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from expectations.witness import choices, raw, said, stored
-from expectations.witness.laws import FIGURES, asked, notes, question
+from expectations.witness.laws import asked, notes, question, texts
 from expectations.witness.pairs import PAIRS, unfolded
 from expectations.witness.printed import BrokenError
 from expectations.witness.ranks import ranked
 from expectations.witness.raw import Row, UnreadError
 from expectations.witness.steps import STEPS
 from expectations.witness.talks import TALKS
-from expectations.witness.tokens import IGNORED, Published
+from expectations.witness.tokens import Published
 from expectations.witness.trees import CHAINS
 
 MARKED = "template_text"  # the note of a text with a template's markers
@@ -34,7 +33,14 @@ LONG, TIE = "too_long", "tie"
 _SEEN = {
     *("no_user_turn", "begins_with_assistant", "no_answer", "nothing_trained", "no_problem"),
     *("no_steps", "empty_step", "nothing_labelled", LONG, TIE),
-    *("no_turns", "unknown_role", "no_prompt", "bad_margin", "unrated_answer"),
+    *(
+        "unclosed_reasoning",
+        "no_turns",
+        "unknown_role",
+        "no_prompt",
+        "bad_margin",
+        "unrated_answer",
+    ),
 }
 
 
@@ -72,10 +78,10 @@ def attest(case: dict[str, Any]) -> Statement:
         case: ``folder``, ``task``, ``shards``, ``inputs`` (``name``, ``path``, ``format``,
             ``words``, ``parts``), ``model`` (words), ``merged_cuts`` and ``truncated`` tokens
             that were counted, ``every``, ``noted``: how many rows have each note that is known,
-            ``asked``: no question is on both sides of the split,
-            ``whole``: every row is stored, refused, or does not meet a condition,
-            ``fitted``: rows are padded to the longest, ``evaluations``: whose questions none asks,
-            ``keep``: or equals another one, of which this is known to stay; empty elsewhere.
+            ``asked``: no question is on both sides of the split, ``whole``: every row is stored,
+            refused, or does not meet a condition, ``fitted``: rows are padded to the longest,
+            ``evaluations``: whose questions none asks, ``inside``: or has in a text, of so many
+            words, 0 for any, ``keep``: which of equal rows stays; empty where all do.
     """
     lines, pads = stored.drawn(case), []
     examples: dict[str, dict[int, list[tuple[str, Any]]]] = {name: {} for name in lines}
@@ -87,7 +93,7 @@ def attest(case: dict[str, Any]) -> Statement:
     statement, refused = Statement(), _refused(case)
     equal = choices.Equal(case["keep"], stored.all_drawn(case))
     sides = choices.Sides({one["name"] for one in case["inputs"] if one.get("test")})
-    asking = choices.evaluations(case["evaluations"])
+    asking = choices.evaluations(case["evaluations"], case["inside"])
     for number, one in enumerate(case["inputs"]):
         own = examples[one["name"]]
         words = {**one["words"], "printed": published.printed}
@@ -118,15 +124,17 @@ def attest(case: dict[str, Any]) -> Statement:
 
 
 def _note_question(
-    statement: Statement, published: Published, asking: dict[tuple[str, ...], str], name: str
+    statement: Statement, published: Published, asking: choices.Evaluations, name: str
 ) -> str:
-    """What a row that is stored asks; no evaluation may ask it."""
+    """What a row that is stored asks; no evaluation may ask it, or have it in a text."""
     what = question(published.asked)
     if what:
         statement.asked[name] = hashlib.sha256(what.encode()).hexdigest()
-    words = choices.words_of("\n".join(published.asked)) if asking else ()
-    if words in asking and len(published.asked) == 1:
-        statement.found.append((name, f"decontaminate: it asks: {asking[words]:.60}"))
+    alone = published.asked if len(published.asked) == 1 else ()
+    for same in filter(None, map(asking.asked, alone)):
+        statement.found.append((name, f"decontaminate: it asks: {same:.60}"))
+    for inside in filter(None, map(asking.inside, published.texts)):
+        statement.found.append((name, f"decontaminate: it has: {inside:.60}"))
     return what
 
 
@@ -191,7 +199,9 @@ class _Reading:
         for one in found[0]:
             every += [None] if one is None else self.published.expected(one, self.words)
         self.published.asked = questions.popitem()[1] if len(questions) == 1 else ()
-        self.published.notes |= notes(found[0][0]) if len(every) == 1 else set()
+        if len(every) == 1:
+            self.published.notes |= notes(found[0][0])
+            self.published.texts = texts(found[0][0])
         return every
 
 
@@ -225,7 +235,7 @@ def _hear(
         alone = number is not None or len(expected) == 1
         wanted = expected[at] if at < len(expected) and alone else None
         if isinstance(wanted, dict):
-            statement.found += [(one, what) for what in _differences(wanted, columns)]
+            statement.found += [(one, what) for what in stored.differences(wanted, columns)]
         else:
             others = f"examples: it is stored, and the row says {len(expected)} others"
             statement.found.append((one, str(wanted or others)))
@@ -237,7 +247,8 @@ def _expected(
 ) -> list[dict[str, Any] | BrokenError | None] | None:
     """The columns of all examples of a row; None where it is not read, which is counted."""
     published = reading.published
-    published.marked, published.asked, published.notes = False, (), set()
+    published.marked, published.asked = False, ()
+    published.notes, published.texts = set(), []
     try:
         return reading.expected(row)
     except UnreadError as error:
@@ -279,7 +290,10 @@ def _miss(
     published.merged, published.truncated = before
     told = choices.judged(row, words, expected)
     met = {*told} <= {True}
-    statement.noted[f"filter {choices.leaves_out(told, words)}"] += not met
+    if not met:
+        by = choices.leaves_out(told, words)
+        statement.noted[f"filter {by}"] += 1
+        statement.noted[f"null filter {by}"] += choices.is_null(row, words, expected, by)
     if not keep or not met:
         statement.read += 1
         if met:
@@ -298,6 +312,8 @@ def _doubt(statement: Statement, reading: _Reading, name: str, row: Row, codes: 
     of_cells = {"bad_json"} if raw.are_plain(row, reading.words["container"]) else set()
     if not codes <= _SEEN | of_cells or (LONG in codes and published.trims):
         return
+    if "unclosed_reasoning" in codes and reading.words["reasoning"] != "keep":
+        return  # then it may be that of any turn
     statement.rows += 1
     before = published.merged, published.truncated
     expected = _expected(statement, reading, row)
@@ -314,28 +330,3 @@ def _doubt(statement: Statement, reading: _Reading, name: str, row: Row, codes: 
 def _has_margin(made: dict[str, Any]) -> bool:
     """Whether two numbers, which may be equal, say which side is better."""
     return made.get("margin") is not None
-
-
-def _differences(expected: dict[str, Any], columns: dict[str, Any]) -> Iterator[str]:
-    """What of an example is not as it must be, law by law."""
-    for law, wanted in expected.items():
-        there = columns.get(law, wanted if law == FIGURES else None)
-        if law == "loss_weights":
-            wanted = [float(np.float32(one)) for one in wanted]
-            if there is None:
-                there = [float(label != IGNORED) for label in columns["labels"]]
-        elif law in ("step_labels", "margin"):
-            several = wanted if isinstance(wanted, list) else [wanted]
-            several = [one if one is None else float(np.float32(one)) for one in several]
-            wanted = several if isinstance(wanted, list) else several[0]
-        if there == wanted:
-            continue
-        if not isinstance(wanted, list) or not isinstance(there, list):
-            yield f"{law} is {there}, and the row says {wanted}"
-            continue
-        both = enumerate(zip(there, wanted, strict=False))
-        at = next((i for i, (a, b) in both if a != b), None)
-        if at is None:
-            yield f"{law} has {len(there)} values, and the row says {len(wanted)}"
-        else:
-            yield f"{law}[{at}] is {there[at]}, and the row says {wanted[at]}"

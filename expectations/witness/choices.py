@@ -55,8 +55,8 @@ def _unless_null(function: Callable[..., Any], *values: Any) -> Any:
     return None if None in values else function(*values)
 
 
-def _filtered(row: Row, expression: str, figures: dict[str, float]) -> bool:
-    """Whether a filter is true for a row, and for the figures of its example.
+def _filtered(row: Row, expression: str, figures: dict[str, float]) -> Any:
+    """What a filter is for a row and the figures of its example: true, false or null.
 
     Raises:
         UnreadError: it reads figures that are not known, or computes otherwise than SQLite does.
@@ -78,6 +78,8 @@ def _filtered(row: Row, expression: str, figures: dict[str, float]) -> bool:
             raise UnreadError("a filter by lists or objects")
         if isinstance(value, int) and abs(value) > _EXACT:
             raise UnreadError("a filter by numbers that a double rounds")
+        if value != value:
+            raise UnreadError("a filter by what is no number")
         values.append(value)
         return f"?{len(values)}"
 
@@ -86,7 +88,7 @@ def _filtered(row: Row, expression: str, figures: dict[str, float]) -> bool:
         ((found,),) = _sqlite().execute(f"select {text}", values)
     except (sqlite3.Error, OverflowError, UnicodeError) as error:
         raise UnreadError("a filter that SQLite does not evaluate") from error
-    return bool(found)
+    return found
 
 
 def _compared(row: Row, condition: str) -> bool:
@@ -149,11 +151,11 @@ def judged(row: Row, words: dict[str, Any], made: list[Any] | None = None) -> li
     """
     known = figures(made or [])
     of_all: list[bool | None] = []
-    each: list[Callable[[], bool]] = [partial(_compared, row, one) for one in words["where"]]
+    each: list[Callable[[], Any]] = [partial(_compared, row, one) for one in words["where"]]
     each += [partial(_filtered, row, one, known) for one in words["filter"]]
     for condition in each:
         try:
-            of_all.append(condition())
+            of_all.append(bool(condition()))
         except (UnreadError, TypeError):
             of_all.append(None)
     return of_all
@@ -164,6 +166,12 @@ def leaves_out(told: list[bool | None], words: dict[str, Any]) -> str:
     at = next((n for n, one in enumerate(told) if not one), 0)
     asked = [*[""] * len(words["where"]), *words["filter"]]
     return asked[at] if False in told[at : at + 1] else ""
+
+
+def is_null(row: Row, words: dict[str, Any], made: list[Any] | None, expression: str) -> bool:
+    """Whether a filter that was read is null for a row, and not false."""
+    asked = expression in words["filter"]
+    return asked and _filtered(row, expression, figures(made or [])) is None
 
 
 _Rank: TypeAlias = tuple[float, tuple[int, int]]  # the least one stays
@@ -260,12 +268,38 @@ def words_of(text: str) -> tuple[str, ...]:
     return tuple(_VALUES.get(one, one) for one in re.findall(r"[a-z0-9]+|[-+*/^=<>%]", text))
 
 
-def evaluations(files: list[tuple[str, str, str | None]]) -> dict[tuple[str, ...], str]:
+@dataclass(frozen=True)
+class Evaluations:
     """The questions that no row may ask, by their words.
+
+    Attributes:
+        starts: those that no text may have, by the first of their words, equally many of each.
+    """
+
+    questions: dict[tuple[str, ...], str]
+    starts: dict[tuple[str, ...], tuple[str, ...]]
+
+    def asked(self, text: str) -> str:
+        """The question that a text is; empty for none."""
+        return self.questions.get(words_of(text), "") if self.questions else ""
+
+    def inside(self, text: str) -> str:
+        """A question that stands in a text; empty for none."""
+        size, words = len(next(iter(self.starts), ())), words_of(text) if self.starts else ()
+        for at in range(len(words) - size + 1):
+            whole = self.starts.get(words[at : at + size], ())
+            if whole and words[at : at + len(whole)] == whole:
+                return self.questions[whole]
+        return ""
+
+
+def evaluations(files: list[tuple[str, str, str | None]], run: int) -> Evaluations:
+    """The questions of evaluations.
 
     Args:
         files: of JSON lines, each with its hash and the column of its questions, or None where that
             is a usual one.
+        run: words of a question at least that no text may have; 0 where it may have any.
     """
     found: dict[tuple[str, ...], str] = {}
     for path, sha256, column in files:
@@ -276,7 +310,8 @@ def evaluations(files: list[tuple[str, str, str | None]]) -> dict[tuple[str, ...
         name = column or next((n for n in _ASKING if any(n in row for row in rows)), "")
         texts = [row[name] for row in rows if isinstance(row.get(name), str)]
         found |= {words_of(x): x for x in texts if len("".join(words_of(x))) >= _SURE}
-    return found
+    starts = {words[:run]: words for words in found if run and len(words) >= run}
+    return Evaluations(found, starts)
 
 
 def understated(folder: str) -> Iterator[tuple[str, str]]:

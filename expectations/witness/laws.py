@@ -49,7 +49,8 @@ def refusal(said: Said, words: dict[str, Any]) -> str:
             return "sides: they are alike, or the prompt ends in an answer"
     if any(map(_is_empty, answers)):
         return "answers: one is empty"
-    if any(turn.get("unfinished") for turn in answers[: 1 if isinstance(said, Sides) else None]):
+    finished = answers if isinstance(said, Talk) else said.chosen[said.shared :]
+    if any(turn["role"] == "assistant" and _is_cut_off(turn) for turn in finished):
         return "answers: one was cut off"
     texts = [str(turn.get("content") or "").rstrip() for turn in answers]
     stops = any(text.endswith(STOPS) and "<s>" not in text for text in texts)  # as of HTML
@@ -59,6 +60,14 @@ def refusal(said: Said, words: dict[str, Any]) -> str:
         map(_misplaced, _conversations(said))
     )
     return "results: a tool's result does not stand in the order of the calls" if misplaced else ""
+
+
+def _is_cut_off(turn: Turn) -> bool:
+    """Whether an answer says so, or opens a block of reasoning that it does not close."""
+    _, closed, text = str(turn.get("content") or "").rpartition("</think>")
+    return bool(
+        turn.get("unfinished") or re.search(r"\n\s*<think>", f"{'' if closed else chr(10)}{text}")
+    )
 
 
 def _misplaced(turns: Sequence[Turn]) -> bool:
@@ -105,7 +114,32 @@ def notes(said: Said) -> set[str]:
             found.add("ends_without_answer")
         elif any(a == b and a in ("user", "assistant") for a, b in pairwise(roles)):
             found.add("repeated_role")
+        if _lacks_result(turns):
+            found.add("missing_result")
     return found
+
+
+def _lacks_result(turns: Sequence[Turn]) -> bool:
+    """Whether an answer, or more behind some of the results, follows calls of which some have
+    none."""
+    calls, results = 0, set[str]()
+    for at, turn in enumerate((*turns, {"role": ""})):
+        made = len(turn.get("tool_calls") or ())
+        if turn["role"] == "tool" and not made:
+            results.add(str(turn.get("tool_call_id") or f" {at}"))
+            continue
+        if len(results) < calls and (results or (turn["role"] == "assistant" and not made)):
+            return True
+        calls, results = made + (calls if made and not results else 0), set()
+    return False
+
+
+def texts(said: Said) -> list[str]:
+    """The texts of an example but those of the system."""
+    if isinstance(said, Steps):
+        return [said.problem, *said.steps]
+    every = [turn for turns in _conversations(said) for turn in turns if turn["role"] != "system"]
+    return [str(turn.get("content") or "") for turn in every]
 
 
 def figures(said: Said, words: dict[str, Any], raw: bool) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Which rows are drawn, and the examples of them that the shards hold."""
+"""Which rows are drawn, and the examples of them that the shards hold, beside what they must be."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from expectations.witness.laws import FIGURES
+from expectations.witness.tokens import IGNORED
 
 SHARE = 0.01
 LEAST, MOST = 256, 4096  # rows of a build: how many are drawn decides what is found, no share does
@@ -148,3 +151,28 @@ def _unpadded(found: dict[str, Any]) -> dict[str, Any]:
             before = mask.index(1)
             found["step_positions"] = [at - before for at in found["step_positions"]]
     return found
+
+
+def differences(expected: dict[str, Any], columns: dict[str, Any]) -> Iterator[str]:
+    """What of an example is not as it must be, law by law."""
+    for law, wanted in expected.items():
+        there = columns.get(law, wanted if law == FIGURES else None)
+        if law == "loss_weights":
+            wanted = [float(np.float32(one)) for one in wanted]
+            if there is None:
+                there = [float(label != IGNORED) for label in columns["labels"]]
+        elif law in ("step_labels", "margin"):
+            several = wanted if isinstance(wanted, list) else [wanted]
+            several = [one if one is None else float(np.float32(one)) for one in several]
+            wanted = several if isinstance(wanted, list) else several[0]
+        if there == wanted:
+            continue
+        if not isinstance(wanted, list) or not isinstance(there, list):
+            yield f"{law} is {there}, and the row says {wanted}"
+            continue
+        both = enumerate(zip(there, wanted, strict=False))
+        at = next((i for i, (a, b) in both if a != b), None)
+        if at is None:
+            yield f"{law} has {len(there)} values, and the row says {len(wanted)}"
+        else:
+            yield f"{law}[{at}] is {there[at]}, and the row says {wanted[at]}"

@@ -48,13 +48,15 @@ class Published(Printer):
 
     Attributes:
         truncated: tokens of turns and steps that do not fit.
-        asked: the texts that the row that is read asks; ``notes``: what the manifest notes of it.
+        asked: the texts that the row that is read asks; ``notes``: what the manifest notes of it;
+            ``texts``: of its only example, those that it has.
     """
 
     def __init__(self, folder: str, words: dict[str, Any]) -> None:
         super().__init__(folder, words)
         self.truncated, self.asked = 0, tuple[str, ...]()
         self.notes: set[str] = set()
+        self.texts: list[str] = []
         self.trims = words["too_long"] != "reject"
 
     def _read(

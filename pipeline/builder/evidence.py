@@ -60,7 +60,7 @@ class Evidence:
     Attributes:
         build: its folder and its manifest, which need not be written yet.
         shards: as they were measured; ``dataset``: what was counted of all of them.
-        inputs: those that are files of JSON lines, by the names that row ids have.
+        inputs: those that are files of JSON, by the names that row ids have.
         case: what the witness has read the rows by; None where it has read none.
         parts: those that the build was chosen from; none where they are not here.
         filtered: of each example of these, whether a filter leaves it out; empty without filters.
@@ -214,7 +214,7 @@ def of(
         build,
         [shard.measured for shard in outcome.shards],
         dataset,
-        {one.name: one for one in outcome.inputs if _are_lines(one.path)},
+        {one.name: one for one in outcome.inputs if _is_json(one.path)},
         case,
         parts=planned.sources,
         filtered=() if filtered is None else tuple((filtered.by > 0).tolist()),
@@ -223,9 +223,13 @@ def of(
     )
 
 
-def _are_lines(path: str) -> bool:
-    """Whether a file of this machine has rows as lines, as they are."""
-    return path.endswith(".jsonl") and Path(path).is_file() and content.compression(path) is None
+def _is_json(path: str) -> bool:
+    """Whether a file of this machine has rows as they are."""
+    return (
+        path.endswith((".jsonl", ".json"))
+        and Path(path).is_file()
+        and content.compression(path) is None
+    )
 
 
 def _examples(table: pa.Table) -> Iterator[Example]:

@@ -110,6 +110,9 @@ def problems(written: Build, source: Build | None) -> list[Problem]:
         Problem(name, "", what)
         for name, what in launch_gate.problems(written, whole=source is not None)
     ]
+    if source is not None and [*written.splits] != [*source.splits]:
+        what = f"its splits are {', '.join(written.splits)}, and not {', '.join(source.splits)}"
+        found.append(Problem(MANIFEST, "", what))
     model, sizes = stored_model(written), Counter[str]()
     for split in written.splits.values():
         try:

@@ -14,7 +14,6 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -170,13 +169,26 @@ def wanted(name: str, file: str, facts: ExportFacts) -> Settings | None:
 
 
 def facts_of(build: Build) -> ExportFacts:
-    """The facts of a build, from what is counted of it."""
+    """The facts of a build, from its manifest and from what is counted of it."""
     manifest, train = build.manifest, build.manifest.splits.get("train")
+    prm = manifest.prm
     rows = sum(shard.rows for shard in train.shards) if train else 0
     margins = manifest.margins if "margin" in manifest.columns else None
     absent = margins.absent if margins else 0
-    soft = manifest.prm is not None and manifest.prm.label_kind != "hard"
-    return replace(build.facts, rows=rows, soft=soft, without_margin=absent)
+    return ExportFacts(
+        task=manifest.task,
+        layout=manifest.layout,
+        max_length=manifest.max_length,
+        bound=manifest.model,
+        columns=manifest.columns,
+        splits=(*manifest.splits,),
+        rows=rows,
+        soft=prm is not None and prm.label_kind != "hard",
+        unlabelled=bool(prm and (prm.unlabelled if prm.unrated is None else prm.unrated)),
+        without_margin=absent,
+        recurrent=manifest.model.recurrent,
+        tokenizer_json=build.tokenizer_json,
+    )
 
 
 def differences(set_: Settings, must: Settings) -> Iterator[str]:

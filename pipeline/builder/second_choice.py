@@ -13,7 +13,7 @@ import re
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -137,6 +137,7 @@ class _Choice:
     evidence: Evidence
     options: Mapping[str, Any]
     made: Sequence[Made]
+    doubles: Counter[tuple[str, str]] = field(default_factory=Counter)  # sources of equal examples
 
     def problems(self) -> Iterator[str]:
         """What is stored otherwise than it is chosen here."""
@@ -203,6 +204,12 @@ class _Choice:
         both = {pair for pair in zip(groups, map(asks.get, names), strict=True) if all(pair)}
         apart = [len({pair[at] for pair in both}) for at in (0, 1)]
         found["groups of questions"] = apart, [len(both), len(both)]
+        # Of what evaluations, likeness or the test split leave out it is not said what it equals.
+        others = [*map(self.options.get, ("near_dedup", "decontaminate"))]
+        others += [one.get("test") for one in self.evidence.asked]
+        if self.options.get("sources") and not any(others):
+            doubles = {(one.source, one.kept_in): one.examples for one in manifest.doubles}
+            found["doubles"] = doubles, dict(self.doubles)
         signed = [x.signature for x in used if times[x.number] and {*(x.signature or b"")} - {255}]
         found["unlike"] = len({*signed}), len(signed)
         for name, (said, counted_) in found.items():
@@ -234,7 +241,10 @@ class _Choice:
             there = {name for own in rows for row in own for name in row}
             for one in sorted(used, key=lambda one: one.name not in there):
                 stays.setdefault(one.digest, one.number)
-            used = [one for one in used if stays[one.digest] == one.number]
+            of, every = {one.number: one.source for one in used}, used
+            used = [one for one in every if stays[one.digest] == one.number]
+            again = [one for one in every if stays[one.digest] != one.number]
+            self.doubles.update((one.source, of[stays[one.digest]]) for one in again)
         share, seed = int(self.options["test_size"] * _WORD), int(self.options["seed"])
         test = {
             one.number

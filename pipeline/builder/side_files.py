@@ -30,6 +30,8 @@ from stages.tokens import layouts
 Problem: TypeAlias = tuple[str, str]  # the file, and what differs
 _FIGURE = re.compile(r"<span>([^<]*)</span><b>([^<]*)</b>")
 SHOWN = 3  # differences that an error names
+_BEGIN = 64  # characters of a row
+_STOCK = "stock_tokenizer_sees_it"
 _FIRST = 1 << 26  # bytes of an input in which refused rows are looked up; of a file hashed again
 
 
@@ -201,9 +203,12 @@ def _markers(evidence: Evidence, said: Mapping[str, Any]) -> Iterator[Problem]:
         yield SERVING, f"its markers are {texts}, and {[*asked]} are asked for"
     for one in said["markers"]:
         ids = evidence.encoded(one["text"])
-        yield from _unequal(SERVING, one, {"ids": ids, "is_one_token": len(ids) == 1})
-        if one["use"] != "string" and len(ids) > 1:
-            yield SERVING, f"{one['text']!r} is no id"
+        is_one, stock = len(ids) == 1, one[_STOCK]
+        use = "string or id" if is_one and stock else "string"
+        if one["text"] in evidence.manifest.model.added_tokens:
+            use = "id, or the string where this build's tokenizer is loaded"
+        wanted = {"ids": ids, "is_one_token": is_one, "use": use}
+        yield from _unequal(SERVING, one, wanted if is_one else {**wanted, _STOCK: False})
 
 
 def _modes(evidence: Evidence, said: Mapping[str, Any] | None) -> Iterator[Problem]:
@@ -213,9 +218,13 @@ def _modes(evidence: Evidence, said: Mapping[str, Any] | None) -> Iterator[Probl
         if (said is None) != (told is None):
             yield SERVING, "chat_template is not what the manifest says of inference"
         return
-    wanted = {"arguments": told.arguments, "trained_turns": told.trained_turns}
-    yield from _unequal(SERVING, said, wanted)
+    there = {"arguments": told.arguments, "trained_turns": told.trained_turns}
+    yield from _unequal(SERVING, said, there)
     used = {n: told.modes[n] for n in told.modes if told.trained_turns[n]}
+    alone = [n for n, turns in told.trained_turns.items() if turns]
+    wanted: dict[str, Any] = {"mixed": len(used) > 1}
+    wanted |= {"arguments": told.modes.get(alone[0]) if len(alone) == 1 else None}
+    yield from _unequal(MANIFEST, {n: getattr(told, n) for n in wanted}, wanted)
     if {name: one["arguments"] for name, one in said["modes"].items()} != used:
         yield SERVING, "the modes of chat_template are not those that are trained"
     for one in said["modes"].values():
@@ -241,17 +250,23 @@ def _rejects(evidence: Evidence) -> Iterator[Problem]:
     rows = evidence.manifest.rows
     first: dict[tuple[str, int], str] = {}
     entries = []
+    every = (name for own in evidence.rows.values() for one in own for name in one)
+    numbered = {(name.rpartition(":")[0], _has_number(name)) for name in every}
     with (evidence.build.here / REJECTS).open("rb") as lines:
         for line in lines:
             one = json.loads(line)
             first.setdefault((one["source"], one["line"]), one["code"])
             if not re.fullmatch(rf"{re.escape(one['source'])}:{one['line']}(#\d+)?", one["id"]):
                 yield REJECTS, f"{one['id']} is not line {one['line']} of {one['source']}"
+            numbered.add((one["source"], _has_number(one["id"])))
             # Where texts of rows were not published, details, which quote them, were not either.
             if one["raw"] and (one["detail"] == one["code"] or not one["detail"].strip()):
                 yield REJECTS, f"{one['id']} does not say what {one['code']} is about"
             if one["offset"] is not None and one["source"] in evidence.inputs:
                 entries.append((one["source"], one["offset"], one["line"], one["raw"]))
+    for source in sorted(source for source, has in numbered if has):
+        if (source, False) in numbered:
+            yield REJECTS, f"of {source} some ids have a number behind the line, and others none"
     whole = Counter(first.values())
     if len(first) < rows.rejected or (not rows.used_in_part and len(first) != rows.rejected):
         yield REJECTS, f"it has {counted(len(first), 'row')}, and the manifest {rows.rejected}"
@@ -266,6 +281,11 @@ def _rejects(evidence: Evidence) -> Iterator[Problem]:
         yield REPORT, f"it does not say that {counted(rows.rejected, 'row')} are refused"
     if said.get("rows used") != str(rows.used):
         yield REPORT, f"it does not say that {counted(rows.used, 'row')} are used"
+
+
+def _has_number(name: str) -> bool:
+    """Whether an id has the number of an example in its row; those of an input have, or do not."""
+    return "#" in name.rpartition(":")[2]
 
 
 def _lines(evidence: Evidence, entries: list[tuple[str, int, int, str]]) -> Iterator[Problem]:
@@ -291,7 +311,10 @@ def _displaced(path: Path, entries: Iterable[tuple[str, int, int, str]]) -> Iter
             before += file.read(offset - here).count(b"\n")
             text = file.read(len(raw.encode()) + 4)
             here = offset
-            if before + 1 != line:
+            if path.suffix == ".json":  # its rows may have any number of lines
+                if not text.lstrip().startswith(raw.lstrip()[:_BEGIN].encode()):
+                    yield REJECTS, f"{source}:{line} does not begin at byte {offset}"
+            elif before + 1 != line:
                 yield REJECTS, f"{source}:{line} is line {before + 1} of its file"
             elif not _is_said(raw, text):
                 yield REJECTS, f"{source}:{line} has another text in its file"

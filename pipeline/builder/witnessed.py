@@ -43,8 +43,7 @@ def case_of(
         lines: of each split of each input, or of each input as a whole.
         folder: of the build, staged or published; ``shards``: paths in it.
         how: ``sample`` or ``all`` rows.
-        counts: how many cuts were merged, how many rows have each note, and how many tokens were
-            trimmed.
+        counts: of cuts that were merged, of rows by their notes, and of tokens that were trimmed.
     """
     profile, config = recipe.model.profile, recipe.config
     model = {
@@ -77,6 +76,7 @@ def case_of(
         "whole": by_rows and not config.plan.dedup,
         "keep": config.plan.dedup_keep if by_rows and config.plan.dedup else "",
         "evaluations": [(x.path, x.sha256, x.column) for x in config.plan.decontaminate],
+        "inside": _run_of(config),
     }
 
 
@@ -85,6 +85,7 @@ def left_out(filters: Sequence[FilterCounts]) -> Counter[str]:
     found: Counter[str] = Counter()
     for one in filters:
         found[f"filter {one.expression}"] += one.examples
+        found[f"null filter {one.expression}"] += one.null
     return found
 
 
@@ -111,6 +112,12 @@ def _chooses_by_rows(config: Config) -> bool:
     plan, sources = config.plan, config.sources
     chosen = plan.total or plan.test or plan.decontaminate or plan.near_dedup
     return not chosen and not any(one.options.salvage or one.budget.given for one in sources)
+
+
+def _run_of(config: Config) -> int:
+    """How many words a question has at least that no text may have; 0 where some may have any."""
+    plan = config.plan
+    return plan.overlap_words if plan.overlap_in == "row" and plan.overlap_share < 1 else 0
 
 
 def _fits(config: Config) -> bool:
