@@ -269,8 +269,13 @@ def locate_here(argument: str) -> list[Located]:
     """See ``locate``."""
     if os.path.isdir(argument):
         return _in_folder(argument)
-    with suppress(FileNotFoundError, NotADirectoryError):
-        os.stat(argument)  # no permission is an error of its own
+    try:
+        os.stat(argument)
+    except PermissionError:
+        raise
+    except OSError:
+        pass
+    else:
         return [_file(argument)]
     if glob.has_magic(argument) and not os.path.lexists(argument):
         found = sorted(glob.glob(argument, recursive=True))

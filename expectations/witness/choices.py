@@ -306,10 +306,16 @@ def evaluations(files: list[tuple[str, str, str | None]], run: int) -> Evaluatio
         data = Path(path).read_bytes() if Path(path).is_file() else b""
         if hashlib.sha256(data).hexdigest() != sha256 or not path.endswith(".jsonl"):
             continue
-        rows = raw.rows(path, range(1, data.count(b"\n") + 2), {"container": "jsonl"}).values()
-        name = column or next((n for n in _ASKING if any(n in row for row in rows)), "")
+        try:
+            rows = raw.rows(path, range(1, data.count(b"\n") + 2), {"container": "jsonl"}).values()
+        except (UnreadError, OSError, ValueError):  # of another kind, or too large
+            continue
+        names = [name for name in _ASKING if any(name in row for row in rows)]
+        sure = len(names) == 1 and all(names[0] in row for row in rows)
+        name = column or (names[0] if sure else "")
         texts = [row[name] for row in rows if isinstance(row.get(name), str)]
-        found |= {words_of(x): x for x in texts if len("".join(words_of(x))) >= _SURE}
+        said = ((words_of(text), text) for text in texts)
+        found |= {w: x for w, x in said if len("".join(filter(str.isalnum, w))) >= _SURE}
     starts = {words[:run]: words for words in found if run and len(words) >= run}
     return Evaluations(found, starts)
 

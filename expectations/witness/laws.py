@@ -100,7 +100,7 @@ def question(texts: Sequence[str]) -> str:
     """What is asked, by its letters and digits alone."""
     asked = "\n".join(texts)
     folded = unicodedata.normalize("NFKD", asked).casefold()
-    return re.sub(r"\W+", "", folded) or asked
+    return re.sub(r"\W+", "", folded) or unicodedata.normalize("NFKD", asked)
 
 
 def notes(said: Said) -> set[str]:

@@ -159,7 +159,7 @@ def _of_read(evidence: Evidence) -> Iterator[str]:
     """What conditions and groups read is not counted as unread."""
     told = (evidence.case or {"inputs": ()})["inputs"]
     for one, words in zip(evidence.manifest.inputs, (x["words"] for x in told), strict=False):
-        read = {re.split("[=<>!]", text)[0].strip() for text in words["where"]}
+        read = {re.split("[=<>!]", text)[0].rstrip() for text in words["where"]}
         read.add((words["group_by"] or "").removesuffix("+question"))
         for name in sorted(read & {column.column for column in one.unread}):
             yield f"{name} of {one.path} is read, and counts as unread"

@@ -95,7 +95,7 @@ class Screen(Follower):
             if kept := kept_in_words(phase):
                 note = f"  {' ' * (len(phase.what) + _GAP)}{kept}"
                 lines.append(_styled(note[:width], dim=True))
-        lines = lines[-height:]
+        lines = lines[-height:] if self.phases[-1].ended is None else lines
         erased, self._lines = self._erased(), len(lines)
         _put(erased + "\n".join(lines))
 
