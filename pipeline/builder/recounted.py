@@ -212,9 +212,9 @@ def _of_shards(evidence: Evidence) -> Iterator[Figure]:
         yield "pairs without", manifest.margins.absent, evidence.counted("n_examples") - rated
     if manifest.prm:
         tables = [stored.read_file(evidence.build.here / one.path) for one in manifest.shards]
-        rows = [one["step_labels"] for one in tables if "step_labels" in one.schema.names]
-        soft = any(pc.any(pc.not_equal(pc.round(x), x)).as_py() for x in map(pc.list_flatten, rows))
-        if rows:  # exports have other columns
+        each = [one["step_labels"] for one in tables if "step_labels" in one.schema.names]
+        soft = any(pc.any(pc.not_equal(pc.round(x), x)).as_py() for x in map(pc.list_flatten, each))
+        if each:  # exports have other columns
             yield "label_kind", manifest.prm.label_kind, "soft" if soft else "hard"
         unrated = evidence.total("n_step_labels") - evidence.total("n_labelled")
         yield "unlabelled", manifest.prm.unlabelled, unrated > 0
