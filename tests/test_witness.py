@@ -533,15 +533,10 @@ def test_no_row_asks_what_an_evaluation_asks(tmp_path: Path) -> None:
     file = tmp_path / "evals.jsonl"
     file.write_text(json.dumps({"question": "What is 1250 plus six apples?"}), "utf-8")
     known = hashlib.sha256(file.read_bytes()).hexdigest()
-    asking = choices.evaluations([(str(file), known, None)], 4)
-    assert asking.asked("what is 1,250 plus 6 apples")
-    assert not asking.asked("what is 1,250 plus 5 apples")
-    assert not choices.evaluations([(str(file), "other", None)], 4).questions
-    for text, has in (("Tell. What is 1250 plus 6 apples?", True), ("What is 1250 plus 6?", False)):
-        assert bool(asking.inside(text)) == has
-        for more in (0, 9):  # of any number of words, or of too few
-            other = choices.evaluations([(str(file), known, None)], more)
-            assert not other.inside(text)
+    asked = choices.evaluations([(str(file), known, None)])
+    assert choices.words_of("what is 1,250 plus 6 apples") in asked
+    assert choices.words_of("what is 1,250 plus 5 apples") not in asked
+    assert not choices.evaluations([(str(file), "other", None)])
     for text, whole in (("How many are 1,250 of six?", True), ("How many are 1,250?", False)):
         hit = {"id": "a:1", "question": "How many are 1250 of six?", "said": text, "share": 0.9}
         (tmp_path / "contaminated.jsonl").write_text(json.dumps(hit), "utf-8")

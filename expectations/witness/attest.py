@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from expectations.witness import choices, raw, said, stored
-from expectations.witness.laws import asked, notes, question, texts
+from expectations.witness.laws import asked, notes, question
 from expectations.witness.pairs import PAIRS, unfolded
 from expectations.witness.printed import BrokenError
 from expectations.witness.ranks import ranked
@@ -80,8 +80,8 @@ def attest(case: dict[str, Any]) -> Statement:
             that were counted, ``every``, ``noted``: how many rows have each note that is known,
             ``asked``: no question is on both sides of the split, ``whole``: every row is stored,
             refused, or does not meet a condition, ``fitted``: rows are padded to the longest,
-            ``evaluations``: whose questions none asks, ``inside``: or has in a text, of so many
-            words, 0 for any, ``keep``: which of equal rows stays; empty where all do.
+            ``evaluations``: whose questions none asks, ``keep``: which of equal rows stays; empty
+            where all do.
     """
     lines, pads = stored.drawn(case), []
     examples: dict[str, dict[int, list[tuple[str, Any]]]] = {name: {} for name in lines}
@@ -93,7 +93,7 @@ def attest(case: dict[str, Any]) -> Statement:
     statement, refused = Statement(), _refused(case)
     equal = choices.Equal(case["keep"], stored.all_drawn(case))
     sides = choices.Sides({one["name"] for one in case["inputs"] if one.get("test")})
-    asking = choices.evaluations(case["evaluations"], case["inside"])
+    asking = choices.evaluations(case["evaluations"])
     for number, one in enumerate(case["inputs"]):
         own = examples[one["name"]]
         words = {**one["words"], "printed": published.printed}
@@ -124,17 +124,15 @@ def attest(case: dict[str, Any]) -> Statement:
 
 
 def _note_question(
-    statement: Statement, published: Published, asking: choices.Evaluations, name: str
+    statement: Statement, published: Published, asking: choices.Asking, name: str
 ) -> str:
-    """What a row that is stored asks; no evaluation may ask it, or have it in a text."""
+    """What a row that is stored asks; no evaluation may ask it."""
     what = question(published.asked)
     if what:
         statement.asked[name] = hashlib.sha256(what.encode()).hexdigest()
     alone = published.asked if len(published.asked) == 1 else ()
-    for same in filter(None, map(asking.asked, alone)):
+    for same in filter(None, (asking.get(choices.words_of(text)) for text in alone if asking)):
         statement.found.append((name, f"decontaminate: it asks: {same:.60}"))
-    for inside in filter(None, map(asking.inside, published.texts)):
-        statement.found.append((name, f"decontaminate: it has: {inside:.60}"))
     return what
 
 
@@ -201,7 +199,6 @@ class _Reading:
         self.published.asked = questions.popitem()[1] if len(questions) == 1 else ()
         if len(every) == 1:
             self.published.notes |= notes(found[0][0])
-            self.published.texts = texts(found[0][0])
         return every
 
 
@@ -248,7 +245,7 @@ def _expected(
     """The columns of all examples of a row; None where it is not read, which is counted."""
     published = reading.published
     published.marked, published.asked = False, ()
-    published.notes, published.texts = set(), []
+    published.notes = set()
     try:
         return reading.expected(row)
     except UnreadError as error:

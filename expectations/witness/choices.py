@@ -259,6 +259,9 @@ _ASKING = ("question", "Question", "problem", "Problem", "prompt", "Prompt")
 _SURE = 16  # letters of a question that is found wherever it stands
 
 
+Asking: TypeAlias = dict[tuple[str, ...], str]
+
+
 def words_of(text: str) -> tuple[str, ...]:
     """Words, numbers and signs of an English text, numbers as digits; none of another text, and of
     one in which a number has several words."""
@@ -268,40 +271,14 @@ def words_of(text: str) -> tuple[str, ...]:
     return tuple(_VALUES.get(one, one) for one in re.findall(r"[a-z0-9]+|[-+*/^=<>%]", text))
 
 
-@dataclass(frozen=True)
-class Evaluations:
-    """The questions that no row may ask, by their words.
-
-    Attributes:
-        starts: those that no text may have, by the first of their words, equally many of each.
-    """
-
-    questions: dict[tuple[str, ...], str]
-    starts: dict[tuple[str, ...], tuple[str, ...]]
-
-    def asked(self, text: str) -> str:
-        """The question that a text is; empty for none."""
-        return self.questions.get(words_of(text), "") if self.questions else ""
-
-    def inside(self, text: str) -> str:
-        """A question that stands in a text; empty for none."""
-        size, words = len(next(iter(self.starts), ())), words_of(text) if self.starts else ()
-        for at in range(len(words) - size + 1):
-            whole = self.starts.get(words[at : at + size], ())
-            if whole and words[at : at + len(whole)] == whole:
-                return self.questions[whole]
-        return ""
-
-
-def evaluations(files: list[tuple[str, str, str | None]], run: int) -> Evaluations:
-    """The questions of evaluations.
+def evaluations(files: list[tuple[str, str, str | None]]) -> Asking:
+    """The questions of evaluations, by their words.
 
     Args:
         files: of JSON lines, each with its hash and the column of its questions, or None where that
             is a usual one.
-        run: words of a question at least that no text may have; 0 where it may have any.
     """
-    found: dict[tuple[str, ...], str] = {}
+    found: Asking = {}
     for path, sha256, column in files:
         data = Path(path).read_bytes() if Path(path).is_file() else b""
         if hashlib.sha256(data).hexdigest() != sha256 or not path.endswith(".jsonl"):
@@ -316,8 +293,7 @@ def evaluations(files: list[tuple[str, str, str | None]], run: int) -> Evaluatio
         texts = [row[name] for row in rows if isinstance(row.get(name), str)]
         said = ((words_of(text), text) for text in texts)
         found |= {w: x for w, x in said if len("".join(filter(str.isalnum, w))) >= _SURE}
-    starts = {words[:run]: words for words in found if run and len(words) >= run}
-    return Evaluations(found, starts)
+    return found
 
 
 def understated(folder: str) -> Iterator[tuple[str, str]]:

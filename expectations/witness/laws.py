@@ -134,14 +134,6 @@ def _lacks_result(turns: Sequence[Turn]) -> bool:
     return False
 
 
-def texts(said: Said) -> list[str]:
-    """The texts of an example but those of the system."""
-    if isinstance(said, Steps):
-        return [said.problem, *said.steps]
-    every = [turn for turns in _conversations(said) for turn in turns if turn["role"] != "system"]
-    return [str(turn.get("content") or "") for turn in every]
-
-
 def figures(said: Said, words: dict[str, Any], raw: bool) -> dict[str, float]:
     """How many turns and characters an example has; of a pair, the longer side."""
     if isinstance(said, Steps):

@@ -56,7 +56,6 @@ class Published(Printer):
         super().__init__(folder, words)
         self.truncated, self.asked = 0, tuple[str, ...]()
         self.notes: set[str] = set()
-        self.texts: list[str] = []
         self.trims = words["too_long"] != "reject"
 
     def _read(

@@ -312,7 +312,8 @@ def _displaced(path: Path, entries: Iterable[tuple[str, int, int, str]]) -> Iter
             text = file.read(len(raw.encode()) + 4)
             here = offset
             if path.suffix == ".json":  # its rows may have any number of lines
-                if not text.lstrip().startswith(raw.lstrip()[:_BEGIN].encode()):
+                begun = raw.lstrip(" \t\r\n")[:_BEGIN].partition("\\x")[0].encode()
+                if not text.lstrip(b" \t\r\n").startswith(begun):
                     yield REJECTS, f"{source}:{line} does not begin at byte {offset}"
             elif before + 1 != line:
                 yield REJECTS, f"{source}:{line} is line {before + 1} of its file"

@@ -76,7 +76,6 @@ def case_of(
         "whole": by_rows and not config.plan.dedup,
         "keep": config.plan.dedup_keep if by_rows and config.plan.dedup else "",
         "evaluations": [(x.path, x.sha256, x.column) for x in config.plan.decontaminate],
-        "inside": _run_of(config),
     }
 
 
@@ -112,12 +111,6 @@ def _chooses_by_rows(config: Config) -> bool:
     plan, sources = config.plan, config.sources
     chosen = plan.total or plan.test or plan.decontaminate or plan.near_dedup
     return not chosen and not any(one.options.salvage or one.budget.given for one in sources)
-
-
-def _run_of(config: Config) -> int:
-    """How many words a question has at least that no text may have; 0 where some may have any."""
-    plan = config.plan
-    return plan.overlap_words if plan.overlap_in == "row" and plan.overlap_share < 1 else 0
 
 
 def _fits(config: Config) -> bool:
