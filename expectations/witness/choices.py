@@ -288,7 +288,7 @@ def evaluations(files: list[tuple[str, str, str | None]]) -> Asking:
         except (UnreadError, OSError, ValueError):  # of another kind, or too large
             continue
         names = [name for name in _ASKING if any(name in row for row in rows)]
-        sure = len(names) == 1 and all(names[0] in row for row in rows)
+        sure = len(names) == 1 and all(isinstance(row.get(names[0]), str) for row in rows)
         name = column or (names[0] if sure else "")
         texts = [row[name] for row in rows if isinstance(row.get(name), str)]
         said = ((words_of(text), text) for text in texts)

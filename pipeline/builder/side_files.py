@@ -312,7 +312,7 @@ def _displaced(path: Path, entries: Iterable[tuple[str, int, int, str]]) -> Iter
             text = file.read(len(raw.encode()) + 4)
             here = offset
             if path.suffix == ".json":  # its rows may have any number of lines
-                begun = raw.lstrip(" \t\r\n")[:_BEGIN].partition("\\x")[0].encode()
+                begun = raw.lstrip(" \t\r\n").partition("\\x")[0][:_BEGIN].encode()
                 if not text.lstrip(b" \t\r\n").startswith(begun):
                     yield REJECTS, f"{source}:{line} does not begin at byte {offset}"
             elif before + 1 != line:
