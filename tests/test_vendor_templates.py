@@ -66,7 +66,9 @@ def printers(name: str) -> tuple[Callable[..., str], ...]:
     peer, file = TABLE["vendors"][name]
     package, folder = PACKAGES[peer]
     sources = profile.chat_template, peers.member(package, f"{folder}/{file}.jinja")
-    return tuple(printer(one, profile.bos_token, profile.eos_token) for one in sources)
+    # The vendor's tokenizer of Phi-3 ends whole conversations otherwise than turns.
+    eos = "<|endoftext|>" if name.startswith("phi-3") else profile.eos_token
+    return tuple(printer(one, profile.bos_token, eos) for one in sources)
 
 
 def prompts(messages: Messages) -> list[Messages]:
