@@ -332,3 +332,9 @@ def test_a_damaged_index_is_found(indexed):
     with pytest.raises(DataError, match="cannot be read"):
         Packs(indexed.folder)
     path.write_bytes(sound)
+
+
+def test_the_layout_of_an_index_is_no_choice(bench):
+    data = bench.write("a.jsonl", [{"question": "q", "answer": "a"}])
+    with pytest.raises(UsageError, match="Give --index-only instead"):
+        bench.build("out", data, layout="indexed")
