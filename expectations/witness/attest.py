@@ -33,14 +33,8 @@ LONG, TIE = "too_long", "tie"
 _SEEN = {
     *("no_user_turn", "begins_with_assistant", "no_answer", "nothing_trained", "no_problem"),
     *("no_steps", "empty_step", "nothing_labelled", LONG, TIE),
-    *(
-        "unclosed_reasoning",
-        "no_turns",
-        "unknown_role",
-        "no_prompt",
-        "bad_margin",
-        "unrated_answer",
-    ),
+    *("no_turns", "unknown_role", "no_prompt", "bad_margin", "unrated_answer"),
+    "unclosed_reasoning",
 }
 
 
@@ -52,7 +46,7 @@ class Statement:
         rows: drawn and stored, or left out and looked at; ``read``: of these, compared.
         noted: rows by what the manifest notes of them.
         unread: how many rows were not, by the reason.
-        asked: the hash of what each row asks;
+        asked: the hash of what each row asks.
         found: differences: the id of the row, and a sentence; ``unlike``: the parts in which the
             tokenizer differs from its file, as its class loads it, where there are some.
     """
@@ -244,8 +238,7 @@ def _expected(
 ) -> list[dict[str, Any] | BrokenError | None] | None:
     """The columns of all examples of a row; None where it is not read, which is counted."""
     published = reading.published
-    published.marked, published.asked = False, ()
-    published.notes = set()
+    published.marked, published.asked, published.notes = False, (), set()
     try:
         return reading.expected(row)
     except UnreadError as error:
