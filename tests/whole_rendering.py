@@ -133,13 +133,16 @@ class WholeRendering:
         """The last answer behind the prompt that a server would print, and where it starts."""
         question = [{"role": "user", "content": "x"}]
         alone = self._printed([*question, messages[-1]])
+        found = []
         for variant in self._variants:
             asked = self._printed(question, add_generation_prompt=True, **variant)
             answer = alone.removeprefix(asked)
             if alone.startswith(asked) and text.endswith(answer) and messages[:-1]:
                 prompt = self._printed(messages[:-1], add_generation_prompt=True, **variant)
-                return prompt + answer, [len(prompt)]
-        raise UnprintableError
+                found.append((prompt + answer, [len(prompt)]))
+        if not found:
+            raise UnprintableError
+        return max(found, key=lambda one: one[1])  # what a prompt supplies is never trained
 
     def _whole(self, messages: Messages, text: str) -> list[int]:
         """Ids of what ``apply_chat_template`` prints; now and then it is asked for the ids."""
