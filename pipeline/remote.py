@@ -284,7 +284,7 @@ def keep(folder: Path, name: str, fetch: Callable[[Path], None]) -> Path:
     temporary = folder / f"{uuid.uuid4().hex}.tmp"
     try:
         fetch(temporary)
-        if "." not in name.strip(".") or not _known(name):
+        if "." not in name.strip(".") or readers.of_path(name) is None:
             with temporary.open("rb") as file:
                 name += suffix_of(file.read(8))
         path = folder / name
@@ -294,12 +294,6 @@ def keep(folder: Path, name: str, fetch: Callable[[Path], None]) -> Path:
     finally:
         temporary.unlink(missing_ok=True)
     return path
-
-
-def _known(name: str) -> bool:
-    from stages import readers
-
-    return readers.of_path(name) is not None
 
 
 STDIN = "stdin"

@@ -212,16 +212,24 @@ def parts(config: Config, rank: Rank, report: Report) -> result.Result:
             f"the fast encoder differed from the reference, so rank {listed} has to run again"
         )
     rows = sum(one.rows for one in made.reports.values())
-    total = len(prepared.splits)
+    counts = {"parts": len(made.reports), "rows": rows}
+    where = ranks.shown(prepared, rank.name)
+    return _left(prepared, rank, counts, len(prepared.splits), counted(rows, "row"), where)
+
+
+def _left(
+    prepared: Prepared, rank: Rank, counts: dict[str, int], total: int, said: str, where: str
+) -> result.Result:
+    """What a rank has made: ``counts`` of it, the pieces first, of which there are ``total``."""
+    name, pieces = next(iter(counts.items()))
     return result.Result(
         status=result.OK,
         code=0,
-        message=f"parts     {len(made.reports)} of {total} by rank {rank.number} of {rank.of}, "
-        f"{counted(rows, 'row')}",
-        task=config.task,
+        message=f"{name:<9} {pieces} of {total} by rank {rank.number} of {rank.of}, {said}",
+        task=prepared.config.task,
         build_id=prepared.build_id,
-        figures={"rank": rank.number, "of": rank.of, "parts": len(made.reports), "rows": rows},
-        paths={"left": ranks.shown(prepared, rank.name)},
+        figures={"rank": rank.number, "of": rank.of, **counts},
+        paths={"left": where},
     )
 
 
@@ -249,19 +257,10 @@ def shards(config: Config, rank: Rank, report: Report) -> result.Result:
     report(progress.PLAN, 0, 1)
     planned = planning.plan(prepared, made, report)
     report(progress.PLAN, 1, 1)
-    total = planned.n_shards
-    share = rank.share(total)
+    share = rank.share(planned.n_shards)
     new = make_shards(prepared, planned, report, share)
-    return result.Result(
-        status=result.OK,
-        code=0,
-        message=f"shards    {len(share)} of {total} by rank {rank.number} of {rank.of}, "
-        f"{len(share) - new} of them were there",
-        task=config.task,
-        build_id=prepared.build_id,
-        figures={"rank": rank.number, "of": rank.of, "shards": len(share), "made": new},
-        paths={"left": ranks.shown(prepared)},
-    )
+    counts, said = {"shards": len(share), "made": new}, f"{len(share) - new} of them were there"
+    return _left(prepared, rank, counts, planned.n_shards, said, ranks.shown(prepared))
 
 
 # What a run has published stands, and where versions are kept a line tells of it.

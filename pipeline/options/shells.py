@@ -216,21 +216,14 @@ def formats(_: click.Context, __: click.Parameter, begun: str) -> list[Completio
     return _items(known, begun)
 
 
-def trainers(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Trainers whose columns can be written."""
-    return _items((name.replace("_", "-") for name in catalog.names("pipeline.exports")), begun)
-
-
-def engines(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Ways to work in parallel."""
-    return _items(catalog.names("pipeline.executors"), begun)
+def of_words(listed: Callable[[], list[str]]) -> Completer:
+    """One of some words."""
+    return lambda _, __, begun: _items(listed(), begun)
 
 
 OF_OPTION: dict[str, Completer] = {
     "model": models,
     "format": formats,
-    "trainer": trainers,
-    "engine": engines,
     "data": data,
     "test": data,
     "decontaminate": data,

@@ -169,12 +169,9 @@ def read(build: Build) -> Numbers:
         np.concatenate([piece[at] for piece in pieces]) if pieces else np.zeros(0, kind)
         for at, kind in enumerate(kinds)
     ]
-    return Numbers(sides, tuple(sources.names), _apart(joined[0]), *joined[1:])
-
-
-def _apart(who: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Hashes of row ids that are unique: those of copies follow from their number."""
-    return who + _copies(who).astype(np.uint64) * _STEP  # wraps around
+    # Hashes of row ids are to be unique: those of copies follow from their number.
+    joined[0] += _copies(joined[0]).astype(np.uint64) * _STEP  # wraps around
+    return Numbers(sides, tuple(sources.names), *joined)
 
 
 def _copies(values: npt.NDArray[Any]) -> Ints:
