@@ -163,25 +163,6 @@ def test_a_turn_that_says_it_goes_on_is_no_finished_answer():
         assert codes == ["unfinished_answer", None], flag
 
 
-def test_a_call_without_an_object_of_arguments_is_refused():
-    """Whatever a template would print of it, no server could run it; one with an object is kept, as
-    text or as the object."""
-    for arguments in ("", " ", "not json", "[1]", "5", "null", '{"a": 1', None, 5, [1]):
-        call = {"name": "f", "arguments": arguments}
-        for spoken in (
-            says(None, tool_calls=[{"type": "function", "function": call}]),
-            says(None, tool_calls=[call]),
-            says(None, function_call=call),
-        ):
-            made = rows_of(door("sft", "openai"), {"messages": [U, spoken]})[0]
-            assert made["reject_code"] == "bad_tool_call", arguments
-            assert "arguments" in made["reject_detail"], arguments
-    for whole in ("{}", {}, '{"a": [1]}', ' {"a": 1} '):
-        call = {"name": "f", "arguments": whole}
-        row = {"messages": [U, says(None, tool_calls=[{"type": "function", "function": call}])]}
-        assert rows_of(door("sft", "openai"), row)[0]["reject_code"] is None, whole
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_conversation_that_begins_with_the_assistant_is_refused(name):
     """One rule for every family and both tasks, and another name where nobody asks at all."""
@@ -262,25 +243,6 @@ def test_a_side_of_several_answers_in_a_row_is_noted():
             (made,) = rows_of(door("rm", "preference"), row)
             assert made["reject_code"] is None
             assert made["note"] == ("repeated_role" if answers > 1 else None)
-
-
-@pytest.mark.parametrize("column", ["messages", "conversations"])
-def test_a_prompt_column_beside_turns_repeats_them_or_is_refused(column):
-    """One rule for conversations and pairs; blanks around it are no difference."""
-    told = {"from": "human", "value": "2 + 2?"}, {"from": "gpt", "value": "4"}
-    turns = [U, says("4")] if column == "messages" else list(told)
-    name = "openai" if column == "messages" else "sharegpt"
-    whole = {"chosen": [U, says("4")], "rejected": [U, says("5")]}
-    asked = {"chosen": "4", "rejected": "5", column: turns[:1]}
-    for prompt, code in (("2 + 2?", None), (" 2 + 2?\n", None), ("3 + 3?", "prompt_differs")):
-        for value in (prompt, [{"role": "user", "content": prompt}]):
-            rows = (
-                ("sft", name, {column: turns, "prompt": value}),
-                ("rm", "preference", {**whole, "prompt": value}),
-                ("rm", "preference", {**asked, "prompt": value}),
-            )
-            for task, kind, row in rows:
-                assert rows_of(door(task, kind), row)[0]["reject_code"] == code
 
 
 # Reasoning of answers is trained, taken out, or context only, wherever the row keeps it.

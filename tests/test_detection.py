@@ -28,32 +28,6 @@ MESSAGES: Row = {
 ALPACA: Row = {"instruction": "q", "input": "", "output": "a"}
 
 
-def test_an_index_is_read_as_the_rows_together_show() -> None:
-    """It counts from 0 or from 1, or is a letter or a name; ties are refused."""
-    for labels, left, right, reading, wanted in table("indexed_answers.jsonl"):
-        rows: list[Row] = [
-            {"input": "q", left: "one", right: "two", "label": label} for label in labels
-        ]
-        found = evidence.detect(rows, kind_of("rm"), "x.jsonl")
-        assert found.reading == reading, rows
-        for row, better in zip(rows, wanted, strict=True):
-            if better is None:
-                raised(RowError, found.format.read, row, FormatOptions(), says="equally good")
-                continue
-            (pair,) = found.format.read(row, FormatOptions())
-            assert pair.chosen[0].content == better, row
-
-
-def test_a_label_beside_steps_is_read_by_what_it_holds() -> None:
-    """A rating per step, the first error's index, or the wrong steps' numbers, from 0 or 1."""
-    for labels, reading, wanted in table("labelled_steps.jsonl"):
-        rows = [{"problem": "P", "steps": ["s0", "s1", "s2", "s3"], "label": one} for one in labels]
-        found = evidence.detect(rows, kind_of("prm"), "x.jsonl")
-        assert found.reading == reading, labels
-        (chain,) = found.format.read(rows[-1], FormatOptions())
-        assert chain.labels == wanted, labels
-
-
 def test_nothing_is_guessed() -> None:
     """Where rows do not show what is meant, the message gives the choices and their flags.
 

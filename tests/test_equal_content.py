@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import unfolded
 from support import table
 
 from pipeline.tasks import kind_of
-from stages import contract, errors
+from stages import contract
 from stages.format import Format
 from stages.normalize import evidence, stage
 
@@ -166,26 +164,6 @@ def test_spellings_of_one_thing():
         (_, first), *others = spelled
         for _, row in others:
             assert door([row], "sft")[1] == door([first], "sft")[1], row
-
-
-TEMPLATED = "<|im_start|>user\nP<|im_end|>\n<|im_start|>assistant\n"
-STEPS = {"completions": ["s", "t"], "labels": [True, False]}
-
-
-def test_a_templated_problem_is_read_where_that_is_allowed():
-    """Its question is the problem; a template that holds more than one stays refused."""
-    twice = f"{TEMPLATED}x<|im_end|>\n{TEMPLATED}"
-    allowed = contract.FormatOptions(already_templated=True)
-    for name, column, row in (
-        ("stepwise", "prompt", {**STEPS, "prompt": TEMPLATED}),
-        ("openrlhf_prm", "input", {"input": f"{TEMPLATED}Step 1: s ки", "value": ["+"]}),
-    ):
-        (chain,) = unfolded(name, row, allowed)
-        assert isinstance(chain, contract.StepChain)
-        assert chain.problem == "P"
-        longer = {**row, column: str(row[column]).replace(TEMPLATED, twice)}
-        with pytest.raises(errors.RowError):
-            unfolded(name, longer, allowed)
 
 
 class _Empty(Format):

@@ -256,18 +256,6 @@ def test_templates_are_asked_about_in_every_place_and_read_there(question, answe
             assert example == Conversation(told), row
 
 
-def test_turns_of_a_template_that_fit_nothing_are_refused():
-    """An answer with another question in it, and a step with turns in it."""
-    odd = {"question": "Another?", "answer": chatml(QUESTION, ANSWER)}
-    with pytest.raises(DataError, match="do not repeat those before it") as error:
-        read("sft", odd, already_templated=True)
-    assert "--where" in error.value.remedy
-    steps = {"prompt": "q", "completions": ["s", chatml(QUESTION, ANSWER)], "labels": [1, 0]}
-    for allowed in (False, True):
-        with pytest.raises(DataError, match="step 2 carries a chat template"):
-            read("prm", steps, already_templated=allowed)
-
-
 def test_an_option_that_changes_nothing_says_so():
     """In the evidence, with the rows that were looked at; where it changes some, how many."""
     for task, row in ROWS.values():
