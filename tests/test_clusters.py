@@ -481,22 +481,9 @@ def _built_by_one(slurm: Slurm, folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_a_job_array_whose_rank_is_killed_makes_the_same_build(slurm, tmp_path):
-    """The jobs after it do not begin; commit names the rank; the script goes on where it was."""
-    folder = tmp_path / "work"
-    _work(folder, "out")
-    slurm.variables["XDG_CACHE_HOME"] = str(folder / "cache")
-    _kill_a_rank(slurm, folder)
-    assert not (folder / "out").exists()
-    _submit(slurm, folder)
-    _until(lambda: slurm.run("squeue", "-h") == "", slurm.log)
-    assert (folder / "out" / "manifest.json").exists(), _logs(folder)
-    assert _built_by_one(slurm, folder) == files_of(folder / "out")
-
-
-@pytest.mark.slow
 def test_a_job_array_puts_its_build_into_a_store(slurm, tmp_path):
-    """With a rank that is killed as well: nothing is in the store until the build is whole."""
+    """A rank is killed, and the jobs after it do not begin; commit names it, and the script goes on
+    where it was. Nothing is in the store until the build is whole."""
     folder = tmp_path / "work"
     with serve_s3(tmp_path) as s3:
         slurm.variables.update(s3.environment)

@@ -98,29 +98,6 @@ def test_every_format_is_tested() -> None:
 Q, A, B = ("user", "q"), ("assistant", "a"), ("assistant", "b")
 
 
-SIGNED_TEXT = st.text(st.sampled_from("+- 1a\n"), min_size=1, max_size=8)
-
-
-@settings(max_examples=60)
-@given(
-    steps=st.lists(st.tuples(SIGNED_TEXT, st.sampled_from("+-")), min_size=1, max_size=5),
-    problem=SIGNED_TEXT,
-    tag=st.sampled_from(["ки", "<extra_0>", "<step>"]),
-)
-def test_ratings_are_read_at_the_tags_whatever_the_texts_hold(steps, problem, tag):
-    """For any texts, aligned input and label give back the ratings that they were made from."""
-    pieces = [f"Step {i}: {text}" for i, (text, _) in enumerate(steps, 1)]
-    signs = [sign for _, sign in steps]
-    row = {
-        "input": problem + "".join(piece + tag for piece in pieces),
-        "label": problem + "".join(p + sign for p, sign in zip(pieces, signs, strict=True)),
-    }
-    (found,) = formats.load("math_shepherd").read(row, contract.FormatOptions())
-    assert found.labels == [1.0 if sign == "+" else 0.0 for sign in signs]
-    assert (found.problem, found.steps) == (problem, pieces)
-    assert found.pieces == [problem + pieces[0], *pieces[1:], ""]
-
-
 @settings(max_examples=50)
 @given(st.data())
 def test_every_completion_is_in_an_example_or_refused_by_name(data: st.DataObject) -> None:

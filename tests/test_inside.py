@@ -87,14 +87,6 @@ def test_tools_beside_a_turn_are_those_of_its_conversation(spelling):
     raised(RowError, read_as, "openai", {**row, "tools": [OTHER]}, says="different tools")
 
 
-@pytest.mark.parametrize("value", ["weather", 3, ["weather"], {"a": 1, "b": 2}, "[", '{"a": 1'])
-def test_what_is_no_list_of_tools_is_refused(value):
-    """With the place in the row; nothing is printed as a quoted text."""
-    with pytest.raises(RowError, match="tools") as error:
-        formats.load("openai").read({"messages": TURNS, "tools": value}, FormatOptions())
-    assert error.value.code == "bad_tools"
-
-
 LISTED = [
     f"You can call these.\n<tools>\n{json.dumps(FUNCTION)}\n</tools>",
     f"You have access to the following functions: {json.dumps([FUNCTION])}",

@@ -1,4 +1,4 @@
-"""What judges say is read under any names, or asked about once: the better answer is the better one.
+"""What judges say is read under any names, or asked about: the better answer is the better one.
 
 Files of votes, marks and rated steps are rows of ``tables/files_read.jsonl``, see test_detection.
 """
@@ -26,7 +26,6 @@ from stages.rows.selection import Selection, condition, lookup, renamed
 
 ROWS = range(24)
 GOOD, BAD = "It is {}, since both are added.", "Nobody can know that of {}."
-NAMES = st.sampled_from([("prompt", "answer"), ("Frage", "Antwort"), ("user_query", "reply")])
 LISTS = ["generations", "responses", "samples", "candidate_answers"]
 JUDGED = ["is_correct", "passed", "math_verified", "success", "judge_score"]
 Options = Mapping[str, str]
@@ -58,13 +57,6 @@ def _maps(error: DataError) -> Options:
     return dict(value.split("=", 1) for flag, value in pairs if flag == "--map")
 
 
-def _require_better(made: Sequence[Sequence[Any]]) -> None:
-    for i, examples in enumerate(made):
-        (pair,) = examples
-        assert pair.chosen[-1].content == GOOD.format(i)
-        assert pair.rejected[-1].content == BAD.format(i)
-
-
 def _refused(rows: Sequence[Row]) -> tuple[str, list[Any]]:
     """The one option that pairs which are refused leave, and their errors."""
     found = evidence.detect(rows, kind_of("rm"), "x.jsonl").format
@@ -72,24 +64,6 @@ def _refused(rows: Sequence[Row]) -> tuple[str, list[Any]]:
     left = survey(given, found, kind_of("rm"), found.told(FormatOptions()), Selection())
     ((remedy, errors),) = left.refused.items()
     return remedy, errors
-
-
-# Columns beside two answers that say which is better: the first in even rows, the second in others.
-WINNERS: Mapping[str, Mapping[str, list[Any]]] = dict(table("winners.jsonl"))
-
-
-@pytest.mark.parametrize("says", WINNERS)
-@given(names=NAMES, ends=st.sampled_from(["_a _b", "_A _B", " A B", "A B"]))
-@settings(max_examples=6)
-def test_the_better_answer_is_found_however_a_judge_says_it(says, names, ends):
-    """Letters, sides, votes, several annotators, names of models, one column a side."""
-    one, other = (f"{names[1]}{end}" for end in (ends.split(" ")[-2:]))
-    rows = []
-    for i in ROWS:
-        left, right = _answers(i)
-        said = {name: some[i % len(some)] for name, some in WINNERS[says].items()}
-        rows.append({names[0]: _asked(i), one: left, other: right, **said})
-    _require_better(_read(rows, "rm"))
 
 
 @pytest.mark.parametrize(("_", "name", "some", "odd"), table("no_winners.jsonl"))
@@ -257,14 +231,6 @@ def test_letters_in_order_are_places_in_either_case(order: list[str], upper: lis
     """Which is first, second, ...: of each answer its place."""
     said = [one.upper() if big else one for one, big in zip(order, upper, strict=True)]
     assert judgements.together(said, "order") == [order.index(one) + 1 for one in "abcd"]
-
-
-@given(st.text("xyz ", min_size=1))
-def test_the_steps_before_the_next_one_are_a_list(earlier: str) -> None:
-    """A text of them would be a step a character."""
-    row = {"problem": "p", "prior_steps": earlier, "next_step": "s", "label": 1}
-    with pytest.raises(RowError, match="not a list of texts"):
-        formats.load("next_step").read(row, FormatOptions())
 
 
 @pytest.mark.parametrize("name", ["prior_labels", "earlier_step_ratings", "previous_scores"])
