@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from small_tokenizers import SMALL, small
-from support import raised
+from support import raised, table
 from test_render import declared
 
 from pipeline.shards.chain import split_off
@@ -134,33 +134,11 @@ def test_reasoning_is_open_exactly_where_a_line_opens_it_last(parts):
     assert stop_text.opens_reasoning(text) == opened
 
 
-def test_a_turn_that_says_it_goes_on_is_no_finished_answer():
-    """Refused where it is trained; the same flag with another value is nothing."""
-    values: dict[str, tuple[Any, Any]] = {
-        "prefix": (True, False),
-        "partial": (True, False),
-        "end_turn": (False, True),
-        "finish_reason": ("length", "stop"),
-        "stop_reason": ("max_tokens", "end_turn"),
-        "status": ("incomplete", "completed"),
-    }
-    assert values.keys() == {*stop_text.FLAGS}
-    sft, rm = door("sft", "openai"), door("rm", "preference")
-    for flag, (more, done) in values.items():
-        cut, whole = says("4", **{flag: more}), says("5")
-        for turns, code in (
-            ([U, cut], "unfinished_answer"),
-            ([U, says("4", **{flag: done})], None),
-            ([U, says("4", **{flag: None})], None),
-            ([U, {**cut, "train": False}, U, whole], None),
-        ):
-            assert rows_of(sft, {"messages": turns})[0]["reject_code"] == code, flag
-        pairs = (
-            {"prompt": [U], "chosen": [cut], "rejected": [whole]},
-            {"prompt": [U], "chosen": [whole], "rejected": [cut]},  # which may be why
-        )
-        codes = [one["reject_code"] for one in rows_of(rm, *pairs)]
-        assert codes == ["unfinished_answer", None], flag
+def test_every_flag_of_a_turn_that_goes_on_is_in_a_file():
+    """Each with values that refuse the turn and others: see ``tables/files_read.jsonl``."""
+    files = [one for one in table("files_read.jsonl") if "it goes on" in one["law"]]
+    turns = [turn for one in files for row in one["rows"] for turn in row.get("messages", ())]
+    assert {*stop_text.FLAGS} <= {key for turn in turns for key in turn}
 
 
 @pytest.mark.parametrize("name", FAMILIES)

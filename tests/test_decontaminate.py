@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support import Run, read_manifest, read_rows, stored_rows, table, write_rows
+from support import read_manifest, read_rows, stored_rows, table, write_rows
 
 from pipeline.shards import doubles
 from stages import columns, kinds
@@ -41,18 +41,12 @@ def _problems(count: int, seed: int) -> list[str]:
 ASKED = _problems(40, seed=1)
 INNOCENT = _problems(300, seed=2)
 SHORT = ["What is the capital of Peru?", "2 + 2 = ?", "Wer schrieb den Faust?"]
-MODEL = ("--model", "qwen2-1.5b")
 Planted: TypeAlias = tuple[Path, Path, set[str]]
 
 
 def _train(path: Path, questions: list[str]) -> Path:
     rows = [{"prompt": one, "completion": f"Answer {n}."} for n, one in enumerate(questions)]
     return write_rows(path, rows)
-
-
-def _build(pipeline: Run, train: Path, out: Path, *words: object) -> dict[str, Any]:
-    pipeline("run", "sft", train, *MODEL, "-o", out, *words).ended()
-    return read_manifest(out)
 
 
 def _hits(out: Path) -> list[dict[str, Any]]:
@@ -383,10 +377,7 @@ def test_the_one_that_stays():
         assert (found.dropped.tolist(), found.kept.tolist()) == ([0, 2], [3, 3])
 
 
-SEVERAL = st.lists(st.integers(0, 5), max_size=9)
-
-
-@given(SEVERAL, SEVERAL)
+@given(*[st.lists(st.integers(0, 5), max_size=9)] * 2)
 def test_examples_that_equal_one_of_others_are_counted(some, others):
     """As those of a test split that are trained on, too."""
     digests = [np.zeros(len(one), doubles.DIGEST) for one in (some, others)]

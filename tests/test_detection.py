@@ -61,9 +61,6 @@ def test_a_stray_row_is_left_to_the_door() -> None:
         assert set(found.change or ()) == ({"openai", "alpaca"} if change else set()), number
 
 
-TURNS = [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]
-
-
 def test_nothing_is_taken_without_a_sign() -> None:
     """Turns, and names that ask and answer, are read where they say it in every row; where more
     than one would do, where nobody answers, or where a column is there to check answers, nothing
@@ -78,15 +75,6 @@ def test_nothing_is_taken_without_a_sign() -> None:
     both_ways = lacking.offer([{"left": "q", "right": "a", "n": 3}], kind_of("sft"))
     assert "--map prompt=COLUMN --map completion=COLUMN" in both_ways
     assert lacking.offer([{"left": "q", "right": "a"}, {"left": "q"}], kind_of("sft")) == ""
-
-
-def test_rows_of_single_turns_are_told_as_such() -> None:
-    """An array of turns in a file of its own is read as rows; role and text are no two texts."""
-    assert lacking.offer(TURNS, kind_of("sft")).startswith("Each row is one turn")
-    assert lacking.offer([{"role": "user", "content": "q"}], kind_of("sft")).startswith(
-        "Each row is one turn"
-    )
-    assert "--map" in lacking.offer([{"role": "a clown", "content": "q"}], kind_of("sft"))
 
 
 @given(st.dictionaries(st.text("abxy_", min_size=1), st.text(max_size=3) | st.integers()))

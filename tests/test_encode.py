@@ -166,17 +166,6 @@ def test_under_all_everything_but_the_trailing_newline_is_trained(qwen2):
     assert row["labels"][-2:] == [qwen2.model.end_of_turn_id, IGNORED]
 
 
-def test_bare_text_is_trained_but_for_its_first_token(qwen2):
-    """A text row is its own ids and the end of turn."""
-    text = f"Bare text. {END} is text too.\n"
-    row = only(sft(qwen2, [{"text": text}], name="text"))
-    ids = encoders.load("tokenizers", qwen2.model.tokenizer_json).encode([text])[0].tolist()
-    end = qwen2.model.end_of_turn_id
-    assert row["input_ids"] == [*ids, end]
-    assert row["labels"] == [IGNORED, *ids[1:], end]
-    assert qwen2.tokenizer.decode(ids) == text
-
-
 BLANKS = ["".join(p) for n in (1, 2, 3, 4) for p in itertools.product("\n\r\t ", repeat=n)]
 BEHIND_BLANKS = [blanks + letter for blanks in BLANKS for letter in "x.é"]
 
@@ -195,23 +184,14 @@ def test_a_cut_is_counted_exactly_where_it_changes_the_ids(qwen2):
     assert qwen2.tokenizer.decode(runs(done[0])[0]) == f"\nx{END}"
 
 
-LONG: Talk = [
-    ("user", "one two three"),
-    ("assistant", "four five"),
-    ("user", "six"),
-    ("assistant", "seven eight nine ten"),
-    ("user", "eleven"),
-    ("assistant", "twelve"),
-]
-
-
 def test_what_fits_exactly_is_kept_and_one_more_token_is_refused(qwen2):
     """``--max-length`` is the last length that is accepted; the detail names both numbers."""
-    full = only(sft(qwen2, messages(LONG)))
+    rows = messages([("user", "one two three"), ("assistant", "four five")] * 3)
+    full = only(sft(qwen2, rows))
     length = full["length"]
     for policy in ("reject", "trim-turns"):
-        assert only(sft(qwen2, messages(LONG), limit=length, policy=policy)) == full
-    (row,) = sft(qwen2, messages(LONG), limit=length - 1)
+        assert only(sft(qwen2, rows, limit=length, policy=policy)) == full
+    (row,) = sft(qwen2, rows, limit=length - 1)
     assert row["reject_code"] == "too_long"
     assert f"{length} tokens" in row["reject_detail"]
     assert str(length - 1) in row["reject_detail"]
@@ -344,17 +324,6 @@ def test_trimming_keeps_whole_steps_from_the_start(steps2, steps, data, raw):
     assert cut["input_ids"] == fitting[-1]["input_ids"]
     check_steps(steps2, cut, [rating for _, rating in steps[: len(fitting)]])
     assert cut["truncated"] == full["length"] - cut["length"]
-
-
-def test_trimming_steps_leaves_the_other_rows_alone(steps2):
-    """Ratings and positions of the rows around a trimmed one stay theirs."""
-    short = solution([("a", 1.0), ("b", 0.0)])
-    long = solution([("one two three " * 3, 1.0)] * 9)
-    first, middle, last = prm(steps2, [short, long, short], limit=60, policy="trim-steps")
-    assert 0 < len(middle["step_labels"]) < 9
-    check_steps(steps2, first, [1.0, 0.0])
-    check_steps(steps2, middle, [1.0] * len(middle["step_labels"]))
-    check_steps(steps2, last, [1.0, 0.0])
 
 
 def test_equal_examples_have_equal_digests(qwen2, steps2):

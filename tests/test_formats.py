@@ -95,7 +95,7 @@ def test_every_format_is_tested() -> None:
     assert all(formats.load(f"{name}/{one}").name == name for name, one in variants)
 
 
-Q, A, B = ("user", "q"), ("assistant", "a"), ("assistant", "b")
+Q, A = ("user", "q"), ("assistant", "a")
 
 
 @settings(max_examples=50)

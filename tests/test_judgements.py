@@ -226,13 +226,6 @@ def test_few_lists_of_another_length_hide_no_steps(share: int, names: tuple[str,
     raised(DataError, evidence.detect, rows("w{}"), kind_of("prm"), "x.jsonl")
 
 
-@given(st.permutations("abcd"), st.lists(st.booleans(), min_size=4, max_size=4))
-def test_letters_in_order_are_places_in_either_case(order: list[str], upper: list[bool]) -> None:
-    """Which is first, second, ...: of each answer its place."""
-    said = [one.upper() if big else one for one, big in zip(order, upper, strict=True)]
-    assert judgements.together(said, "order") == [order.index(one) + 1 for one in "abcd"]
-
-
 @pytest.mark.parametrize("name", ["prior_labels", "earlier_step_ratings", "previous_scores"])
 @pytest.mark.parametrize("marks", [[1, 0], ["good", "bad"], [True, True]])
 def test_ratings_of_steps_that_are_read_without_them_are_asked_about(name, marks):

@@ -242,9 +242,8 @@ def test_what_is_written_to_during_a_build_is_read_again(workshop, monkeypatch, 
     assert len(workshop.parts) == 1
 
 
-FILES = {"ROWS": ROWS, "FEW": ROWS[:2], "OTHERS": OTHERS}
+FILES = {"ROWS": ROWS, "FEW": ROWS[:2], "OTHERS": OTHERS, "PAIRS": PAIRS, "PAIR": PAIRS[:3]}
 FILES["LONG"] = [{"question": "q", "answer": "long " * 60}]
-FILES |= {"PAIRS": PAIRS, "PAIR": PAIRS[:3]}
 
 
 @pytest.mark.slow
