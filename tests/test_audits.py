@@ -185,22 +185,6 @@ def test_scripts(model):
     assert {names[i] for i in vocab.scripts(np.array([*model.controls.values()]))} == {"none"}
 
 
-REAL = (
-    "rasbt_preference/instruction-data-with-preference.json",
-    "lf_dpo_en/dpo_en_demo.json",
-    "medicalgpt_dpo_zh/dpo_zh_500.jsonl",
-)
-
-
-@pytest.mark.cases
-@pytest.mark.parametrize("data", few(REAL, 1))
-def test_real_pairs_pass_with_figures(cases, make, data):
-    """Real sets have no feature that tells every pair apart."""
-    found = figures(make("rm", cases / "rm" / data, max_length=8192), "shortcuts")
-    assert {f["status"] for f in found.values()} <= {PASS, WARN}
-    assert all(0.5 <= f["value"] < 0.98 for f in found.values())
-
-
 def test_blanks_of_all_scripts_are_blanks():
     """A full stop or a mark of a list is one whatever blanks are around it."""
     separators = range(0x1C, 0x20)  # of files and records, which only Python counts as blanks

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from small_tokenizers import SMALL, small
-from support import raised
+from support import raised, table
 from test_render import declared
 
 from pipeline.shards.chain import split_off
@@ -134,52 +134,11 @@ def test_reasoning_is_open_exactly_where_a_line_opens_it_last(parts):
     assert stop_text.opens_reasoning(text) == opened
 
 
-def test_a_turn_that_says_it_goes_on_is_no_finished_answer():
-    """Refused where it is trained; the same flag with another value is nothing."""
-    values: dict[str, tuple[Any, Any]] = {
-        "prefix": (True, False),
-        "partial": (True, False),
-        "end_turn": (False, True),
-        "finish_reason": ("length", "stop"),
-        "stop_reason": ("max_tokens", "end_turn"),
-        "status": ("incomplete", "completed"),
-    }
-    assert values.keys() == {*stop_text.FLAGS}
-    sft, rm = door("sft", "openai"), door("rm", "preference")
-    for flag, (more, done) in values.items():
-        cut, whole = says("4", **{flag: more}), says("5")
-        for turns, code in (
-            ([U, cut], "unfinished_answer"),
-            ([U, says("4", **{flag: done})], None),
-            ([U, says("4", **{flag: None})], None),
-            ([U, {**cut, "train": False}, U, whole], None),
-        ):
-            assert rows_of(sft, {"messages": turns})[0]["reject_code"] == code, flag
-        pairs = (
-            {"prompt": [U], "chosen": [cut], "rejected": [whole]},
-            {"prompt": [U], "chosen": [whole], "rejected": [cut]},  # which may be why
-        )
-        codes = [one["reject_code"] for one in rows_of(rm, *pairs)]
-        assert codes == ["unfinished_answer", None], flag
-
-
-def test_a_call_without_an_object_of_arguments_is_refused():
-    """Whatever a template would print of it, no server could run it; one with an object is kept, as
-    text or as the object."""
-    for arguments in ("", " ", "not json", "[1]", "5", "null", '{"a": 1', None, 5, [1]):
-        call = {"name": "f", "arguments": arguments}
-        for spoken in (
-            says(None, tool_calls=[{"type": "function", "function": call}]),
-            says(None, tool_calls=[call]),
-            says(None, function_call=call),
-        ):
-            made = rows_of(door("sft", "openai"), {"messages": [U, spoken]})[0]
-            assert made["reject_code"] == "bad_tool_call", arguments
-            assert "arguments" in made["reject_detail"], arguments
-    for whole in ("{}", {}, '{"a": [1]}', ' {"a": 1} '):
-        call = {"name": "f", "arguments": whole}
-        row = {"messages": [U, says(None, tool_calls=[{"type": "function", "function": call}])]}
-        assert rows_of(door("sft", "openai"), row)[0]["reject_code"] is None, whole
+def test_every_flag_of_a_turn_that_goes_on_is_in_a_file():
+    """Each with values that refuse the turn and others: see ``tables/files_read.jsonl``."""
+    files = [one for one in table("files_read.jsonl") if "it goes on" in one["law"]]
+    turns = [turn for one in files for row in one["rows"] for turn in row.get("messages", ())]
+    assert {*stop_text.FLAGS} <= {key for turn in turns for key in turn}
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -262,25 +221,6 @@ def test_a_side_of_several_answers_in_a_row_is_noted():
             (made,) = rows_of(door("rm", "preference"), row)
             assert made["reject_code"] is None
             assert made["note"] == ("repeated_role" if answers > 1 else None)
-
-
-@pytest.mark.parametrize("column", ["messages", "conversations"])
-def test_a_prompt_column_beside_turns_repeats_them_or_is_refused(column):
-    """One rule for conversations and pairs; blanks around it are no difference."""
-    told = {"from": "human", "value": "2 + 2?"}, {"from": "gpt", "value": "4"}
-    turns = [U, says("4")] if column == "messages" else list(told)
-    name = "openai" if column == "messages" else "sharegpt"
-    whole = {"chosen": [U, says("4")], "rejected": [U, says("5")]}
-    asked = {"chosen": "4", "rejected": "5", column: turns[:1]}
-    for prompt, code in (("2 + 2?", None), (" 2 + 2?\n", None), ("3 + 3?", "prompt_differs")):
-        for value in (prompt, [{"role": "user", "content": prompt}]):
-            rows = (
-                ("sft", name, {column: turns, "prompt": value}),
-                ("rm", "preference", {**whole, "prompt": value}),
-                ("rm", "preference", {**asked, "prompt": value}),
-            )
-            for task, kind, row in rows:
-                assert rows_of(door(task, kind), row)[0]["reject_code"] == code
 
 
 # Reasoning of answers is trained, taken out, or context only, wherever the row keeps it.

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from datasets import load_from_disk
-from support import Make, Run, few, read_manifest, read_rows, table, write_rows
+from support import Make, Run, few, read_manifest, read_rows, table
 from transformers import AutoTokenizer
 
 from benchmarks import cases as every_case
@@ -126,21 +126,6 @@ def test_every_case_is_read_as_what_it_is(cases: Path) -> None:
     files = {p for p in cases.rglob("*") if p.suffix in (".json", ".jsonl", ".parquet", ".arrow")}
     named = [cases / name for name, *_ in EVERY] + [cases / name for name in UNPAIRED]
     assert all(any(path.is_relative_to(case) for case in named) for path in files)
-
-
-@pytest.mark.slow
-def test_templated_prompts_have_the_ids_of_the_instructions(cases, build, tmp_path):
-    """Prompts that hold the Alpaca template and the instructions inside them give equal shards."""
-    data = cases / "sft" / "dolly_hh" / "dolly_hhrlhf_train_small.jsonl"
-    bare = []
-    for row in rows_of(data):
-        asked = row["prompt"].split("### Instruction:\n")[1]
-        instruction = asked.removesuffix("\n\n### Response:\n")
-        bare.append({"instruction": instruction, "output": row["response"]})
-    _, _, plain = build("sft", write_rows(tmp_path / "bare.jsonl", bare))
-    _, _, rows = build("sft", data, "--already-templated")
-    for column in ("input_ids", "labels"):
-        assert rows[column][:] == plain[column][:]
 
 
 @pytest.mark.slow

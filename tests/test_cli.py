@@ -324,13 +324,11 @@ def test_a_link_as_output_keeps_pointing(pipeline, tmp_path):
     """What it points to is replaced, not the link."""
     os.symlink("real", tmp_path / "out")
     for layout in ("packed", "ragged"):
-        pipeline(*SFT, PROBLEMS, "--layout", layout).ended()
+        pipeline(*SFT, GOOD, "--layout", layout).ended()
         assert (tmp_path / "out").is_symlink()
         assert read_manifest(tmp_path / "real")["layout"] == layout
 
 
-QWEN = ("--model", "qwen2-1.5b")
-PROBLEMS = SAMPLES / "sft" / "word_problems.jsonl"
 COMMANDS: list[str] = table("refusals.toml")["no_files"]
 
 
@@ -346,7 +344,7 @@ def test_a_command_refuses_what_is_no_file(kind, command, pipeline, tmp_path):
             os.mkfifo(path)
         else:
             path.symlink_to("/dev/zero")
-    line = command.replace("MODEL", " ".join(QWEN)).replace("PROBLEMS", str(PROBLEMS))
+    line = command.replace("MODEL", " ".join(MODEL)).replace("PROBLEMS", str(GOOD))
     pipeline(*line.split()).refused(2, "is not a regular file")
 
 
@@ -354,7 +352,7 @@ def test_a_command_refuses_what_is_no_file(kind, command, pipeline, tmp_path):
 @pytest.mark.timeout(60)
 def test_a_build_with_a_pipe_for_a_shard_is_read_by_nobody(command, pipeline, built, tmp_path):
     """Each command ends, and names the shard."""
-    whole = built("sft", PROBLEMS)
+    whole = built("sft", GOOD)
     writable(shutil.copytree(whole, tmp_path / "out"))
     (shard,) = (tmp_path / "out" / "train").glob("*.arrow")
     shard.unlink()

@@ -341,7 +341,7 @@ def test_without_ray_the_extra_is_named(pipeline, tmp_path):
 
 SCRIPT = ROOT / "examples" / "clusters" / "slurm-array.sh"
 RECIPE = (
-    f'task = "sft"\nmodel = "{NAME}"\ndata = ["data/*.jsonl"]\noutput = "out"\n'
+    f'task = "sft"\nmodel = "{NAME}"\ndata = ["data/*.jsonl"]\noutput = "s3://{BUCKET}/out"\n'
     "keep = 0\nworkers = 1\nshuffle = true\n"
 )
 SETTINGS = (ROOT / "tests" / "tables" / "slurm.conf").read_text("utf-8")
@@ -444,32 +444,8 @@ def slurm(tmp_path) -> Iterator[Slurm]:
         slurm.stop()
 
 
-def _submit(slurm: Slurm, folder: Path) -> None:
-    jobs = slurm.run("bash", str(SCRIPT), "recipe.toml", "3", folder=folder)
-    assert len(jobs.split()) == 3, jobs
-
-
-def _kill_a_rank(slurm: Slurm, folder: Path) -> None:
-    """Submit the jobs, end one rank of the parts by force, and wait until nothing runs."""
-    _submit(slurm, folder)
-    process = _until(lambda: _rank(1, "parts"), slurm.log)
-    os.kill(process, signal.SIGKILL)
-    _until(lambda: slurm.run("squeue", "-h") == "", slurm.log)
-    assert "shards" not in _logs(folder)
-    told = slurm.run("pipeline", "commit", "recipe.toml", folder=folder)
-    assert "parts are missing: those of rank 1 of 3." in told, told
-
-
 def _logs(folder: Path) -> str:
     return "\n".join(f"{path.name}: {path.read_text()}" for path in folder.glob("*.log"))
-
-
-def _work(folder: Path, output: str) -> None:
-    """A recipe with its data, in a new folder."""
-    (folder / "data").mkdir(parents=True)
-    (folder / "recipe.toml").write_text(RECIPE.replace('"out"', f'"{output}"'))
-    for name in ("chat", "turn_weights", "word_problems", "zh_dialogues"):
-        shutil.copyfile(SAMPLES / "sft" / f"{name}.jsonl", folder / "data" / f"{name}.jsonl")
 
 
 def _built_by_one(slurm: Slurm, folder: Path) -> dict[str, bytes]:
@@ -481,29 +457,29 @@ def _built_by_one(slurm: Slurm, folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_a_job_array_whose_rank_is_killed_makes_the_same_build(slurm, tmp_path):
-    """The jobs after it do not begin; commit names the rank; the script goes on where it was."""
-    folder = tmp_path / "work"
-    _work(folder, "out")
-    slurm.variables["XDG_CACHE_HOME"] = str(folder / "cache")
-    _kill_a_rank(slurm, folder)
-    assert not (folder / "out").exists()
-    _submit(slurm, folder)
-    _until(lambda: slurm.run("squeue", "-h") == "", slurm.log)
-    assert (folder / "out" / "manifest.json").exists(), _logs(folder)
-    assert _built_by_one(slurm, folder) == files_of(folder / "out")
-
-
-@pytest.mark.slow
 def test_a_job_array_puts_its_build_into_a_store(slurm, tmp_path):
-    """With a rank that is killed as well: nothing is in the store until the build is whole."""
+    """A rank is killed, and the jobs after it do not begin; commit names it, and the script goes on
+    where it was. Nothing is in the store until the build is whole."""
     folder = tmp_path / "work"
+    (folder / "data").mkdir(parents=True)
+    (folder / "recipe.toml").write_text(RECIPE)
+    for name in ("chat", "turn_weights", "word_problems", "zh_dialogues"):
+        shutil.copyfile(SAMPLES / "sft" / f"{name}.jsonl", folder / "data" / f"{name}.jsonl")
+
+    def submit() -> None:
+        jobs = slurm.run("bash", str(SCRIPT), "recipe.toml", "3", folder=folder)
+        assert len(jobs.split()) == 3, jobs
+
     with serve_s3(tmp_path) as s3:
         slurm.variables.update(s3.environment)
-        _work(folder, f"s3://{BUCKET}/out")
         slurm.variables["XDG_CACHE_HOME"] = str(folder / "cache")
-        _kill_a_rank(slurm, folder)
+        submit()
+        os.kill(_until(lambda: _rank(1, "parts"), slurm.log), signal.SIGKILL)
+        _until(lambda: slurm.run("squeue", "-h") == "", slurm.log)
+        assert "shards" not in _logs(folder)
+        told = slurm.run("pipeline", "commit", "recipe.toml", folder=folder)
+        assert "parts are missing: those of rank 1 of 3." in told, told
         assert not [path for way, path, _ in s3.requests if way == "PUT" and ".arrow" in path]
-        _submit(slurm, folder)
+        submit()
         _until(lambda: slurm.run("squeue", "-h") == "", slurm.log)
         assert _stored(s3) == _built_by_one(slurm, folder), _logs(folder)

@@ -15,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from datasets import load_from_disk
-from shapes import Outcome, Shape, corpus
+from shapes import Outcome, corpus
 from support import Ran, read_manifest, table
 from tokenizers import Tokenizer
 
@@ -237,23 +237,18 @@ def _fetched(model: str, cache: Path) -> None:
     builtin.tokenizer_json(profile, profile.ranks, cache, fetch=True)
 
 
-def tried(shape: Shape, folder: Path, model: str) -> None:
-    """One shape for one family."""
-    if not shape.models or model in shape.models:
-        words = [shape.write(folder), *shlex.split(shape.options)]
-        check(shape.outcome, shape.task, words, folder, model)
-
-
-@pytest.mark.parametrize("key", CHOSEN)
-def test_a_shape_becomes_what_it_says(key: str, tmp_path: Path) -> None:
-    """Some of the corpus."""
-    tried(SHAPES[key], tmp_path, FIRST)
-
-
 @pytest.mark.sweep(60)
-@pytest.mark.slow
-@pytest.mark.parametrize(("key", "model"), LEFT)
+@pytest.mark.parametrize(
+    ("key", "model"),
+    [
+        *((key, FIRST) for key in CHOSEN),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in LEFT),
+    ],
+)
 def test_every_shape_becomes_what_it_says(key, model, tmp_path, cache_dir):
     """All of it, and a third of it in a second family."""
+    shape = SHAPES[key]
     _fetched(model, cache_dir)
-    tried(SHAPES[key], tmp_path, model)
+    if not shape.models or model in shape.models:
+        words = [shape.write(tmp_path), *shlex.split(shape.options)]
+        check(shape.outcome, shape.task, words, tmp_path, model)

@@ -4,9 +4,7 @@ Questions are found in rows exactly, whatever their case, spaces and digits.
 """
 
 import random
-import string
 import sys
-import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support import Run, read_manifest, read_rows, table, write_rows
+from support import read_manifest, read_rows, stored_rows, table, write_rows
 
 from pipeline.shards import doubles
 from stages import columns, kinds
@@ -43,18 +41,12 @@ def _problems(count: int, seed: int) -> list[str]:
 ASKED = _problems(40, seed=1)
 INNOCENT = _problems(300, seed=2)
 SHORT = ["What is the capital of Peru?", "2 + 2 = ?", "Wer schrieb den Faust?"]
-MODEL = ("--model", "qwen2-1.5b")
 Planted: TypeAlias = tuple[Path, Path, set[str]]
 
 
 def _train(path: Path, questions: list[str]) -> Path:
     rows = [{"prompt": one, "completion": f"Answer {n}."} for n, one in enumerate(questions)]
     return write_rows(path, rows)
-
-
-def _build(pipeline: Run, train: Path, out: Path, *words: object) -> dict[str, Any]:
-    pipeline("run", "sft", train, *MODEL, "-o", out, *words).ended()
-    return read_manifest(out)
 
 
 def _hits(out: Path) -> list[dict[str, Any]]:
@@ -77,12 +69,16 @@ def planted(built, tmp_path_factory) -> Planted:
     return train, built("sft", train, "--decontaminate", f"held-out={evals}"), ids
 
 
-@pytest.mark.slow
 def test_every_planted_copy_is_found_and_no_other(planted, pipeline):
-    """Exact copies, and those in another case, with other digits and spaces; short ones too."""
+    """Exact copies, and those in another case, with other digits and spaces; short ones too. They
+    are listed in the order of the rows, and every innocent row stays."""
     train, out, ids = planted
     manifest, hits = read_manifest(out), _hits(out)
     assert {hit["id"] for hit in hits} == ids
+    lines = [int(hit["id"].rpartition(":")[2]) for hit in hits]
+    assert lines == sorted(lines)
+    kept = {name for pack in stored_rows(out) for name in pack["row_ids"]}
+    assert kept == {f"train.jsonl:{line}" for line in range(1, 344)} - ids
     assert manifest["rows"] | {"in": 343, "used": 300, "contaminated": 43} == manifest["rows"]
     (record,) = manifest["decontamination"]["evaluations"]
     assert (record["name"], record["column"]) == ("held-out", "question")
@@ -91,8 +87,7 @@ def test_every_planted_copy_is_found_and_no_other(planted, pipeline):
     assert all(hit["question"] == asked[hit["line"] - 1] for hit in hits)
     assert {hit["share"] for hit in hits} == {1.0}
     rows = read_rows(train)
-    for hit in hits:
-        assert hit["said"] == rows[int(hit["id"].rpartition(":")[2]) - 1]["prompt"]
+    assert [hit["said"] for hit in hits] == [rows[line - 1]["prompt"] for line in lines]
     pipeline("check", out).ended()
 
 
@@ -110,35 +105,10 @@ def test_hits_are_shown_with_both_texts(planted, pipeline):
     pipeline("overlaps", out, "--evaluation", "none").refused(2, "held-out")
 
 
-@pytest.mark.slow
-@pytest.mark.cases
-def test_real_rows_are_found_among_real_rows(cases, pipeline, tmp_path):
-    """Every hundredth question of a training set is an evaluation: each is found, and of the other
-    rows only those that share more than half of a question."""
-    data = cases / "sft" / "gsm8k_train" / "train.jsonl"
-    rows = read_rows(data)
-    asked = range(0, len(rows), 100)
-    evals = write_rows(tmp_path / "e.jsonl", [{"question": rows[n]["question"]} for n in asked])
-    _build(pipeline, data, tmp_path / "out", "--decontaminate", evals)
-    hits = _hits(tmp_path / "out")
-    whole = {
-        int(hit["id"].rpartition(":")[2]) - 1: hit["line"] - 1 for hit in hits if hit["contained"]
-    }
-    assert whole == {row: n for n, row in enumerate(asked)}
-    others = [hit for hit in hits if not hit["contained"]]
-    assert len(others) < 20
-    for hit in others:
-        question = rows[asked[hit["line"] - 1]]["question"]
-        assert hit["share"] > 0.5
-        assert hit["match"] in " ".join(plain(question).decode().split())
-
-
 SIZE = 4
 WORD = st.sampled_from("a b c d e ff gg".split())
 TEXT = st.lists(WORD, max_size=24).map(" ".join)
-LETTERS = st.text(string.ascii_letters + string.digits, min_size=1, max_size=8)
 ANY = st.text(max_size=40)
-ARABIC = {ord(str(n)): chr(0x0660 + n) for n in range(10)}
 
 
 def _index(questions: Sequence[str | None], size: int = 8) -> overlap_search.Index:
@@ -151,43 +121,6 @@ def _index(questions: Sequence[str | None], size: int = 8) -> overlap_search.Ind
 def _found(index: overlap_search.Index, *texts: str) -> dict[int, list[overlap_search.Overlap]]:
     """What each text shares, as a row of its own."""
     return index.overlaps(texts, np.arange(len(texts)))
-
-
-@st.composite
-def disguised(draw: st.DrawFn, text: str) -> str:
-    """The same text in another case, with other spaces, signs, accents and digits."""
-    pieces = []
-    for character in text:
-        way = draw(st.integers(0, 6))
-        if character == " ":
-            pieces.append(
-                draw(st.sampled_from([" ", "  ", "\t", "\n", ", ", "! ", "\u3000", " (", ""]))
-            )
-        elif character.isdigit():
-            tables: tuple[dict[int, str], ...] = ({}, FULL_WIDTH, ARABIC)
-            pieces.append(character.translate(tables[way % 3]))
-        elif way == 1:
-            pieces.append(unicodedata.normalize("NFC", character + "\u0301"))
-        else:
-            pieces.append(character.swapcase() if way % 2 else character)
-    return "".join(pieces)
-
-
-QUESTION = (
-    st.lists(LETTERS, min_size=8, max_size=20)
-    .map(" ".join)
-    .filter(lambda text: len(text.replace(" ", "")) >= 16)
-)
-
-
-@pytest.mark.slow
-@given(QUESTION.flatmap(lambda text: st.tuples(st.just(text), disguised(text))), ANY, ANY)
-def test_a_disguise_leaves_a_hit_a_hit(both, before, after):
-    """Case, spaces, punctuation, accents and digits of other scripts change nothing, nor does what
-    stands around it."""
-    question, disguise = both
-    (overlap,) = _found(_index([question]), f"{before}. {disguise} .{after}")[0]
-    assert (overlap.share, overlap.contained) == (1.0, True)
 
 
 @given(ANY)
@@ -263,7 +196,10 @@ def test_shares_are_what_they_are_by_definition(questions, texts):
                 assert shares[item].contained
 
 
-@pytest.mark.parametrize("of", table("found_questions.toml").values(), ids=("short", "numbers"))
+FOUND = table("found_questions.toml")
+
+
+@pytest.mark.parametrize("of", FOUND.values(), ids=FOUND)
 def test_questions_are_found_whole(of):
     """In a longer text, too, as it stands there."""
     texts = [text for text, *_ in of["texts"]]
@@ -439,6 +375,15 @@ def test_the_one_that_stays():
     for by in (None, np.array([9.0, 9, 9, 0, 0, 0])):
         found = doubles.alike([rows], np.ones(6, bool), 0.8, by, before=tested)
         assert (found.dropped.tolist(), found.kept.tolist()) == ([0, 2], [3, 3])
+
+
+@given(*[st.lists(st.integers(0, 5), max_size=9)] * 2)
+def test_examples_that_equal_one_of_others_are_counted(some, others):
+    """As those of a test split that are trained on, too."""
+    digests = [np.zeros(len(one), doubles.DIGEST) for one in (some, others)]
+    for digest, one in zip(digests, (some, others), strict=True):
+        digest["a"] = one
+    assert doubles.count_in(*digests) == sum(one in others for one in some)
 
 
 GROUPED = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 7)), max_size=14)

@@ -28,32 +28,6 @@ MESSAGES: Row = {
 ALPACA: Row = {"instruction": "q", "input": "", "output": "a"}
 
 
-def test_an_index_is_read_as_the_rows_together_show() -> None:
-    """It counts from 0 or from 1, or is a letter or a name; ties are refused."""
-    for labels, left, right, reading, wanted in table("indexed_answers.jsonl"):
-        rows: list[Row] = [
-            {"input": "q", left: "one", right: "two", "label": label} for label in labels
-        ]
-        found = evidence.detect(rows, kind_of("rm"), "x.jsonl")
-        assert found.reading == reading, rows
-        for row, better in zip(rows, wanted, strict=True):
-            if better is None:
-                raised(RowError, found.format.read, row, FormatOptions(), says="equally good")
-                continue
-            (pair,) = found.format.read(row, FormatOptions())
-            assert pair.chosen[0].content == better, row
-
-
-def test_a_label_beside_steps_is_read_by_what_it_holds() -> None:
-    """A rating per step, the first error's index, or the wrong steps' numbers, from 0 or 1."""
-    for labels, reading, wanted in table("labelled_steps.jsonl"):
-        rows = [{"problem": "P", "steps": ["s0", "s1", "s2", "s3"], "label": one} for one in labels]
-        found = evidence.detect(rows, kind_of("prm"), "x.jsonl")
-        assert found.reading == reading, labels
-        (chain,) = found.format.read(rows[-1], FormatOptions())
-        assert chain.labels == wanted, labels
-
-
 def test_nothing_is_guessed() -> None:
     """Where rows do not show what is meant, the message gives the choices and their flags.
 
@@ -87,9 +61,6 @@ def test_a_stray_row_is_left_to_the_door() -> None:
         assert set(found.change or ()) == ({"openai", "alpaca"} if change else set()), number
 
 
-TURNS = [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]
-
-
 def test_nothing_is_taken_without_a_sign() -> None:
     """Turns, and names that ask and answer, are read where they say it in every row; where more
     than one would do, where nobody answers, or where a column is there to check answers, nothing
@@ -104,15 +75,6 @@ def test_nothing_is_taken_without_a_sign() -> None:
     both_ways = lacking.offer([{"left": "q", "right": "a", "n": 3}], kind_of("sft"))
     assert "--map prompt=COLUMN --map completion=COLUMN" in both_ways
     assert lacking.offer([{"left": "q", "right": "a"}, {"left": "q"}], kind_of("sft")) == ""
-
-
-def test_rows_of_single_turns_are_told_as_such() -> None:
-    """An array of turns in a file of its own is read as rows; role and text are no two texts."""
-    assert lacking.offer(TURNS, kind_of("sft")).startswith("Each row is one turn")
-    assert lacking.offer([{"role": "user", "content": "q"}], kind_of("sft")).startswith(
-        "Each row is one turn"
-    )
-    assert "--map" in lacking.offer([{"role": "a clown", "content": "q"}], kind_of("sft"))
 
 
 @given(st.dictionaries(st.text("abxy_", min_size=1), st.text(max_size=3) | st.integers()))

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from datasets import load_from_disk
@@ -159,37 +158,12 @@ def talks(draw: st.DrawFn) -> Talk:
     ]
 
 
-@settings(max_examples=20)
-@given(found=st.lists(talks(), min_size=2, max_size=5), limit=st.sampled_from([45, 1 << 20]))
-def test_a_row_does_not_depend_on_its_batch(qwen2, found, limit):
-    """Rows encoded together are the rows encoded alone, trimmed ones among them."""
-    asked: dict[str, Any] = {"limit": limit, "policy": "trim-turns"}
-    together = sft(qwen2, messages(*found), **asked)
-    alone = [one for talk in found for one in sft(qwen2, messages(talk), **asked)]
-    names = ("reject_code", "input_ids", "labels", "length", "trained", "controls", "truncated")
-    names += ("merged_cuts", "digest")
-    assert [[r.get(n) for n in names] for r in together] == [
-        [r.get(n) for n in names] for r in alone
-    ]
-
-
 def test_under_all_everything_but_the_trailing_newline_is_trained(qwen2):
     """What the template prints behind the last end of turn stays untrained, whatever is trained."""
     row = only(sft(qwen2, messages([("user", "a"), ("assistant", "b")]), "all"))
     assert row["labels"][0] == IGNORED
     assert row["labels"][1:-1] == row["input_ids"][1:-1]
     assert row["labels"][-2:] == [qwen2.model.end_of_turn_id, IGNORED]
-
-
-def test_bare_text_is_trained_but_for_its_first_token(qwen2):
-    """A text row is its own ids and the end of turn."""
-    text = f"Bare text. {END} is text too.\n"
-    row = only(sft(qwen2, [{"text": text}], name="text"))
-    ids = encoders.load("tokenizers", qwen2.model.tokenizer_json).encode([text])[0].tolist()
-    end = qwen2.model.end_of_turn_id
-    assert row["input_ids"] == [*ids, end]
-    assert row["labels"] == [IGNORED, *ids[1:], end]
-    assert qwen2.tokenizer.decode(ids) == text
 
 
 BLANKS = ["".join(p) for n in (1, 2, 3, 4) for p in itertools.product("\n\r\t ", repeat=n)]
@@ -210,23 +184,14 @@ def test_a_cut_is_counted_exactly_where_it_changes_the_ids(qwen2):
     assert qwen2.tokenizer.decode(runs(done[0])[0]) == f"\nx{END}"
 
 
-LONG: Talk = [
-    ("user", "one two three"),
-    ("assistant", "four five"),
-    ("user", "six"),
-    ("assistant", "seven eight nine ten"),
-    ("user", "eleven"),
-    ("assistant", "twelve"),
-]
-
-
 def test_what_fits_exactly_is_kept_and_one_more_token_is_refused(qwen2):
     """``--max-length`` is the last length that is accepted; the detail names both numbers."""
-    full = only(sft(qwen2, messages(LONG)))
+    rows = messages([("user", "one two three"), ("assistant", "four five")] * 3)
+    full = only(sft(qwen2, rows))
     length = full["length"]
     for policy in ("reject", "trim-turns"):
-        assert only(sft(qwen2, messages(LONG), limit=length, policy=policy)) == full
-    (row,) = sft(qwen2, messages(LONG), limit=length - 1)
+        assert only(sft(qwen2, rows, limit=length, policy=policy)) == full
+    (row,) = sft(qwen2, rows, limit=length - 1)
     assert row["reject_code"] == "too_long"
     assert f"{length} tokens" in row["reject_detail"]
     assert str(length - 1) in row["reject_detail"]
@@ -328,24 +293,6 @@ def test_markers_steps_and_labels_are_equally_many(steps2, steps, problem):
     check_steps(steps2, row, [rating for _, rating in steps])
 
 
-@given(steps=st.lists(st.tuples(STEP_TEXTS, st.sampled_from([0.0, 1.0])), min_size=1, max_size=4))
-def test_steps_are_what_a_trainer_would_encode(steps2, steps):
-    """Ids equal the whole text with step tokens, and align with the text of the ratings' tokens."""
-    model = steps2.model
-    row = only(prm(steps2, [solution(steps)]))
-    texts = [text.strip() for text, _ in steps]
-    marked = "\n".join(f"{text}<|step|>" for text in texts)
-    own = model.profile.step_tokens
-    tokens = [own.good if rating else own.bad for _, rating in steps]
-    rated = "\n".join(text + token for text, token in zip(texts, tokens, strict=True))
-    assert row["input_ids"] == theirs(steps2, [("user", "P"), ("assistant", marked)])
-    other = theirs(steps2, [("user", "P"), ("assistant", rated)])
-    assert len(other) == len(row["input_ids"])
-    assert [other[i] for i in row["step_positions"]] == [
-        model.good_id if rating else model.bad_id for _, rating in steps
-    ]
-
-
 def test_raw_steps_are_the_text_with_the_tag_replaced(steps2):
     """Raw solutions have no roles, no system text and no end of turn."""
     text = "P + 1? Step 1: 1 + 1 = 2 ки\nStep 2: - ки\n"
@@ -377,17 +324,6 @@ def test_trimming_keeps_whole_steps_from_the_start(steps2, steps, data, raw):
     assert cut["input_ids"] == fitting[-1]["input_ids"]
     check_steps(steps2, cut, [rating for _, rating in steps[: len(fitting)]])
     assert cut["truncated"] == full["length"] - cut["length"]
-
-
-def test_trimming_steps_leaves_the_other_rows_alone(steps2):
-    """Ratings and positions of the rows around a trimmed one stay theirs."""
-    short = solution([("a", 1.0), ("b", 0.0)])
-    long = solution([("one two three " * 3, 1.0)] * 9)
-    first, middle, last = prm(steps2, [short, long, short], limit=60, policy="trim-steps")
-    assert 0 < len(middle["step_labels"]) < 9
-    check_steps(steps2, first, [1.0, 0.0])
-    check_steps(steps2, middle, [1.0] * len(middle["step_labels"]))
-    check_steps(steps2, last, [1.0, 0.0])
 
 
 def test_equal_examples_have_equal_digests(qwen2, steps2):
@@ -561,91 +497,13 @@ def test_a_build_of_a_build_is_the_build(built, pipeline, tmp_path):
 SAMPLE = SAMPLES / "sft" / "turn_weights.jsonl"
 
 
-def talk(*turns: tuple[str, str, float | None]) -> Row:
-    """A row of turns, some of them with a weight."""
-    said = [{"role": role, "content": text, "weight": weight} for role, text, weight in turns]
-    return {"messages": said}
-
-
-def weighed(
-    model: TargetModel,
-    row: Row,
-    train_on: str = "assistant",
-    limit: int = 4096,
-    apart: bool = False,
-) -> list[Done]:
-    """A row through door, render and encode; ``apart``: one example for each trained turn."""
-    stages = encoding("sft", model, limit=limit, policy="trim-turns", train_on=train_on)
-    return run(normalizing("sft", "openai", train_on, apart), stages, [row])
-
-
-def expected(model: TargetModel, row: Row, ids: list[int], train_on: str) -> list[float]:
-    """Read off the ids: between two ends of turn the weight of the turn that ends there; what the
-    generation prompt supplies only under ``all``, and never the first token."""
-    start, end = model.controls["<|im_start|>"], model.end_of_turn_id
-    turns = [(turn["role"], turn["weight"]) for turn in row["messages"]]
-    if turns[0][0] != "system":
-        turns.insert(0, ("system", None if train_on == "all" else 0))
-    last = max(i for i, (role, _) in enumerate(turns) if role == "assistant")
-    found: list[float] = []
-    at = 0
-    for number, (role, weight) in enumerate(turns):
-        stop = ids.index(end, at) + 1
-        by_policy = role == "assistant" and (train_on != "last" or number == last)
-        if weight is None:
-            weight = 1 if by_policy or train_on == "all" else 0
-        opens = ids.index(start, at) + 3  # <|im_start|>, the role, a newline
-        context = 0 if train_on == "all" else opens - at
-        found += [0.0] * context + [float(np.float32(weight))] * (stop - at - context)
-        at = stop
-    found += [0.0] * (len(ids) - at)
-    return [0.0, *found[1:]]
-
-
-WEIGHTS = st.sampled_from([None, 0, 1, 0.5, 2, 0.1, 3.75])
-WEIGHED = st.tuples(st.sampled_from(["Yes.", "It is 4.", "好", "Why\n\nnot?"]), WEIGHTS)
-
-
-@given(
-    answers=st.lists(WEIGHED, min_size=1, max_size=4),
-    asked=WEIGHTS,
-    system=st.booleans(),
-    train_on=st.sampled_from(["assistant", "last", "all"]),
-    limit=st.integers(20, 120),
-)
-def test_each_trained_token_has_the_weight_of_its_turn(
-    model, answers, asked, system, train_on, limit
-):
-    """Alone, trimmed, under every policy; rows whose weights say nothing more carry none."""
-    turns: list[tuple[str, str, float | None]] = [("system", "Be brief.", None)] if system else []
-    for text, weight in answers:
-        turns += [
-            ("user", "And?", asked if train_on == "all" else None),
-            ("assistant", text, weight),
-        ]
-    turns[-1] = ("assistant", answers[-1][0], 0.25)
-    row = talk(*turns)
-    (whole,) = weighed(model, row, train_on)
-    wanted = expected(model, row, whole["input_ids"], train_on)
-    assert whole["loss_weights"] == wanted
-    assert [w != 0 for w in wanted] == [label != IGNORED for label in whole["labels"]]
-    for cut in weighed(model, row, train_on, limit):
-        if cut["reject_code"] is not None:
-            continue
-        kept = wanted[: cut["length"]]
-        kept = [
-            w if label != IGNORED else 0.0 for w, label in zip(kept, cut["labels"], strict=True)
-        ]
-        plain = set(kept) <= {0.0, 1.0}
-        assert cut["loss_weights"] == ([] if plain else kept)
-
-
 def test_one_example_per_turn_keeps_that_turns_weight(model):
     """The turns before it are context, whatever their weight."""
-    row = talk(
-        ("user", "a", None), ("assistant", "b", 0.5), ("user", "c", None), ("assistant", "d", 1)
-    )
-    made = weighed(model, row, apart=True)
+    said = [("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d")]
+    (row,) = messages(said)
+    row["messages"][1]["weight"], row["messages"][3]["weight"] = 0.5, 1
+    normalize = normalizing("sft", "openai", "assistant", turn_by_turn=True)
+    made = run(normalize, encoding("sft", model), [row])
     assert [set(one["loss_weights"]) for one in made] == [{0.0, 0.5}, set()]
 
 

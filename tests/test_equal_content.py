@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import unfolded
 from support import table
 
 from pipeline.tasks import kind_of
-from stages import contract, errors
+from stages import contract
 from stages.format import Format
 from stages.normalize import evidence, stage
 
@@ -91,74 +89,6 @@ def test_five_forms_of_a_rated_solution(problem, solution, gap):
     assert all(rows == made["stepwise"] for rows in made.values())
 
 
-@given(steps=st.lists(FILLED, min_size=2, max_size=5), wrong=st.integers(-1, 4), problem=FILLED)
-def test_first_errors_in_three_conventions(steps, wrong, problem):
-    """From 0 with -1 for none, from 0 with null for none, and as a list that counts from 1."""
-    wrong = min(wrong, len(steps) - 1)
-    row = {"problem": problem, "steps": steps}
-    none = {"problem": "P", "steps": ["s", "t"]}
-    last = {"problem": "P", "steps": ["s", "t"], "error_steps": [2]}
-    listed = [wrong + 1] if wrong >= 0 else []
-    forms = {
-        "processbench": [{**row, "label": wrong}, {**none, "label": 1}],
-        "processbench/0-based": [
-            {**row, "first_error": wrong if wrong >= 0 else None},
-            {**none, "first_error": 1},
-            {**none, "first_error": 0},
-            {**none, "first_error": None},
-        ],
-        "processbench/1-based": [
-            {**row, "first_error_step": wrong + 1 if wrong >= 0 else -1},
-            {**none, "first_error_step": 2},
-        ],
-        "error_list/1-based": [{**row, "error_steps": listed}, last],
-    }
-    made = []
-    for name, rows in forms.items():
-        reading, found = door(rows, "prm")
-        assert reading == name.partition(" ")[0]
-        made.append(found[:2])
-    assert made[0] == made[1] == made[2] == made[3]
-    labels = made[0][0]["step_labels"]
-    assert labels == [1.0] * len(steps) if wrong < 0 else labels[: wrong + 1] == [1.0] * wrong + [0]
-    assert all(label is None for label in labels[wrong + 1 :]) or wrong < 0
-
-
-@given(
-    system=st.sampled_from(["", "Be exact."]),
-    history=st.lists(st.tuples(WORDS, WORDS), max_size=2),
-    question=FILLED,
-    answers=st.lists(FILLED, min_size=2, max_size=2, unique=True),
-)
-def test_two_column_sets_of_a_preference(system, history, question, answers):
-    """A conversation with two answers, and a question behind a system text and a history."""
-    talk = [("human", question)]
-    for asked, said in reversed(history):
-        talk = [("human", asked), ("gpt", said), *talk]
-    if system:
-        talk.insert(0, ("system", system))
-    turns = spoken(*talk, role="from", content="value")
-    chosen, rejected = answers
-    forms: list[contract.Row] = [
-        {"conversations": turns, "chosen": chosen, "rejected": rejected},
-        {
-            "conversations": turns,
-            "chosen": {"from": "gpt", "value": chosen},
-            "rejected": {"from": "gpt", "value": rejected},
-        },
-        {
-            "system": system,
-            "history": [list(pair) for pair in history],
-            "question": question,
-            "response_chosen": chosen,
-            "response_rejected": rejected,
-        },
-    ]
-    made = [door([row], "rm") for row in forms]
-    assert [name for name, _ in made] == ["preference"] * 3
-    assert made[0][1] == made[1][1] == made[2][1]
-
-
 def test_spellings_of_one_thing():
     """Arguments as text or as an object, calls wrapped or bare, tools as a list or as text;
     reasoning in a field of its own under any of its names; typed parts, which are their text."""
@@ -166,26 +96,6 @@ def test_spellings_of_one_thing():
         (_, first), *others = spelled
         for _, row in others:
             assert door([row], "sft")[1] == door([first], "sft")[1], row
-
-
-TEMPLATED = "<|im_start|>user\nP<|im_end|>\n<|im_start|>assistant\n"
-STEPS = {"completions": ["s", "t"], "labels": [True, False]}
-
-
-def test_a_templated_problem_is_read_where_that_is_allowed():
-    """Its question is the problem; a template that holds more than one stays refused."""
-    twice = f"{TEMPLATED}x<|im_end|>\n{TEMPLATED}"
-    allowed = contract.FormatOptions(already_templated=True)
-    for name, column, row in (
-        ("stepwise", "prompt", {**STEPS, "prompt": TEMPLATED}),
-        ("openrlhf_prm", "input", {"input": f"{TEMPLATED}Step 1: s ки", "value": ["+"]}),
-    ):
-        (chain,) = unfolded(name, row, allowed)
-        assert isinstance(chain, contract.StepChain)
-        assert chain.problem == "P"
-        longer = {**row, column: str(row[column]).replace(TEMPLATED, twice)}
-        with pytest.raises(errors.RowError):
-            unfolded(name, longer, allowed)
 
 
 class _Empty(Format):

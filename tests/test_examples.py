@@ -320,14 +320,3 @@ def test_a_chain_is_stripped_at_both_ends_and_nowhere_else():
     pieces = [" p\n Step 1: a ", "\n b  c\n", ""]
     found = StepChain(" p\n ", ["Step 1: a ", "\n b  c\n"], [1.0, None], pieces)
     assert examples.chain(found) == StepChain("p", ["Step 1: a", "b  c"], [1.0, None], pieces)
-
-
-@given(labels=st.lists(st.none() | st.floats(0, 1, width=32), min_size=1, max_size=5))
-def test_ratings_travel_through_the_door_unchanged(labels):
-    """A soft rating is stored as float32, a missing one as null, in their order."""
-    row = {"prompt": "p", "completions": ["s"] * len(labels), "labels": labels}
-    batch = normalizing("prm", "stepwise")(records([row]))
-    if all(label is None for label in labels):
-        assert batch["reject_code"].to_pylist() == ["nothing_labelled"]
-        return
-    assert batch["step_labels"].to_pylist() == [labels]

@@ -222,18 +222,6 @@ def test_ctrl_c_leaves_nothing(name, tmp_path, cache_dir, tokenizer_json):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["builder.build:remember", "builds.failed:clear"])
-def test_ctrl_c_after_publication_changes_nothing(name, tmp_path, cache_dir):
-    """The build is there: the status says so, and stdout where."""
-    ran = _run(f"pipeline.{name}", _INTERRUPTED, tmp_path, cache_dir)
-    said = "warning: out is published all the same: interrupted"
-    assert (ran.returncode, ran.stderr.strip()) == (0, said)
-    assert ran.stdout == "out/manifest.json\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-    assert pp.open(tmp_path / "out").validation.passed
-
-
-@pytest.mark.slow
 def test_a_judge_that_dies_is_replaced(tmp_path, cache_dir):
     """Killed while it judges: the build is judged where it is made."""
     kill = "os.kill(arguments[0].process.pid, signal.SIGKILL)"

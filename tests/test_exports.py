@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from support import (
     ROOT,
     SAMPLES,
-    few,
     files_of,
     model_record,
     program,
@@ -160,25 +159,6 @@ def canonical(folder: Path) -> list[dict[str, Any]]:
     return sorted(pa.concat_tables(tables).to_pylist(), key=lambda row: str(row["row_id"]))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("task", few(["rm", "prm", "sft"], 1))
-def test_any_trainer_to_any_other_and_back(builds, tmp_path, task):
-    """A chain through every trainer, in files, ends in the rows that it began with."""
-    wanted = canonical(builds[task])
-    able = [
-        n
-        for n in exports.names()
-        if tasks.kind_of(task).trains_as in exports.load(n).takes and n not in TEXTS
-    ]
-    pairs = [*itertools.pairwise([*able, *reversed(able), able[0]])]
-    at = builds[task]
-    for index, (_, name) in enumerate([(None, able[0]), *pairs]):
-        target = tmp_path / f"e{index}"
-        export_build(name, at, target)
-        assert canonical(target) == wanted
-        at = target
-
-
 @pytest.fixture(scope="module")
 def builds(built) -> dict[str, Path]:
     """One build a task, in the default layout."""
@@ -295,6 +275,14 @@ def test_an_openrlhf_that_is_not_found_is_said(tmp_path):
     started("sh", "-s", "MODEL", env=variables, given=text).refused(2, "set OPENRLHF_VERSION")
 
 
+def test_openrlhf_packs_no_padded_steps():
+    """Their rows stay as they are stored, with the mask that its loss reads."""
+    export, layouts = exports.load("openrlhf"), ("packed", "ragged", "padded")
+    known = [facts("prm", layout) for layout in layouts]
+    assert ["packing_samples" in export.launch(one) for one in known] == [True, True, False]
+    assert export.projection(known[2]) is None
+
+
 def test_text_rows_are_proved_or_refused(make, tmp_path):
     """openrlhf-text writes rows whose text is tokenized to the stored ids, else says which fail."""
     good = make("sft", SAMPLES / "sft" / "word_problems.jsonl", trainer="openrlhf-text")
@@ -357,18 +345,22 @@ def test_an_export_takes_the_place_of_the_same_export_alone(builds, tmp_path):
 
 
 def test_megatron_refuses_a_token_trained_after_eos():
-    """Its collator leaves that loss out, so the row is named instead of half trained."""
-    table = pa.table(
-        {
-            "row_ids": [["a", "b"]],
-            "input_ids": pa.array([[1, 9, 3, 2, 2]], columns.IDS),
-            "labels": pa.array([[-100, 9, 3, -100, 2]], columns.IDS),
-            "seq_lengths": pa.array([[3, 2]], columns.IDS),
+    """Its mask is at the token that predicts the trained one. Its collator leaves the loss behind
+    an eos token out, so the row is named instead of half trained."""
+
+    def stored(eos: int) -> pa.Table:
+        lists = {
+            "input_ids": [[1, eos, 3, 2, 2]],
+            "labels": [[-100, eos, 3, -100, 2]],
+            "seq_lengths": [[3, 2]],
         }
-    )
-    projection = exports.load("megatron").projection(facts("sft", "packed"))
+        table = {name: pa.array(one, columns.IDS) for name, one in lists.items()}
+        projection = exports.load("megatron").projection(facts("sft", "packed"))
+        return projection.forward(pa.table({"row_ids": [["a", "b"]], **table}))
+
+    assert stored(eos=8).column("loss_mask").to_pylist() == [[1, 1, 0, 1, 0]]
     with pytest.raises(UsageError, match="after an eos token, and row 0"):
-        projection.forward(table)
+        stored(eos=9)
 
 
 def test_a_step_of_a_small_build_is_made_of_whole_micro_batches():

@@ -1,9 +1,7 @@
 """Record formats: what each kind of row says, and why a row is refused."""
 
-import itertools
 import json
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,6 @@ from stages.files.line_block import parse
 from stages.format import Format
 from stages.normalize import evidence, stage
 from stages.rows import loss_mask
-from stages.rows.selection import renamed
 
 
 @pytest.mark.parametrize("name", READ)
@@ -98,65 +95,7 @@ def test_every_format_is_tested() -> None:
     assert all(formats.load(f"{name}/{one}").name == name for name, one in variants)
 
 
-Q, A, B = ("user", "q"), ("assistant", "a"), ("assistant", "b")
-
-
-SIGNED_TEXT = st.text(st.sampled_from("+- 1a\n"), min_size=1, max_size=8)
-
-
-@settings(max_examples=60)
-@given(
-    steps=st.lists(st.tuples(SIGNED_TEXT, st.sampled_from("+-")), min_size=1, max_size=5),
-    problem=SIGNED_TEXT,
-    tag=st.sampled_from(["ки", "<extra_0>", "<step>"]),
-)
-def test_ratings_are_read_at_the_tags_whatever_the_texts_hold(steps, problem, tag):
-    """For any texts, aligned input and label give back the ratings that they were made from."""
-    pieces = [f"Step {i}: {text}" for i, (text, _) in enumerate(steps, 1)]
-    signs = [sign for _, sign in steps]
-    row = {
-        "input": problem + "".join(piece + tag for piece in pieces),
-        "label": problem + "".join(p + sign for p, sign in zip(pieces, signs, strict=True)),
-    }
-    (found,) = formats.load("math_shepherd").read(row, contract.FormatOptions())
-    assert found.labels == [1.0 if sign == "+" else 0.0 for sign in signs]
-    assert (found.problem, found.steps) == (problem, pieces)
-    assert found.pieces == [problem + pieces[0], *pieces[1:], ""]
-
-
-@pytest.mark.parametrize(("neutral", "value"), [("null", None), ("good", 1.0), ("bad", 0.0)])
-def test_alternatives_are_rated_as_neutral_says(neutral: str, value: float | None) -> None:
-    """Rating 0 is what ``neutral`` says, alone and in the chain, and all else is as without it."""
-    one = READ["prm800k"]
-    wanted = [
-        replace(made, labels=[value if rating is None else rating for rating in made.labels])
-        if isinstance(made, contract.StepChain)
-        else made
-        for made in one.examples
-    ]
-    assert formats.load("prm800k").read(one.row, contract.FormatOptions(neutral=neutral)) == wanted
-
-
-_SAID: dict[Any, float | None] = {-1: 0.0, 0: None, 1: 1.0}
-
-
-@pytest.mark.parametrize("place", ["completion", "chosen", "human"])
-@pytest.mark.parametrize("rating", [None, -1, 0, 1])
-@pytest.mark.parametrize("corrected", [None, -1, 0, 1])
-def test_a_rating_is_read_in_every_place(place, rating, corrected):
-    """A corrected one goes before the first; a human's step is good where nobody rated it."""
-    rated = {"text": "s", "rating": rating, "corrected_rating": corrected}
-    step = {"completions": [rated], "chosen_completion": 0 if place == "chosen" else None}
-    if place == "human":
-        step = {"completions": [], "human_completion": rated}
-    row = {"question": {"problem": "P"}, "label": {"steps": [step]}}
-    [found] = formats.load("prm800k").read(row, contract.FormatOptions())
-    meant = rating if corrected is None else corrected
-    if meant is None and place == "completion":
-        assert isinstance(found, contract.Refused)
-        return
-    unsaid = 1.0 if place == "human" else None
-    assert found.labels == [unsaid if meant is None else _SAID[meant]]
+Q, A = ("user", "q"), ("assistant", "a")
 
 
 @settings(max_examples=50)
@@ -257,16 +196,6 @@ def test_a_format_of_another_task_is_a_usage_error() -> None:
     assert "alpaca" in caught.remedy
 
 
-def test_columns_named_by_hand_reach_their_format() -> None:
-    """A mapping renames columns, nested ones by their dotted path, and hides the old name."""
-    row = {"data": {"ask": "q"}, "reply": "a", "question": "not this"}
-    found = renamed(row, {"question": "data.ask", "answer": "reply"})
-    assert found == {"data": {"ask": "q"}, "question": "q", "answer": "a"}
-    sides = {"chosen": "rejected", "rejected": "chosen"}
-    assert renamed({"chosen": "b", "rejected": "a"}, sides) == {"chosen": "a", "rejected": "b"}
-    assert renamed({"x": 1}, {"prompt": "x.y.z"}) == {"x": 1, "prompt": None}
-
-
 # file under sample_data: format, rows, codes of the refused ones
 SAMPLE_FILES: dict[str, tuple[str, int, list[str]]] = dict(table("sample_files.jsonl"))
 
@@ -293,25 +222,6 @@ def test_sample_files_are_recognised_and_read() -> None:
             made.append(batch.select(["problem", "steps", "step_labels"]).to_pylist()[:14])
     assert made[0] == made[1] == made[2]
     assert all(row["problem"] for row in made[0])
-
-
-THINK = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
-
-
-@pytest.mark.parametrize("opening", ["", "<think>\n", "So"])
-def test_a_templated_prompt_of_a_pair_is_never_templated_again(opening: str) -> None:
-    """Refused unasked; read once with the option; what it begins goes into texts alone."""
-    allowed = contract.FormatOptions(already_templated=True)
-    for column, listed in itertools.product(("prompt", "question", "instruction"), (True, False)):
-        sides: list[Any] = [turns(A), turns(B)] if listed else ["a", "b"]
-        row = {column: THINK + opening, "chosen": sides[0], "rejected": sides[1]}
-        with pytest.raises(errors.RowError, match="already carries a chat template") as caught:
-            unfolded("preference", row, contract.FormatOptions())
-        assert caught.value.code == "already_templated"
-        (pair,) = unfolded("preference", row, allowed)
-        assert pair.prompt == [contract.Message("user", "q")]
-        wanted = [opening + side for side in "ab"]
-        assert [pair.chosen[0].content, pair.rejected[0].content] == wanted
 
 
 @st.composite

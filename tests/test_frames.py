@@ -14,11 +14,8 @@ import pytest
 import zstandard
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from stub_s3 import BUCKET
-from support import few, raised, read_manifest, silent
+from support import few, raised, read_manifest
 
-from pipeline import run_build, stores
-from pipeline.options.config import Config
 from stages import contract, errors, readers
 from stages.files import content, file_version, row_counts
 from stages.files.file_version import FilePiece, FileVersion, look
@@ -272,26 +269,3 @@ def test_builds_are_those_of_one_piece(make, tmp_path, monkeypatch, writer):
     assert found["inputs"][0]["pieces"] > 4
     assert found["splits"] == whole["splits"]
     assert (tmp_path / "pieces" / "rejects.jsonl").read_bytes() == rejects
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("in_s3")
-def test_a_seekable_file_in_a_store_is_read_in_ranges(make, tmp_path, monkeypatch):
-    """The build is that of the file on this machine."""
-    monkeypatch.setattr(jsonl, "SPLIT_BYTES", 200_000)
-    packed = seekable(QUESTIONS.replace(b"not json\n", b"") * 40, 50_000)
-    stores.open_store(f"s3://{BUCKET}/seekable").put("rows.jsonl.zst", packed)
-    here = tmp_path / "rows.jsonl.zst"
-    here.write_bytes(packed)
-    near = read_manifest(make("sft", here, "near"))
-    config = Config.of(
-        "sft",
-        (f"s3://{BUCKET}/seekable/rows.jsonl.zst",),
-        "qwen2-1.5b",
-        tmp_path / "far",
-        workers=2,
-    )
-    run_build.build(config, silent)
-    far = read_manifest(tmp_path / "far")
-    assert far["inputs"][0]["pieces"] == near["inputs"][0]["pieces"] > 4
-    assert far["splits"] == near["splits"]

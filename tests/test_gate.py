@@ -376,24 +376,6 @@ def test_the_part_judges_as_the_whole():
     assert modules < most
 
 
-_KEYS = """
-import json
-from expectations import gx_library as library
-library.for_shipped_suites() if {part} else library.great_expectations()
-from great_expectations.core.id_dict import IDDict
-values = [1, True, None, "ein größerer", 2.5, float("nan"), (1, 2), {{"at": range(2)}}]
-print(json.dumps([IDDict(column="n", value=value, most=3).to_id() for value in values]))
-"""
-
-
-@pytest.mark.slow
-def test_keys_of_metrics_are_those_of_the_whole():
-    """Of plain values, and of those that JSON cannot hold."""
-    part, whole = (json.loads(_output(_KEYS.format(part=part))) for part in (True, False))
-    assert part == whole
-    assert len(set(part)) == 7  # nan is null in JSON
-
-
 @pytest.mark.slow
 def test_every_expectation_is_imported_when_it_is_asked_for():
     names = "import json; from expectations import gx_library as library; print(json.dumps([*{}]))"

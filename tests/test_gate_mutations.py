@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from damages import Rows, damages
+from damages import damages
 from support import SAMPLES, Make, few, read_manifest
+from test_check import rewrite
 
 import pipeline.builder.build
 from expectations.contract import ENCODER, STREAM
@@ -40,15 +40,6 @@ ELSEWHERE = {
     *("index_complete", "index_names_stored_examples", "index_tokens_match", "packs_as_planned"),
 }
 CASES = damages("shard")
-
-
-def rewritten(path: Path, change: Callable[[Rows], None]) -> None:
-    """The shard once more, with other rows."""
-    table = stored.read_file(path)
-    rows = table.to_pylist()
-    change(rows)
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(pa.Table.from_pylist(rows, schema=table.schema))
 
 
 MODELS: dict[str, Any] = {}  # proved once
@@ -98,15 +89,12 @@ def test_a_damaged_shard_is_not_published(case, build, monkeypatch, tmp_path):
         monkeypatch.setattr(recipe, "find_model", bound)
 
     def damage(path: Path) -> None:
-        def change(rows: Rows) -> None:
-            before = copy.deepcopy(rows)
-            case.do(rows, AT, MODELS[case.tasks[0]][1])
-            changed = [i for i, row in enumerate(before) if i >= len(rows) or row != rows[i]]
-            if changed:
-                row = before[changed[0]]
-                named.append(row.get("row_id") or row["row_ids"][0])
-
-        rewritten(path, change)
+        rows = stored.read_file(path).to_pylist()
+        before = copy.deepcopy(rows)
+        case.do(rows, AT, MODELS[case.tasks[0]][1])
+        changed = [row for i, row in enumerate(before) if i >= len(rows) or row != rows[i]]
+        named.extend(row.get("row_id") or row["row_ids"][0] for row in changed[:1])
+        rewrite(path, rows)
 
     damaging(monkeypatch, damage)
     with pytest.raises(ExpectationError) as caught:

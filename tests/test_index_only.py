@@ -123,10 +123,13 @@ def exported(packed: Build, indexed: Build, bench: Bench) -> None:
     assert check(rows, bench.cache).faults == []
 
 
+SLOW = pytest.mark.slow
 OPTIONS = [
-    pytest.param({"shuffle": True, "test_size": 0.25, "seed": 3}, id="sides"),
-    pytest.param({"dedup": True, "pack_within": "part"}, id="parts", marks=pytest.mark.slow),
-    pytest.param({"filter": ("n_tokens > 20",)}, id="filter", marks=pytest.mark.slow),
+    pytest.param(1, {"shuffle": True, "test_size": 0.25, "seed": 3}, id="sides"),
+    pytest.param(1, {"dedup": True, "pack_within": "part"}, id="parts", marks=SLOW),
+    pytest.param(1, {"filter": ("n_tokens > 20",)}, id="filter", marks=SLOW),
+    pytest.param(9, {"test_size": 0.25}, id="windows", marks=SLOW),
+    pytest.param(9, {"dedup": True, "filter": ("n_tokens > 9",)}, id="windows_filter", marks=SLOW),
 ]
 
 
@@ -141,32 +144,24 @@ def same_to_diff(packed: Build, indexed: Build) -> None:
     assert len(each[0]) > 1
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-def test_an_index_is_read_as_the_packed_build(bench, options):
+@pytest.mark.parametrize(("windows", "options"), OPTIONS)
+def test_an_index_is_read_as_the_packed_build(bench, monkeypatch, windows, options):
+    """Of one window, or of many, which cannot be shuffled."""
+    if windows > 1:
+        monkeypatch.setattr(plan, "WINDOW_PARTS", 2)
+        monkeypatch.setattr(jsonl, "SPLIT_BYTES", 1000)
     rows = questions([(7 * i) % 40 + 1 for i in range(120)])
     data = bench.write("a.jsonl", [*rows, *rows[:10]])
     packed, indexed = bench.both(data, **options)
     assert packed.manifest.packing == indexed.manifest.packing
     assert packed.manifest.examples == indexed.manifest.examples
+    assert (packed.manifest.windows is None) == (windows == 1)
     same_rows(packed, indexed)
     same_to_diff(packed, indexed)
     exported(packed, indexed, bench)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "options", [{"test_size": 0.25}, {"dedup": True, "filter": ("n_tokens > 9",)}]
-)
-def test_packs_of_many_windows_are_read_as_the_packed_build(bench, monkeypatch, options):
-    monkeypatch.setattr(plan, "WINDOW_PARTS", 2)
-    monkeypatch.setattr(jsonl, "SPLIT_BYTES", 1000)
-    rows = questions([(7 * i) % 40 + 1 for i in range(120)])
-    packed, indexed = bench.both(bench.write("a.jsonl", [*rows, *rows[:10]]), **options)
-    assert packed.manifest.windows is not None
-    same_rows(packed, indexed)
-    exported(packed, indexed, bench)
-    with pytest.raises(UsageError, match="Leave --shuffle out"):
-        bench.both(str(bench.folder / "a.jsonl"), shuffle=True)
+    if windows > 1:
+        with pytest.raises(UsageError, match="Leave --shuffle out"):
+            bench.both(data, shuffle=True)
 
 
 def test_an_export_of_large_shards_has_the_bytes_of_the_packed_build(bench, monkeypatch):

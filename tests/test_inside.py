@@ -87,14 +87,6 @@ def test_tools_beside_a_turn_are_those_of_its_conversation(spelling):
     raised(RowError, read_as, "openai", {**row, "tools": [OTHER]}, says="different tools")
 
 
-@pytest.mark.parametrize("value", ["weather", 3, ["weather"], {"a": 1, "b": 2}, "[", '{"a": 1'])
-def test_what_is_no_list_of_tools_is_refused(value):
-    """With the place in the row; nothing is printed as a quoted text."""
-    with pytest.raises(RowError, match="tools") as error:
-        formats.load("openai").read({"messages": TURNS, "tools": value}, FormatOptions())
-    assert error.value.code == "bad_tools"
-
-
 LISTED = [
     f"You can call these.\n<tools>\n{json.dumps(FUNCTION)}\n</tools>",
     f"You have access to the following functions: {json.dumps([FUNCTION])}",
@@ -254,18 +246,6 @@ def test_templates_are_asked_about_in_every_place_and_read_there(question, answe
             assert example.rejected == [Message("assistant", "It is 5.")]
         else:
             assert example == Conversation(told), row
-
-
-def test_turns_of_a_template_that_fit_nothing_are_refused():
-    """An answer with another question in it, and a step with turns in it."""
-    odd = {"question": "Another?", "answer": chatml(QUESTION, ANSWER)}
-    with pytest.raises(DataError, match="do not repeat those before it") as error:
-        read("sft", odd, already_templated=True)
-    assert "--where" in error.value.remedy
-    steps = {"prompt": "q", "completions": ["s", chatml(QUESTION, ANSWER)], "labels": [1, 0]}
-    for allowed in (False, True):
-        with pytest.raises(DataError, match="step 2 carries a chat template"):
-            read("prm", steps, already_templated=allowed)
 
 
 def test_an_option_that_changes_nothing_says_so():

@@ -1,9 +1,11 @@
-"""What judges say is read under any names, in words, votes and marks, or asked about once: the
-better answer is the better one, and a step is as good as it was called."""
+"""What judges say is read under any names, or asked about: the better answer is the better one.
+
+Files of votes, marks and rated steps are rows of ``tables/files_read.jsonl``, see test_detection.
+"""
 
 import itertools
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -14,8 +16,8 @@ from support import few, raised, table
 from pipeline.options.ways import ways
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.contract import FormatOptions, Row, StepChain
-from stages.errors import AskError, DataError, RowError
+from stages.contract import FormatOptions, Row
+from stages.errors import DataError, RowError
 from stages.formats import _ratings
 from stages.normalize import evidence
 from stages.normalize.survey import survey
@@ -24,7 +26,6 @@ from stages.rows.selection import Selection, condition, lookup, renamed
 
 ROWS = range(24)
 GOOD, BAD = "It is {}, since both are added.", "Nobody can know that of {}."
-NAMES = st.sampled_from([("prompt", "answer"), ("Frage", "Antwort"), ("user_query", "reply")])
 LISTS = ["generations", "responses", "samples", "candidate_answers"]
 JUDGED = ["is_correct", "passed", "math_verified", "success", "judge_score"]
 Options = Mapping[str, str]
@@ -56,13 +57,6 @@ def _maps(error: DataError) -> Options:
     return dict(value.split("=", 1) for flag, value in pairs if flag == "--map")
 
 
-def _require_better(made: Sequence[Sequence[Any]]) -> None:
-    for i, examples in enumerate(made):
-        (pair,) = examples
-        assert pair.chosen[-1].content == GOOD.format(i)
-        assert pair.rejected[-1].content == BAD.format(i)
-
-
 def _refused(rows: Sequence[Row]) -> tuple[str, list[Any]]:
     """The one option that pairs which are refused leave, and their errors."""
     found = evidence.detect(rows, kind_of("rm"), "x.jsonl").format
@@ -70,82 +64,6 @@ def _refused(rows: Sequence[Row]) -> tuple[str, list[Any]]:
     left = survey(given, found, kind_of("rm"), found.told(FormatOptions()), Selection())
     ((remedy, errors),) = left.refused.items()
     return remedy, errors
-
-
-# Columns beside two answers that say which is better: the first in even rows, the second in others.
-WINNERS: Mapping[str, Mapping[str, list[Any]]] = dict(table("winners.jsonl"))
-
-
-@pytest.mark.parametrize("says", WINNERS)
-@given(names=NAMES, ends=st.sampled_from(["_a _b", "_A _B", " A B", "A B"]))
-@settings(max_examples=6)
-def test_the_better_answer_is_found_however_a_judge_says_it(says, names, ends):
-    """Letters, sides, votes, several annotators, names of models, one column a side."""
-    one, other = (f"{names[1]}{end}" for end in (ends.split(" ")[-2:]))
-    rows = []
-    for i in ROWS:
-        left, right = _answers(i)
-        said = {name: some[i % len(some)] for name, some in WINNERS[says].items()}
-        rows.append({names[0]: _asked(i), one: left, other: right, **said})
-    _require_better(_read(rows, "rm"))
-
-
-# Answers and what is said of them in one column.
-INSIDE: Mapping[str, Callable[[Sequence[str], Sequence[float]], Row]] = {
-    "objects": lambda texts, scores: {
-        name: {"text": t, "score": s} for name, t, s in zip("ab", texts, scores, strict=True)
-    },
-    "lists": lambda texts, scores: {"model_replies": texts, "judge_scores": scores},
-    "list of objects": lambda texts, scores: {
-        "model_replies": [{"said": t, "rated": s} for t, s in zip(texts, scores, strict=True)]
-    },
-}
-
-
-@pytest.mark.parametrize("shape", INSIDE)
-def test_the_better_of_two_is_found_inside_of_objects_and_lists(shape):
-    """A tie is refused as one, also where a flag of its own says so."""
-    each = [INSIDE[shape]([*_answers(i)], [5.0 - i % 2, 4.0 + i % 2]) for i in ROWS]
-    rows = [{"user_query": _asked(i), "id": i, **row} for i, row in enumerate(each)]
-    _require_better(_read(rows, "rm"))
-    rows[5] |= INSIDE[shape]([*_answers(5)], [1.0, 1.0])
-    raised(RowError, _read, rows, "rm", says=r"tie|equally good")
-
-
-@pytest.mark.parametrize("spell", [int, str])
-def test_a_flag_of_a_tie_refuses_its_row(spell):
-    """In a column of its own, beside one for each side."""
-    names = ("winner_model_a", "winner_model_b", "winner_tie")
-    rows = []
-    for i in ROWS:
-        flags = [
-            spell(i % 3 == side) if spell is int else str(int(i % 3 == side)) for side in range(3)
-        ]
-        sides = dict(zip(("reply_a", "reply_b"), (GOOD.format(i), BAD.format(i)), strict=True))
-        rows.append({"user_query": _asked(i), **sides, **dict(zip(names, flags, strict=True))})
-    found = evidence.detect(rows, kind_of("rm"), "x.jsonl").format
-    for i, row in enumerate(rows):
-        own = renamed(row, found.renamed)
-        if i % 3 == 2:
-            raised(RowError, found.read, own, found.told(FormatOptions()), says="tie")
-            continue
-        (pair,) = found.read(own, found.told(FormatOptions()))
-        assert (pair.chosen[-1].content == GOOD.format(i)) == (i % 3 == 0)
-
-
-@given(st.sampled_from(["ours gpt", "human machine", "baseline candidate", "v1beta v2beta"]))
-@settings(max_examples=8)
-def test_a_verdict_that_names_a_column_is_of_that_column(both):
-    """Columns that differ in the name of a system, and a verdict that says the name."""
-    one, other = both.split()
-    rows = []
-    for i in ROWS:
-        left, right = _answers(i)
-        said = (one, other)[i % 2]
-        rows.append(
-            {"prompt": _asked(i), f"answer_{one}": left, f"answer_{other}": right, "winner": said}
-        )
-    _require_better(_read(rows, "rm"))
 
 
 @pytest.mark.parametrize(("_", "name", "some", "odd"), table("no_winners.jsonl"))
@@ -179,58 +97,6 @@ def test_scores_that_contradict_the_order_are_asked_about(names):
     assert f"--ignore {scores[0]} --ignore {scores[1]}" in remedy
 
 
-def _steps(i: int) -> list[str]:
-    return [f"Take the number {i}.", f"Add {i * 7} to it.", "Write down what comes out."]
-
-
-LABELS: Mapping[str, tuple[Any, Any, Any]] = dict(table("step_words.jsonl"))
-SHAPES: Mapping[str, Callable[[list[str], list[Any]], Row]] = {
-    "lists": lambda steps, said: {"chain_steps": steps, "step_verdicts": said},
-    "objects": lambda steps, said: {
-        "trace": [{"thought": a, "grade": b} for a, b in zip(steps, said, strict=True)]
-    },
-    "columns": lambda steps, said: {
-        **{f"step_{n}": step for n, step in enumerate(steps, 1)},
-        **{f"step_{n}_label": one for n, one in enumerate(said, 1)},
-    },
-    "raters": lambda steps, said: {
-        "moves": [{"text": a, "votes": [b, b, None]} for a, b in zip(steps, said, strict=True)]
-    },
-}
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("words", LABELS)
-def test_a_step_is_as_good_as_it_was_called(shape, words):
-    """In words, signs and numbers, of one rater or several, in lists, objects and columns."""
-    good, bad, neither = LABELS[words]
-    marks = [[good, bad, good], [bad, good, good], [good, neither, bad]]
-    rows = [{"exercise": _asked(i), **SHAPES[shape](_steps(i), marks[i % 3])} for i in ROWS]
-    made = _read(rows, "prm")
-    known = [[1, 0, 1], [0, 1, 1], [1, None, 0]]
-    for i, examples in enumerate(made):
-        (chain,) = examples
-        assert (chain.steps, chain.labels) == (_steps(i), known[i % 3])
-
-
-@pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize("best", [5, 10])
-def test_marks_on_another_scale_are_asked_about_and_then_read(best, several):
-    """No threshold is guessed; what is offered brings the marks to 0 to 1."""
-    marks = [[1, best, (1 + best) // 2], [best, best, 1]]
-
-    def said(mark: int) -> Any:
-        return [mark, mark] if several else mark
-
-    rows = [
-        {"prompt": _asked(i), "steps": _steps(i), "ratings": [*map(said, marks[i % 2])]}
-        for i in ROWS
-    ]
-    asked = raised(DataError, _read, rows, "prm", says="nothing says which are good")
-    ((chain,), *_) = _read(rows, "prm", _maps(asked))
-    assert chain.labels == [(mark - 1) / (best - 1) for mark in marks[0]]
-
-
 @given(st.lists(st.sampled_from([0, 1, "A", "B", None, ""]), max_size=7))
 def test_most_say_what_is_there_more_often_than_all_others(values):
     said = lookup({"votes": values}, "votes[most]")
@@ -257,6 +123,9 @@ def test_what_is_taken_with_an_ending_is_read():
     assert renamed(row, {"label": "votes[most]"}) == {"label": 1, "steps": row["steps"]}
     assert lookup(row, "steps[].marks[mean][1..5]") == [0.5]
     assert lookup(row, "votes[least]") is None
+    assert lookup({"preference": 1.5}, "preference[nearest]") == judgements.TIE
+    # what holds no number is never taken for none
+    assert judgements.together("between steps 1 and 2", "place") == "between steps 1 and 2"
 
 
 def test_a_word_says_one_thing():
@@ -291,28 +160,6 @@ def test_of_several_answers_a_good_one_is_trained(verdicts, several, verdict, in
     ]
 
 
-@pytest.mark.parametrize("spelled", ["step {}", "Step {}.", "#{}", "{}"])
-@pytest.mark.parametrize("none", [None, "none", "no", "N/A"])
-@pytest.mark.parametrize("some", [False, True])
-def test_the_first_wrong_step_is_read_from_its_name(spelled, none, some):
-    """A text with its number, or the number itself in some rows; what holds no number is refused,
-    and never taken for none."""
-
-    def _spelled(at: int) -> str | int:
-        return at if some and at > 1 else spelled.format(at)
-
-    steps = ["We begin.", "We go on.", "We end."]
-    places = [i % 4 for i in ROWS]
-    rows: list[Row] = [
-        {"problem": _asked(i), "steps": steps, "first_bad": _spelled(at) if at else none}
-        for i, at in zip(ROWS, places, strict=True)
-    ]
-    wanted = {0: [1, 1, 1], 1: [0, None, None], 2: [1, 0, None], 3: [1, 1, 0]}
-    for at, (chain,) in zip(places, _read(rows, "prm"), strict=True):
-        assert chain.labels == wanted[at]
-    assert judgements.together("between steps 1 and 2", "place") == "between steps 1 and 2"
-
-
 @pytest.mark.parametrize("name", ["useless_section_number", "changed", "modified_steps"])
 def test_lists_of_other_steps_than_the_wrong_ones_are_asked_about(name):
     """Whatever they are called; what numbers the same steps, or no steps, says nothing new."""
@@ -334,21 +181,6 @@ def test_a_verdict_names_no_model():
         assert shapes.keeping("quality", ["good", value] * 3) == "--where quality=good"
 
 
-@pytest.mark.parametrize("other", ["fine_grained_score", "fine-grained-rating", "second_score"])
-def test_two_scores_that_order_answers_otherwise_are_asked_about(other):
-    """Whatever their scales; where they order alike, nothing is asked."""
-    formatted = formats.load("ranked")
-    for one, two, agree in (((8, 5), (4.0, 3.5), True), ((8, 5), (3.5, 4.0), False)):
-        both = zip(_answers(0), one, two, strict=True)
-        given = [{"text": text, "overall_score": a, other: b} for text, a, b in both]
-        row = {"prompt": _asked(0), "answers": given}
-        if agree:
-            assert len(formatted.read(row, FormatOptions())) == 1
-            continue
-        asked = raised(AskError, formatted.read, row, FormatOptions())
-        assert asked.code == "two_orders"
-
-
 _SAID = st.sampled_from(
     ["A-is-clearly-better", "A is better", "B-is-slightly-better", "response_b", "Tie", "both bad"]
 )
@@ -365,36 +197,6 @@ def test_judges_of_two_lists_vote_together(one: list[str], other: list[str]) -> 
     tied = often[-1][0] == often[-2][0] or often[-1][1] == "None"
     assert judgements.is_tie(found) == tied
     assert tied or str(judgements.side_of(found)) == often[-1][1]
-
-
-@settings(max_examples=4, deadline=None)
-@given(st.permutations("ABCD"))
-def test_letters_in_order_rank_the_columns_that_they_name(order: list[str]) -> None:
-    """The first of them is the best, in pairs of neighbours."""
-    said = {name: f"It is {name}, whatever it was for {{}}." for name in order}
-    rows = [
-        {"prompt": _asked(i), **{f"reply_{n.lower()}": said[n].format(i) for n in "ABCD"}}
-        | {"gold_ranking": order}
-        for i in ROWS
-    ]
-    for i, made in enumerate(_read(rows, "rm")):
-        told = [(one.chosen[0].content, one.rejected[0].content) for one in made]
-        texts = [said[name].format(i) for name in order]
-        assert told == [*itertools.pairwise(texts)]
-
-
-@pytest.mark.parametrize("said", [(1.04, 1.25, 1.9), (1.5, 1.0, 2.0)])
-def test_a_number_between_two_sides_is_of_the_nearer_one(said: tuple[float, ...]) -> None:
-    """1.07 prefers the first of two, 1.93 the second, and 1.5 neither."""
-    rows = [
-        {"instruction": _asked(i), "output_1": GOOD.format(i), "output_2": BAD.format(i)}
-        | {"preference": said[i % 3]}
-        for i in ROWS
-        if said[i % 3] != 1.5
-    ]
-    for row, (pair,) in zip(rows, _read(rows, "rm"), strict=True):
-        assert pair.chosen[0].content == row[f"output_{1 + (row['preference'] > 1.5)}"]
-    assert lookup({"preference": 1.5}, "preference[nearest]") == judgements.TIE
 
 
 @pytest.mark.parametrize("share", few([3, 6, 9], 1))
@@ -424,39 +226,6 @@ def test_few_lists_of_another_length_hide_no_steps(share: int, names: tuple[str,
     raised(DataError, evidence.detect, rows("w{}"), kind_of("prm"), "x.jsonl")
 
 
-def test_of_alternatives_the_chosen_path_alone_is_one_chain() -> None:
-    """It ends with the one completion of a step where nothing was chosen."""
-    texts = [[("a", 1), ("b", -1)], [("c", 0)], [("d", -1)], [("e", 1)]]
-    steps = [
-        {"completions": [{"text": t, "rating": r} for t, r in some], "chosen_completion": chosen}
-        for some, chosen in zip(texts, [0, 0, None, 0], strict=True)
-    ]
-    row = {"question": {"problem": "P"}, "label": {"steps": steps}}
-    made = formats.load("prm800k/path").read(row, FormatOptions())
-    chains = [one for one in made if isinstance(one, StepChain)]
-    assert [(one.steps, one.labels) for one in chains] == [(["a", "c", "d"], [1.0, None, 0.0])]
-    every = formats.load("prm800k").read(row, FormatOptions())
-    assert every == formats.load("prm800k").read(row, FormatOptions())
-    assert [one.steps for one in every if isinstance(one, StepChain)] == [
-        ["b"], ["a", "c", "d"], ["a", "c"],
-    ]  # fmt: skip
-
-
-@given(st.permutations("abcd"), st.lists(st.booleans(), min_size=4, max_size=4))
-def test_letters_in_order_are_places_in_either_case(order: list[str], upper: list[bool]) -> None:
-    """Which is first, second, ...: of each answer its place."""
-    said = [one.upper() if big else one for one, big in zip(order, upper, strict=True)]
-    assert judgements.together(said, "order") == [order.index(one) + 1 for one in "abcd"]
-
-
-@given(st.text("xyz ", min_size=1))
-def test_the_steps_before_the_next_one_are_a_list(earlier: str) -> None:
-    """A text of them would be a step a character."""
-    row = {"problem": "p", "prior_steps": earlier, "next_step": "s", "label": 1}
-    with pytest.raises(RowError, match="not a list of texts"):
-        formats.load("next_step").read(row, FormatOptions())
-
-
 @pytest.mark.parametrize("name", ["prior_labels", "earlier_step_ratings", "previous_scores"])
 @pytest.mark.parametrize("marks", [[1, 0], ["good", "bad"], [True, True]])
 def test_ratings_of_steps_that_are_read_without_them_are_asked_about(name, marks):
@@ -466,17 +235,3 @@ def test_ratings_of_steps_that_are_read_without_them_are_asked_about(name, marks
     found = evidence.detect(rows, kind_of("prm"), "x.jsonl").format
     left = survey(rows, found, kind_of("prm"), FormatOptions(), Selection())
     assert left.asked == {name}
-
-
-@pytest.mark.parametrize("key", ["score", "value", "rating"])
-@pytest.mark.parametrize("inside", [False, True])
-def test_ratings_may_stand_in_objects(key: str, inside: bool) -> None:
-    """Beside the steps, or in each of them."""
-    rows: list[Row] = []
-    for i in ROWS:
-        each = [{key: said, "by": "x"} for said in (1, i % 2, 0)]
-        both = [{"text": text, "marks": said} for text, said in zip(_steps(i), each, strict=True)]
-        own = {"chain": both} if inside else {"chain": _steps(i), "marks": each}
-        rows.append({"Ask": _asked(i), **own})
-    for i, (chain,) in enumerate(_read(rows, "prm")):
-        assert (chain.steps, chain.labels) == (_steps(i), [1, i % 2, 0])

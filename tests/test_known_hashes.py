@@ -205,26 +205,6 @@ def workshop(tmp_path, cache_dir, monkeypatch) -> Workshop:
     return Workshop(tmp_path, cache_dir, monkeypatch)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("task", "rows", "options"),
-    [
-        ("sft", ROWS, {"layout": "padded"}),
-        ("sft", ROWS, {"max_length": 64, "pack_within": "part"}),
-        ("rm", PAIRS, {"tolerance": {"shortcuts.fail": 1.0}}),
-    ],
-    ids=["padded", "packed", "pairs"],
-)
-def test_appended_rows_make_the_last_shards_alone(workshop, task, rows, options):
-    """Parts and shards before the new rows stay; all bytes are those of a build from scratch."""
-    data = [workshop.write("data.jsonl", rows)]
-    before = len(shards(workshop.build(task, data, "out", "cache", **options)))
-    workshop.write("data.jsonl", [*rows, *rows[:3]])
-    assert workshop.again(task, data, **options) <= 2 < before
-    assert len(workshop.parts) <= 2
-    assert len(shards(workshop.folder / "out")) >= before
-
-
 @pytest.mark.parametrize("small", few([True, False], 1))
 def test_what_nobody_has_written_to_is_not_read_again(workshop, monkeypatch, later, small):
     """But for the input, whose new rows are in it; ``--verify`` reads parts and shards again. The
@@ -262,20 +242,22 @@ def test_what_is_written_to_during_a_build_is_read_again(workshop, monkeypatch, 
     assert len(workshop.parts) == 1
 
 
-FILES = {"ROWS": ROWS, "FEW": ROWS[:2], "OTHERS": OTHERS}
+FILES = {"ROWS": ROWS, "FEW": ROWS[:2], "OTHERS": OTHERS, "PAIRS": PAIRS, "PAIR": PAIRS[:3]}
 FILES["LONG"] = [{"question": "q", "answer": "long " * 60}]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("one", table("shards_later.jsonl"), ids=lambda one: one["law"])
 def test_what_a_later_build_makes(workshop, one):
-    """After ROWS as data.jsonl: all shards, or no more than so many, and so many parts."""
-    layout = {"layout": one.get("layout", "ragged")}
-    workshop.build("sft", [workshop.write("data.jsonl", ROWS)], "out", "cache", **layout)
+    """After ROWS, or others, as data.jsonl: all shards, or no more than so many, and so many parts.
+    All bytes are those of a build from scratch."""
+    task, before = one.get("task", "sft"), FILES[one.get("before", "ROWS")]
+    always = {"layout": "ragged", **one.get("always", {})}
+    workshop.build(task, [workshop.write("data.jsonl", before)], "out", "cache", **always)
     files = one.get("files", {"data.jsonl": "ROWS"}).items()
     rows = {name: [row for one in of.split() for row in FILES[one]] for name, of in files}
     data = [workshop.write(name, some) for name, some in rows.items()]
-    found = workshop.again("sft", data, **layout, **one.get("options", {}))
+    found = workshop.again(task, data, **always, **one.get("options", {}))
     whole = len(shards(workshop.folder / "out"))
     assert found <= one["made"] < whole if "made" in one else found == whole
     assert "parts" not in one or len(workshop.parts) == one["parts"]

@@ -59,12 +59,16 @@ from pipeline.shards import plan
 from stages.readers import jsonl
 jsonl.SPLIT_BYTES, plan.SHARD_TOKENS = 20_000, 8_000
 """
+BLOCKS = """
+from pipeline.shards import gather
+gather.BLOCK_TOKENS = 1
+"""
 
 
 @pytest.mark.parametrize(("several", "size"), few([("2", 100_000), ("3", 34_000_000)], 1))
 def test_any_number_of_workers_gives_the_same_bytes(pipeline, cache_dir, tmp_path, several, size):
-    """Shards and manifest are byte-identical for 1, 2 and 3 workers, from empty caches; a small
-    file has small splits and shards."""
+    """Shards and manifest are byte-identical for 1, 2 and 3 workers, from empty caches, and for
+    blocks of any size; a small file has small splits and shards."""
     rows = (SAMPLES / "sft" / "word_problems.jsonl").read_bytes()
     data = tmp_path / "data.jsonl"
     data.write_bytes(rows * (size // len(rows)))
@@ -73,7 +77,8 @@ def test_any_number_of_workers_gives_the_same_bytes(pipeline, cache_dir, tmp_pat
     for workers in ("1", several):
         cache = own_cache(tmp_path / f"cache{workers}", cache_dir)
         options = ("--workers", workers, "--cache-dir", cache, "-o", f"out{workers}")
-        pipeline(*words, *options, before=SMALL if size < 1_000_000 else "").ended()
+        before = (SMALL + BLOCKS * (workers == several)) * (size < 1_000_000)
+        pipeline(*words, *options, before=before).ended()
         made.append(files_of(tmp_path / f"out{workers}"))
     assert made[0] == made[1]
     assert len(read_manifest(tmp_path / "out1")["splits"]["train"]["shards"]) > 1
@@ -125,19 +130,6 @@ def _stored(record: Any) -> Any:
     return pickle.loads(pickle.dumps(record))
 
 
-def test_the_phases_make_the_build_of_one_call(config, tmp_path):
-    """Parts in two halves and another order, every record stored between two phases."""
-    config = config.but(**OPTIONS)
-    prepared = _stored(prepare(config))
-    halves = [_stored(make_parts(prepared, silent, numbers)) for numbers in ([3, 1], [0, 2])]
-    finish(_stored(prepared), join(halves), silent)
-    another = own_cache(tmp_path / "another", config.run.cache_dir)
-    build(config.but(output=tmp_path / "at_once", cache_dir=another), silent)
-    files = files_of(tmp_path / "at_once")
-    assert len(files) > 12
-    assert files_of(tmp_path / "out") == files
-
-
 @pytest.fixture
 def many_shards(monkeypatch) -> list[str]:
     """Shards are small; gives the paths of those that are made."""
@@ -146,11 +138,13 @@ def many_shards(monkeypatch) -> list[str]:
 
 
 def test_shards_that_others_made_are_taken_over(config, tmp_path, many_shards):
-    """Two ranks make some of the shards, one twice; the build makes the others, and those that are
+    """Parts are made in two halves and another order, and every record is stored between phases.
+    Two ranks make some of the shards, one twice; the build makes the others, and those that are
     not as they were made. Whatever happens to the workspace, it is the same build."""
     config = config.but(**OPTIONS, layout="ragged")
     prepared = prepare(config)
-    made = make_parts(prepared, silent)
+    halves = [_stored(make_parts(prepared, silent, numbers)) for numbers in ([3, 1], [0, 2])]
+    made = join(halves)
     planned = _stored(plan(prepared, made))
     every = list(range(planned.n_shards))
     mine, others = every[1::3], every[2::3]
@@ -169,7 +163,8 @@ def test_shards_that_others_made_are_taken_over(config, tmp_path, many_shards):
     finish(prepared, made, silent)
     assert len(many_shards) == len(every[0::3]) + 4
     assert not (config.run.cache_dir / "builds").exists()
-    build(config.but(output=tmp_path / "at_once"), silent)
+    another = own_cache(tmp_path / "another", config.run.cache_dir)
+    build(config.but(output=tmp_path / "at_once", cache_dir=another), silent)
     assert files_of(tmp_path / "at_once") == files_of(tmp_path / "out")
 
 

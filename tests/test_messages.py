@@ -16,7 +16,6 @@ from support import SAMPLES, Make, Ran, Run, raised, read_manifest
 from pipeline.builds import failed
 from pipeline.messages import lines, result, session
 from pipeline.messages.session import Session
-from pipeline.options import ways
 from pipeline.report.headline import counted as on_a_page
 from stages import errors
 from stages.errors import counted, were
@@ -166,17 +165,6 @@ def test_a_missing_permission_is_one_sentence() -> None:
     told = result.of_error(error)
     assert read.args == errors.no_permission("a/b").args
     assert (told.message, told.remedy) == (read.what, read.remedy)
-
-
-def test_words_behind_an_option_are_no_command() -> None:
-    """A number or a text is offered as a value where it is one."""
-    prose = (
-        "A server that --stop stops, --max-length or not, and --system cannot be --near-dedup or"
-        " --group-by COLUMN+question or --map prompt=COLUMN or"
-    )
-    assert ways.ways(prose) == []
-    remedy = "Add --max-length 8192, or --stop '</s>', or --ignore quality."
-    assert [name for ((name, _),) in ways.ways(remedy)] == ["--max-length", "--stop", "--ignore"]
 
 
 # One of something that is called as if it were many.
