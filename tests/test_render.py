@@ -208,28 +208,6 @@ CALLS = json.dumps({"tool_calls": [CALL]})
 TOOLS = json.dumps([{"type": "function", "function": {"name": "add"}}])
 
 
-@pytest.mark.parametrize("family", ["qwen2.5", "qwen3", "qwen3-2507"])
-@pytest.mark.parametrize("content", ["", "Let me see.", None])
-def test_tool_calls_are_rendered_as_the_template_does(family, content):
-    """Calls, their answers and the tools' signatures stand where the template puts them."""
-    found = row(
-        ("user", "x"),
-        ("assistant", content),
-        ("tool", "2"),
-        ("tool", "3"),
-        ("assistant", "five"),
-        fields=[None, CALLS, '{"name":"add"}', None, None],
-        tools=TOOLS,
-    )
-    texts, kinds, _ = RENDERERS[family](found)
-    assert "".join(texts) == whole(MODELS[family], found)
-    called = '<tool_call>\n{"name": "add", "arguments": {"text": "x"}}\n</tool_call>'
-    assert [text for _, text in spans(texts, kinds)] == [
-        (f"{content}\n" if content else "") + called + END,
-        f"five{END}",
-    ]
-
-
 LOST = {
     "calls": row(("user", "x"), ("assistant", None), fields=[None, CALLS]),
     "calls_beside_a_text": row(("user", "x"), ("assistant", "y"), fields=[None, CALLS]),
