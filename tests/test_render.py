@@ -18,7 +18,7 @@ from stages.chat_template import loss_weights
 from stages.chat_template.printed_fields import printed_fields
 from stages.chat_template.render import Render, Renderer, Row, template_of
 from stages.chat_template.render_steps import RenderSteps
-from stages.chat_template.segments import CONTROL, STEP, TRAINED
+from stages.chat_template.segments import TRAINED
 from stages.chat_template.template import Template
 from stages.errors import ModelError
 from stages.profile import TargetModel
@@ -489,18 +489,6 @@ def steps_batch(*steps: str) -> pa.RecordBatch:
     """A batch with one solution."""
     row = {"prompt": "P", "completions": [*steps], "labels": [1] * len(steps)}
     return normalizing("prm", "stepwise")(records([row]))
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_steps_are_one_answer_in_pieces(family):
-    """The problem is the user's turn; each step is a segment; the end of turn is not trained."""
-    model = MODELS[family]
-    found = RenderSteps(Renderer(model))(steps_batch("s", "t", "u"))
-    (segments,) = segments_of(found, "").to_pylist()
-    assert text(segments) == whole(model, row(("user", "P"), ("assistant", "s\nt\nu")))
-    assert [s["text"] for s in segments if s["kind"] & STEP] == ["s", "\nt", "\nu"]
-    assert not any(s["kind"] & TRAINED for s in segments)
-    assert segments[-2] == {"text": END, "kind": CONTROL}
 
 
 def test_steps_that_the_template_would_change_are_refused():

@@ -19,7 +19,6 @@ from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Row
 from stages.errors import DataError, RowError
-from stages.formats import _parts
 from stages.normalize import evidence, finders, lacking, role_columns, role_names, roles
 from stages.normalize.role_names import SHAPES
 from stages.rows import signals
@@ -398,18 +397,6 @@ def test_tools_are_read_as_they_are_declared(name: str) -> None:
     assert made.tools == tools
 
 
-def test_a_column_of_reasoning_is_that_of_the_last_turn() -> None:
-    """It stands before its answer; an answer with reasoning of its own is refused."""
-    turns = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
-    own = [turns[0], {**turns[1], "reasoning_content": "why"}]
-    format_ = formats.load("openai")
-    (made,) = format_.read({"messages": turns, "message_thinking": "since"}, FormatOptions())
-    assert [turn.fields for turn in turns_of([made])] == [None, {"reasoning_content": "since"}]
-    for messages in (own, turns[:1], [turns[0], {**turns[1], "content": ""}]):
-        with pytest.raises(RowError):
-            format_.read({"messages": messages, "message_thinking": "since"}, FormatOptions())
-
-
 # Pairs and steps.
 
 
@@ -650,18 +637,3 @@ def test_reasoning_under_any_key_of_a_turn_is_that_of_the_turn(thoughts: list[st
     row = renamed({"messages": [turns[0], last]}, options.columns)
     with pytest.raises(RowError, match="reasoning"):
         formats.load("openai").read(row, options)
-
-
-@pytest.mark.parametrize("call", [{"name": ""}, {"name": None}, {"name": "f", "twice": True}])
-def test_a_call_has_a_name_and_an_id_of_its_own(call: dict[str, Any]) -> None:
-    """One without, and two of one id in a turn, are refused."""
-    made = {"id": "1", "function": {"name": call["name"], "arguments": {}}}
-    with pytest.raises(RowError) as refused:
-        _parts.calls_of([made, *[made] * ("twice" in call)], "x")
-    assert refused.value.code == "bad_tool_call"
-
-
-def test_calls_in_texts_are_the_calls() -> None:
-    """A list of JSON texts is read as the list of what they say."""
-    call = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
-    assert _parts.calls_of([json.dumps(call)], "x") == _parts.calls_of([call], "x")

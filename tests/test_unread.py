@@ -1,5 +1,6 @@
 """Nothing unread: what a row says is in an example, named as not read, or refuses the row."""
 
+import cProfile
 import itertools
 import json
 import shlex
@@ -126,38 +127,24 @@ def test_flags_are_offered_for_turns_only_where_turns_are_read_with_them(name: s
             assert normalized(reading, flagged)[1:] == (set(), None), reading
 
 
-class Counted(str):
-    """A text that counts how often one is stripped or searched."""
-
-    __slots__ = ()
-    looks = 0
-
-    def strip(self, chars: str | None = None) -> "Counted":
-        """The same text; counted."""
-        Counted.looks += 1
-        return Counted(super().strip(chars))
-
-    def __contains__(self, part: str) -> bool:
-        Counted.looks += 1
-        return super().__contains__(part)
-
-
 def test_a_turn_costs_the_same_to_judge_however_many_there_are() -> None:
     """Of turns that repeat their text in another key."""
 
-    def looks(count: int) -> int:
-        texts = [Counted(f"turn {n:04}") for n in range(count)]
+    def calls(count: int) -> int:
+        texts = [f"turn {n:04}" for n in range(count)]
         said = itertools.cycle(("user", "assistant"))
         turns = [{"role": next(said), "content": text, "query": text} for text in texts]
-        Counted.looks = 0
-        found = formats.load("openai")
-        judged = survey([{"messages": turns}], found, kind_of("sft"), FormatOptions(), Selection())
+        found, rows = formats.load("openai"), [{"messages": turns}]
+        profile = cProfile.Profile()
+        judged = profile.runcall(survey, rows, found, kind_of("sft"), FormatOptions(), Selection())
         assert judged.columns["messages[].query"].asked is None
-        assert normalized("openai", {"messages": turns})[1:] == ({"messages[].query"}, None)
-        return Counted.looks
+        made = profile.runcall(normalized, "openai", rows[0])
+        assert made[1:] == ({"messages[].query"}, None)
+        return sum(entry.callcount for entry in profile.getstats())
 
-    small, large = looks(10), looks(40)
-    assert 0 < large <= 4 * small
+    calls(10)  # what is loaded once
+    small, large = calls(10), calls(40)
+    assert large <= 4 * small
 
 
 def test_numbers_in_a_row_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
