@@ -194,24 +194,21 @@ def test_a_conversation_that_would_be_split_into_too_much_is_refused_by_name(mon
 
 def batch(rows: list[list[list[int]]]) -> pa.RecordBatch:
     """Rows of conversations of examples, each given as its number of turns."""
-    line, messages, length = [], [], []
-    for number, row in enumerate(rows):
-        for conversation, sizes in enumerate(row):
-            for size in sizes:
-                line.append(number)
-                length.append(10 * size + 1)
-                messages.append(
-                    [
-                        {"role": "user", "content": f"{conversation} {i}", "trained": i == size - 1}
-                        for i in range(size)
-                    ]
-                )
-    arrays = {
-        "line": pa.array(line, pa.int64()),
-        "messages": pa.array(messages, columns.MESSAGES),
-        "length": pa.array(length, pa.int64()),
-    }
-    return pa.RecordBatch.from_pydict(arrays)
+    found = [
+        {
+            "line": number,
+            "messages": [
+                {"role": "user", "content": f"{conversation} {i}", "trained": i == size - 1}
+                for i in range(size)
+            ],
+            "length": 10 * size + 1,
+        }
+        for number, row in enumerate(rows)
+        for conversation, sizes in enumerate(row)
+        for size in sizes
+    ]
+    types = {"line": pa.int64(), "messages": columns.MESSAGES, "length": pa.int64()}
+    return pa.RecordBatch.from_pylist(found, pa.schema(types))
 
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=5, unique=True).map(sorted)
