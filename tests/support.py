@@ -175,6 +175,17 @@ def repeated(text: str) -> str:
     return re.sub(r"\{([^{}*]+)\*(\d+)\}", lambda m: m[1] * int(m[2]), text)
 
 
+def expanded(some: Mapping[str, Any]) -> list[Row]:
+    """``count`` times ``row`` with its number (from ``first`` on) for ``{n}`` and a word so many
+    times for ``{word *9}``; columns of ``each`` have their values in turn."""
+    rows, first = [], some.get("first", 0)
+    for at in range(some.get("count", 1)):
+        own = {name: values[at % len(values)] for name, values in some.get("each", {}).items()}
+        line = json.dumps({**some["row"], **own}).replace("{n}", str(first + at))
+        rows.append(json.loads(repeated(line)))
+    return rows
+
+
 def say(text: str) -> None:
     """A figure for whoever runs the tests with ``-s``."""
     sys.stdout.write(f"{text}\n")

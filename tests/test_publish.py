@@ -24,8 +24,6 @@ from support import (
     noted,
     own_cache,
     read_manifest,
-    read_rows,
-    started,
     table,
     write_rows,
 )
@@ -264,54 +262,6 @@ def test_without_an_exchange_two_renames_do(tmp_path, monkeypatch):
             publishing.publish(folder, target)
         assert (target / "manifest.json").read_text() == text
     assert leftovers(tmp_path) == []
-
-
-RECIPE: str = table("programs.toml")["recipe_of_every_night"]
-
-# What a process does with files raises events; from the publication on they are counted, and the
-# process is killed by the one with the wanted number.
-DIES: str = table("programs.toml")["build_that_is_killed"]
-
-
-@pytest.mark.slow
-def test_a_kill_at_every_step(pipeline, tmp_path, cache_home):
-    """Of a publication, in a recipe that is built every night: the next run finishes the work, says
-    so, and leaves what one that was not killed leaves."""
-    (tmp_path / "nightly.toml").write_text(RECIPE)
-    releases = tmp_path / "releases"
-    variables = {**os.environ, "XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"}
-    statuses: list[str] = []
-
-    def night(dies: int) -> int:
-        """With more data, in a process that dies at one of the steps; its status."""
-        _rows(tmp_path / "days" / f"{len(statuses):03}.jsonl", 15, first=15 * len(statuses))
-        words = ("-c", DIES, dies, "build", "nightly.toml", "--trust", "--quiet")
-        return started(sys.executable, *words, folder=tmp_path, env=variables).status
-
-    assert night(-1) == 0  # it counts them
-    statuses.append("built")
-    for step in range(1, int((tmp_path / "events.txt").read_text()), 3 if WIDE else 8):
-        before = read_manifest(releases / "current")
-        assert night(step) == -signal.SIGKILL, f"step {step}"
-        now = read_manifest(releases / "current")
-        used = sum(len(read_rows(path)) for path in (tmp_path / "days").iterdir())
-        assert now == before or now["rows"]["used"] == used, f"step {step}"
-        ran = pipeline("build", "nightly.toml", "--trust", "--json", "--quiet")
-        # Where the version was there already, only the link is exchanged.
-        assert ran.told["status"] in ("built", "unchanged"), f"step {step}: {ran.err}"
-        statuses += ["failed", ran.told["status"]]
-        now = read_manifest(releases / "current")
-        assert now["rows"]["in"] == now["rows"]["used"] == used, f"step {step}"
-        assert strangers(releases) == [], f"step {step}"
-        (there,) = FolderVersions(releases).all()
-        assert there.build_id == now["build_id"]
-        pipeline("check", "releases/current").ended()
-    lines = lease.read(releases)
-    assert [line["status"] for line in lines] == statuses
-    assert lines[-1]["current"] == now["build_id"]
-    told = [one["status"] for one in read_rows(tmp_path / "told.jsonl")]
-    assert told == [one for one in statuses if one != "failed"]  # killed, it tells nobody
-    assert [path.name for path in tmp_path.iterdir() if "releases" in path.name] == ["releases"]
 
 
 # Once a build is published, nothing that goes wrong changes its status: it is a warning.

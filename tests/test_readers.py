@@ -130,12 +130,6 @@ def test_records_do_not_depend_on_where_a_file_is_split(
         assert read(path) == one_by_one(content)
 
 
-@given(st.lists(st.sampled_from(ODD_LINES), min_size=1, max_size=5))
-def test_lines_parsed_together_are_those_parsed_apart(lines):
-    rows = line_block.parse_all(lines, b"\n".join(lines))
-    assert rows is None or rows == [line_block.parse(line) for line in lines]
-
-
 PACK: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".gz": gzip.compress,

@@ -30,10 +30,9 @@ from pipeline.builds.build import Build
 from pipeline.builds.build import read_manifest as parsed
 from pipeline.exports import ExportFacts
 from pipeline.manifest.manifest import UnreadColumn
-from pipeline.options.build_options import Budget, require_mixture
 from pipeline.options.recipe import builds_of
 from pipeline.serving import serving
-from pipeline.shards import answers, budgets
+from pipeline.shards import answers
 from stages import catalog
 from stages.errors import DataError, ModelError, OwnLawError, UsageError
 from stages.tokenizers import profiles
@@ -424,28 +423,6 @@ def test_packs_are_those_of_the_layout(lengths):
     pack_of = packed.plan(np.array(lengths, np.int64), ROOM)
     wanted = [np.flatnonzero(pack_of == n).tolist() for n in range(len(found))]
     assert sorted(map(sorted, found)) == wanted
-
-
-_OF_SOURCE = st.sampled_from([{}, {"share": 0.2}, {"share": 0.3}, {"weight": 1}, {"weight": 2.5}])
-
-
-@given(
-    st.lists(st.tuples(_OF_SOURCE, st.integers(0, 5000)), min_size=1, max_size=4),
-    st.one_of(st.none(), st.integers(1, 9000)),
-)
-def test_shares_and_weights_come_to_the_same(of, total):
-    asked, rooms = [one for one, _ in of], [room for _, room in of]
-    own = [Budget(**one) for one in asked]
-    try:
-        require_mixture({str(n): one for n, one in enumerate(own)}, total)
-    except UsageError:
-        return
-    pools: Any = [type("Pool", (), {"given": lambda self, room, unit: room})() for _ in rooms]
-    limits: Any = rooms
-    wanted = budgets._mixture(pools, own, limits, total)
-    found = second_choice.wanted_of(asked, rooms, total)
-    assert found.keys() == wanted.keys()
-    assert all(abs(found[n] - wanted[n]) <= 1 for n in wanted)
 
 
 def _chosen(evidence: Evidence, rows: dict[str, list[list[str]]]) -> list[str]:

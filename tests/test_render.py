@@ -18,7 +18,7 @@ from stages.chat_template import loss_weights
 from stages.chat_template.printed_fields import printed_fields
 from stages.chat_template.render import Render, Renderer, Row, template_of
 from stages.chat_template.render_steps import RenderSteps
-from stages.chat_template.segments import CONTROL, STEP, TRAINED
+from stages.chat_template.segments import TRAINED
 from stages.chat_template.template import Template
 from stages.errors import ModelError
 from stages.profile import TargetModel
@@ -206,28 +206,6 @@ def test_turns_that_are_not_prefix_stable_are_refused():
 CALL = {"type": "function", "function": {"name": "add", "arguments": {"text": "x"}}}
 CALLS = json.dumps({"tool_calls": [CALL]})
 TOOLS = json.dumps([{"type": "function", "function": {"name": "add"}}])
-
-
-@pytest.mark.parametrize("family", ["qwen2.5", "qwen3", "qwen3-2507"])
-@pytest.mark.parametrize("content", ["", "Let me see.", None])
-def test_tool_calls_are_rendered_as_the_template_does(family, content):
-    """Calls, their answers and the tools' signatures stand where the template puts them."""
-    found = row(
-        ("user", "x"),
-        ("assistant", content),
-        ("tool", "2"),
-        ("tool", "3"),
-        ("assistant", "five"),
-        fields=[None, CALLS, '{"name":"add"}', None, None],
-        tools=TOOLS,
-    )
-    texts, kinds, _ = RENDERERS[family](found)
-    assert "".join(texts) == whole(MODELS[family], found)
-    called = '<tool_call>\n{"name": "add", "arguments": {"text": "x"}}\n</tool_call>'
-    assert [text for _, text in spans(texts, kinds)] == [
-        (f"{content}\n" if content else "") + called + END,
-        f"five{END}",
-    ]
 
 
 LOST = {
@@ -511,18 +489,6 @@ def steps_batch(*steps: str) -> pa.RecordBatch:
     """A batch with one solution."""
     row = {"prompt": "P", "completions": [*steps], "labels": [1] * len(steps)}
     return normalizing("prm", "stepwise")(records([row]))
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_steps_are_one_answer_in_pieces(family):
-    """The problem is the user's turn; each step is a segment; the end of turn is not trained."""
-    model = MODELS[family]
-    found = RenderSteps(Renderer(model))(steps_batch("s", "t", "u"))
-    (segments,) = segments_of(found, "").to_pylist()
-    assert text(segments) == whole(model, row(("user", "P"), ("assistant", "s\nt\nu")))
-    assert [s["text"] for s in segments if s["kind"] & STEP] == ["s", "\nt", "\nu"]
-    assert not any(s["kind"] & TRAINED for s in segments)
-    assert segments[-2] == {"text": END, "kind": CONTROL}
 
 
 def test_steps_that_the_template_would_change_are_refused():

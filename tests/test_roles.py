@@ -19,7 +19,6 @@ from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Row
 from stages.errors import DataError, RowError
-from stages.formats import _parts
 from stages.normalize import evidence, finders, lacking, role_columns, role_names, roles
 from stages.normalize.role_names import SHAPES
 from stages.rows import signals
@@ -181,17 +180,14 @@ def test_two_columns_of_one_role_are_asked_about_with_both(rng, role):
                 f"{text} Or not {number}?" if differs else text
             )
         if not differs:
-            evidence.detect(both, kind_of("sft"), "x.jsonl")
+            detect(both)
             continue
-        with pytest.raises(DataError) as asked:
-            evidence.detect(both, kind_of("sft"), "x.jsonl")
-        ways = [
-            pasted(way) for way in asked.value.remedy[len("Say which with ") : -1].split(", or ")
+        offered = [
+            dict(value.split("=", 1) for _, value in way) for way in ways(asked(both).remedy)
         ]
-        assert {column for way in ways for column in way.values()} == {*names.values(), other}
-        for way in ways:
-            given_rows = [renamed(row, way) for row in both]
-            evidence.detect(given_rows, kind_of("sft"), "x.jsonl", columns=way)
+        assert {name for way in offered for name in way.values()} == {*names.values(), other}
+        for way in offered:
+            detect(both, columns=way)
 
 
 # Turns, under any names.
@@ -396,18 +392,6 @@ def test_tools_are_read_as_they_are_declared(name: str) -> None:
     tools = [{"type": "function", "function": schema}]
     ((made,), *_) = examples(each(dialogue=_turns, **{name: tools}))
     assert made.tools == tools
-
-
-def test_a_column_of_reasoning_is_that_of_the_last_turn() -> None:
-    """It stands before its answer; an answer with reasoning of its own is refused."""
-    turns = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
-    own = [turns[0], {**turns[1], "reasoning_content": "why"}]
-    format_ = formats.load("openai")
-    (made,) = format_.read({"messages": turns, "message_thinking": "since"}, FormatOptions())
-    assert [turn.fields for turn in turns_of([made])] == [None, {"reasoning_content": "since"}]
-    for messages in (own, turns[:1], [turns[0], {**turns[1], "content": ""}]):
-        with pytest.raises(RowError):
-            format_.read({"messages": messages, "message_thinking": "since"}, FormatOptions())
 
 
 # Pairs and steps.
@@ -650,18 +634,3 @@ def test_reasoning_under_any_key_of_a_turn_is_that_of_the_turn(thoughts: list[st
     row = renamed({"messages": [turns[0], last]}, options.columns)
     with pytest.raises(RowError, match="reasoning"):
         formats.load("openai").read(row, options)
-
-
-@pytest.mark.parametrize("call", [{"name": ""}, {"name": None}, {"name": "f", "twice": True}])
-def test_a_call_has_a_name_and_an_id_of_its_own(call: dict[str, Any]) -> None:
-    """One without, and two of one id in a turn, are refused."""
-    made = {"id": "1", "function": {"name": call["name"], "arguments": {}}}
-    with pytest.raises(RowError) as refused:
-        _parts.calls_of([made, *[made] * ("twice" in call)], "x")
-    assert refused.value.code == "bad_tool_call"
-
-
-def test_calls_in_texts_are_the_calls() -> None:
-    """A list of JSON texts is read as the list of what they say."""
-    call = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
-    assert _parts.calls_of([json.dumps(call)], "x") == _parts.calls_of([call], "x")

@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ROOT, SAMPLES, Ran, Run, files_of, printed, read_rows, repeated, stored_rows
+from support import ROOT, SAMPLES, Ran, Run, expanded, files_of, printed, read_rows, stored_rows
 from tokenizers import Tokenizer
 
 
@@ -84,9 +84,7 @@ SCENARIOS = _scenarios()
 
 
 def write(path: Path, content: Any) -> None:
-    """A text as it is, or rows: ``count`` times ``row`` with its number (from ``first`` on) for
-    ``{n}`` and a word so many times for ``{word *9}``; columns of ``each`` have their values in
-    turn. Or the first ``lines`` of a ``sample``."""
+    """A text as it is, or rows (``support.expanded``), or the first ``lines`` of a ``sample``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(content, str):
         path.write_text(content.replace("SAMPLES", str(SAMPLES)), "utf-8")
@@ -98,11 +96,7 @@ def write(path: Path, content: Any) -> None:
             text = (SAMPLES / some["sample"]).read_text("utf-8")
             lines += text.splitlines(keepends=True)[: some.get("lines")]
             continue
-        first = some.get("first", 0)
-        for at in range(some.get("count", 1)):
-            own = {name: values[at % len(values)] for name, values in some.get("each", {}).items()}
-            line = json.dumps({**some["row"], **own}).replace("{n}", str(first + at))
-            lines.append(repeated(line) + "\n")
+        lines += [json.dumps(row) + "\n" for row in expanded(some)]
     path.write_text("".join(lines), "utf-8")
 
 

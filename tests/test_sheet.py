@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Run, printed, raised, table, write_rows
+from support import Run, expanded, printed, raised, table, write_rows
 
 from pipeline.inputs import answers, readings, sheet
 from pipeline.lines import MOST, of_columns
@@ -34,11 +34,7 @@ ASKED: dict[str, dict[str, list[Any]]] = dict(table("asked_of_tasks.jsonl"))
 
 
 def _rows(count: int, row: dict[str, Any], more: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    rows = []
-    for n in range(count):
-        text = json.dumps({**row, **{name: some[n % len(some)] for name, some in more.items()}})
-        rows.append(json.loads(text.replace("{n}", str(n))))
-    return rows
+    return expanded({"count": count, "row": row, "each": more})
 
 
 @pytest.mark.parametrize("task", READ)
@@ -295,24 +291,3 @@ def test_rows_of_another_task_are_told_so(given: str, task: str, tmp_path: Path)
         readings.recognise_looks(readings.opened(config)[1], config)
     assert f"as {task} data" in asked.value.what or f"run {task}" in asked.value.remedy
     assert all(way[0] == ("--task", task) for way in ways(asked.value.remedy)), asked.value.remedy
-
-
-@pytest.mark.parametrize("verdict", ["is_correct", "verified", ""])
-@pytest.mark.parametrize("single", ["verify_score", ""])
-def test_verdicts_decide_before_measures(verdict: str, single: str, tmp_path: Path) -> None:
-    """Then what measures the answer alone; of several measures of one thing no command takes one,
-    and none is taken where something decides."""
-    rates = {f"pass_rate_{name}": [0.0, 0.25, 0.5, 1.0] for name in ("r1", "7b", "1.5b")}
-    errors = {"error_message": ["", "Timeout error", "<not run>", "", ""]}
-    more = rates | (errors if verdict or single else {})
-    more |= {verdict: [True, True, False]} if verdict else {}
-    more |= {single: [1.0, 0.0, 0.7, 0.9, 0.2]} if single else {}
-    row = {"question": "What is {n}, and why?", "answer": "It is {n}, since it is."}
-    path = write_rows(tmp_path / "x.jsonl", _rows(60, row, more))
-    config = Config.of("sft", (str(path),), "qwen2-1.5b", tmp_path / "out")
-    with pytest.raises(DataError) as asked:
-        readings.recognise_looks(readings.opened(config)[1], config)
-    first = [written(way) for way in ways(asked.value.remedy)][:1]
-    decides = f"{verdict}=true" if verdict else f"'{single}>=0.5'"
-    assert bool(first) == bool(verdict or single)
-    assert all(f"--where {decides}" in one and one.count("--where") == 1 for one in first), first

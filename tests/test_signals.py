@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import WHOLE, come_out_the_same, normalizing, records
+from rows import WHOLE, normalizing, records
 from support import few, table
 
 from pipeline.shards.filter_expressions import NUMBER, TEXT, TRUTH, evaluate
@@ -134,7 +134,8 @@ def kept_by(option: str, name: str, values: list[Any]) -> list[bool]:
 
 
 BAD = (
-    "removed deleted discarded cancelled excluded spam duplicate needs_review invalid flagged"
+    "removed deleted discarded cancelled excluded spam duplicate needs_review exclude skip drop "
+    "hidden invalid flagged"
 ).split()
 SWITCHES: list[tuple[Any, Any]] = [(False, True), (0, 1), ("N", "Y"), ("no", "yes"), ("", "x")]
 WHEN: list[Any] = ["2024-03-01T10:00:00Z", 1709287200, "a moderator"]
@@ -157,7 +158,7 @@ def test_what_says_that_a_row_is_bad_is_asked_about_in_every_form(task):
         option = keeping(name, values, everywhere=len(values) == 3)
         kept = kept_by(option, name, [off, on])
         assert kept == [True, False], (task, name, option)
-    still = [(name, off) for name, off, _ in forms if name.removeprefix("is_") not in BAD[8:]]
+    still = [(name, off) for name, off, _ in forms if name.removeprefix("is_") not in BAD[-2:]]
     assert {*codes(task, still)} == {None}
 
 
@@ -293,17 +294,6 @@ def test_a_row_is_refused_only_for_what_the_sample_would_have_asked(task, name, 
     if name in columns and are_verdicts(name, columns[name].values, kind_of(task)):
         return
     assert any(codes(task, [(name, value) for value in values])) is asked
-
-
-@settings(max_examples=80)
-@given(
-    st.sampled_from([*READINGS]),
-    st.lists(st.dictionaries(NAMES, VALUES, max_size=2), min_size=1, max_size=6),
-)
-def test_rows_come_out_the_same_whatever_stands_beside(task, more):
-    """Read alone, or by what they have in common."""
-    row = WHOLE[READINGS[task]].row
-    come_out_the_same(STAGES[task], [{**one, **row} for one in more])
 
 
 def test_a_column_that_is_taken_from_inside_is_not_left_out():

@@ -747,30 +747,3 @@ def test_builds_in_a_store_are_read_in_place(pipeline, commands_store, tmp_path)
     ).refused(3, "has changed since the build")
     pipeline(*COMMAND, "-o", commands_store.shown).ended()
     assert contents(commands_store) == files_of(tmp_path / "here")
-
-
-@pytest.mark.slow
-def test_a_killed_writer_is_followed_by_the_next(s3, commands_store, pipeline):
-    """Processes that end at once after nine puts, without any handler of their own: their lock runs
-    out, the next one takes it over and goes on, and one of them finishes."""
-    code = (
-        "import os\nfrom pipeline.builds import lease\nfrom pipeline import stores\n"
-        "lease.LEASE, lease.RENEWAL = 4.0, 0.5\nsend, left = stores.send, [9]\n"
-        "def stopped(*given):\n    left[0] -= 1\n    left[0] < 0 and os._exit(9)\n"
-        "    return send(*given)\nstores.send = stopped\n"
-    )
-    words = (*COMMAND, "-o", commands_store.shown, "--workers", "1")
-    ends: list[int] = []
-    while 0 not in ends:
-        assert len(ends) < 9
-        ran = pipeline(*words, before=code, **s3.environment)
-        ends.append(ran.status)
-        assert ran.status in (0, 9), ran.err
-        if ends[-1]:
-            assert store_versions.current(commands_store).build_id is None
-            time.sleep(5.5)  # until its lock is over
-    assert 9 in ends
-    assert contents(commands_store)
-    told = [line["status"] for line in lease.lines_of(commands_store.get(lease.HISTORY) or b"")]
-    assert told.count("failed") == ends.count(9)
-    assert "lock" not in commands_store.list()

@@ -9,18 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rows import normalizing, unfolded
-from support import raised, table
+from support import table
 
 from expectations.witness import talks
 from expectations.witness import turns as turns_of
 from expectations.witness.raw import UnreadError
-from pipeline.tasks import kind_of
-from stages import errors, formats
+from stages import errors
 from stages.chat_template import turn_ends
 from stages.chat_template.template import Template
-from stages.contract import Conversation, FormatOptions, Message, Pair, Record, Row
+from stages.contract import Conversation, FormatOptions, Message, Record, Row
 from stages.formats import _inside
-from stages.normalize.evidence import detect
 from stages.profile import ModelProfile
 from stages.rows import carried, stop_text
 from stages.tokenizers.profiles import all_profiles
@@ -195,39 +193,6 @@ def test_other_texts_are_content():
 
 
 PROMPTED = write("Harmony", TALK[1:2]) + DIALECTS["Harmony"]["opening"]
-PROMPT = write("ChatML", TALK[:-1]) + DIALECTS["ChatML"]["opening"]
-WHOLE, OTHER = (write("ChatML", [*TALK[:-1], ("assistant", text)]) for text in ("five", "six"))
-# format, task, a row whose texts carry ChatML
-ROWS: dict[str, tuple[str, Row]] = {
-    "prompt_completion": ("sft", {"prompt": PROMPT, "completion": "five<|im_end|>"}),
-    "query_response": ("sft", {"question": PROMPT, "answer": "five"}),
-    "alpaca": ("sft", {"instruction": PROMPT, "input": "", "output": "five"}),
-    "text": ("sft", {"text": WHOLE}),
-    "preference": ("rm", {"prompt": PROMPT, "chosen": "five", "rejected": "six<|im_end|>\n"}),
-    "preference_whole": ("rm", {"chosen": WHOLE, "rejected": OTHER}),
-}
-
-
-@pytest.mark.parametrize(("name", "task", "row"), [(n, *r) for n, r in ROWS.items()], ids=ROWS)
-def test_templated_rows_are_refused_until_somebody_says_so(name, task, row):
-    """By the file, with the flag that lets them in; by the row; and then their turns are read."""
-    found = formats.load(name.removesuffix("_whole"))
-    with pytest.raises(errors.DataError, match=r"ChatML\) in 3 of 3 sampled rows") as caught:
-        detect([row] * 3, kind_of(task), "x.jsonl")
-    assert "--already-templated" in caught.value.remedy
-    refused = raised(errors.RowError, unfolded, found.name, row, FormatOptions())
-    assert refused.code == "already_templated"
-    assert "--already-templated" in refused.detail
-    detected = detect([row] * 3, kind_of(task), "x.jsonl", already_templated=True)
-    assert detected.reading == found.name
-    assert "already templated (ChatML)" in detected.evidence
-    turns = wanted(TALK)
-    (example,) = unfolded(found.name, row, ALLOWED)
-    if task == "sft":
-        assert example == Conversation(turns)
-    else:
-        assert example == Pair(turns[:-1], turns[-1:], [Message("assistant", "six")])
-
 
 # One profile for each template that is shipped.
 BY_SOURCE = {p.chat_template: p for p in all_profiles().values() if p.pair is None}

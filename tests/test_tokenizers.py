@@ -375,25 +375,6 @@ def _hard(subject: Subject) -> Iterator[str]:
     yield from hard_texts.drawn(subject.words(), 5000)
 
 
-def _strings(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, (dict, list)):
-        inside = value.values() if isinstance(value, dict) else value
-        yield from itertools.chain.from_iterable(map(_strings, inside))
-
-
-def _real(cases: Path) -> list[str]:
-    """Every text of every real input file, GSM8K among them."""
-    found: set[str] = set()
-    for path in sorted(cases.rglob("*.json*")):
-        lines = path.read_bytes().splitlines() if path.suffix == ".jsonl" else [path.read_bytes()]
-        for line in filter(None, lines):
-            found.update(_strings(json.loads(line)))
-    assert len(found) > 20_000
-    return sorted(text for text in found if text.isprintable() or text.isascii())
-
-
 def _same_as_the_vendors(subject: Subject, texts: Iterable[str], folder: Path) -> None:
     """Both encoders of a build give the vendor's ids; with ``-s`` it prints of how many texts."""
     texts = subject.led(texts)
@@ -432,15 +413,6 @@ def test_every_character_has_the_ids_of_the_vendors_library(name, first, cache_d
     """Every code point, in several contexts; a commit asks for a share of them."""
     texts = hard_texts.every_character(first, SHARES)
     _same_as_the_vendors(Subject(name, cache_dir), texts, tmp_path)
-
-
-@pytest.mark.sweep(2)
-@pytest.mark.slow
-@pytest.mark.cases
-@pytest.mark.parametrize("name", NAMES)
-def test_real_texts_have_the_ids_of_the_vendors_library(name, cases, cache_dir, tmp_path):
-    """GSM8K among them."""
-    _same_as_the_vendors(Subject(name, cache_dir), _real(cases), tmp_path)
 
 
 def _vendor_model(*pieces: tuple[str, float, int]) -> bytes:

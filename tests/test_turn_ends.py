@@ -315,21 +315,10 @@ def test_vendors_templates_train_what_inference_emits(path, make, tmp_path):
 ASKED = {"model": "qwen3-8b", "layout": "ragged"}
 
 
-def trained(build: Path) -> list[tuple[str, str]]:
-    """Each stored row: its text, and the text of its trained tokens."""
-    tokenizer = Tokenizer.from_file(str(build / "tokenizer" / "tokenizer.json"))
-
-    def text(ids: list[int]) -> str:
-        return str(tokenizer.decode(ids, skip_special_tokens=False))
-
-    rows = load_from_disk(build)["train"]
-    return [(text(row["input_ids"]), text([i for i in row["labels"] if i >= 0])) for row in rows]
-
-
 def test_texts_without_turns_are_one_example_each(make, tmp_path):
     """A text has no turns to make examples of, and is trained whole."""
     data = rows_to(tmp_path / "data.jsonl", {"text": "One text."}, {"text": "Two texts, say."})
-    assert [whole for whole, _ in trained(make("sft", data, **ASKED))] == [
+    assert [whole for whole, _ in trained_runs(make("sft", data, **ASKED))] == [
         "One text.<|im_end|>",
         "Two texts, say.<|im_end|>",
     ]
@@ -338,7 +327,7 @@ def test_texts_without_turns_are_one_example_each(make, tmp_path):
 def test_training_on_all_trains_every_turn_of_the_text(make, tmp_path):
     """The row stays one example: split, it would leave out the users' turns before an answer."""
     data = rows_to(tmp_path / "data.jsonl", *({"messages": CHAT[:size]} for size in (2, 4)))
-    found = trained(make("sft", data, train_on="all", **ASKED))
+    found = trained_runs(make("sft", data, train_on="all", **ASKED))
     for size, (whole, labels) in zip((2, 4), found, strict=True):
         assert whole.removeprefix("<|im_start|>").removesuffix("\n") == labels
         assert all(str(turn["content"]) in labels for turn in CHAT[:size])

@@ -77,9 +77,9 @@ def meter(monkeypatch) -> Meter:
 )
 def test_twice_the_turns_cost_twice(meter, family, history, make):
     """One example of all turns: what is rendered grows with their number, and with no more."""
-    once, twice = (meter.of(MODELS[family], [make(n)], history) for n in (60, 120))
+    once, twice = (meter.of(MODELS[family], [make(n)], history) for n in (30, 60))
     assert twice < 2.5 * once
-    assert twice < (120 if history == "appended" else 60) * 2 * 120
+    assert twice < (120 if history == "appended" else 60) * 2 * 60
 
 
 @pytest.mark.parametrize("make", [chat, agent])
@@ -175,24 +175,6 @@ def test_a_template_that_counts_turns_is_proved_on_all_of_them(meter, monkeypatc
     assert outcome(MODELS["qwen2.5"], chat(40))[2] == "compiled"
 
 
-@settings(max_examples=40)
-@given(st.lists(st.sampled_from(["user", "assistant", "tool"]), max_size=120), st.data())
-def test_an_excerpt_is_short_and_keeps_what_stands_beside(roles, data):
-    """It holds the turn, the turns beside it and those that open, in order, and is bounded."""
-    roles = ["system", "user", *roles, "assistant"]
-    found = template.Excerpts(roles)
-    index = data.draw(st.sampled_from([i for i, r in enumerate(roles) if r == "assistant"]))
-    picked = found.of(index)
-    if picked is None:
-        return
-    assert picked == sorted(set(picked))
-    assert index in picked
-    assert index - 1 in picked
-    assert len(picked) <= 4 * template.SHORT
-    whole = [i for i in range(len(roles)) if roles[i] == "assistant" and found.whole(i)]
-    assert len([i for i in whole if i >= template.SHORT]) <= 3
-
-
 def test_a_conversation_that_would_be_split_into_too_much_is_refused_by_name(monkeypatch):
     """The limit counts what all examples repeat; one example of the same turns is no split."""
     messages = [
@@ -212,24 +194,21 @@ def test_a_conversation_that_would_be_split_into_too_much_is_refused_by_name(mon
 
 def batch(rows: list[list[list[int]]]) -> pa.RecordBatch:
     """Rows of conversations of examples, each given as its number of turns."""
-    line, messages, length = [], [], []
-    for number, row in enumerate(rows):
-        for conversation, sizes in enumerate(row):
-            for size in sizes:
-                line.append(number)
-                length.append(10 * size + 1)
-                messages.append(
-                    [
-                        {"role": "user", "content": f"{conversation} {i}", "trained": i == size - 1}
-                        for i in range(size)
-                    ]
-                )
-    arrays = {
-        "line": pa.array(line, pa.int64()),
-        "messages": pa.array(messages, columns.MESSAGES),
-        "length": pa.array(length, pa.int64()),
-    }
-    return pa.RecordBatch.from_pydict(arrays)
+    found = [
+        {
+            "line": number,
+            "messages": [
+                {"role": "user", "content": f"{conversation} {i}", "trained": i == size - 1}
+                for i in range(size)
+            ],
+            "length": 10 * size + 1,
+        }
+        for number, row in enumerate(rows)
+        for conversation, sizes in enumerate(row)
+        for size in sizes
+    ]
+    types = {"line": pa.int64(), "messages": columns.MESSAGES, "length": pa.int64()}
+    return pa.RecordBatch.from_pylist(found, pa.schema(types))
 
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=5, unique=True).map(sorted)

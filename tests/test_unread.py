@@ -1,5 +1,6 @@
 """Nothing unread: what a row says is in an example, named as not read, or refuses the row."""
 
+import cProfile
 import itertools
 import json
 import shlex
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import WHOLE, normalizing, turns
-from support import few, noted, raised, rows_to, table
+from support import expanded, few, noted, raised, rows_to, table
 
 from pipeline.inputs import answers
 from pipeline.inputs.detection import recognise_rows
@@ -126,38 +127,24 @@ def test_flags_are_offered_for_turns_only_where_turns_are_read_with_them(name: s
             assert normalized(reading, flagged)[1:] == (set(), None), reading
 
 
-class Counted(str):
-    """A text that counts how often one is stripped or searched."""
-
-    __slots__ = ()
-    looks = 0
-
-    def strip(self, chars: str | None = None) -> "Counted":
-        """The same text; counted."""
-        Counted.looks += 1
-        return Counted(super().strip(chars))
-
-    def __contains__(self, part: str) -> bool:
-        Counted.looks += 1
-        return super().__contains__(part)
-
-
 def test_a_turn_costs_the_same_to_judge_however_many_there_are() -> None:
     """Of turns that repeat their text in another key."""
 
-    def looks(count: int) -> int:
-        texts = [Counted(f"turn {n:04}") for n in range(count)]
+    def calls(count: int) -> int:
+        texts = [f"turn {n:04}" for n in range(count)]
         said = itertools.cycle(("user", "assistant"))
         turns = [{"role": next(said), "content": text, "query": text} for text in texts]
-        Counted.looks = 0
-        found = formats.load("openai")
-        judged = survey([{"messages": turns}], found, kind_of("sft"), FormatOptions(), Selection())
+        found, rows = formats.load("openai"), [{"messages": turns}]
+        profile = cProfile.Profile()
+        judged = profile.runcall(survey, rows, found, kind_of("sft"), FormatOptions(), Selection())
         assert judged.columns["messages[].query"].asked is None
-        assert normalized("openai", {"messages": turns})[1:] == ({"messages[].query"}, None)
-        return Counted.looks
+        made = profile.runcall(normalized, "openai", rows[0])
+        assert made[1:] == ({"messages[].query"}, None)
+        return sum(entry.callcount for entry in profile.getstats())
 
-    small, large = looks(10), looks(40)
-    assert 0 < large <= 4 * small
+    calls(10)  # what is loaded once
+    small, large = calls(10), calls(40)
+    assert large <= 4 * small
 
 
 def test_numbers_in_a_row_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,18 +241,6 @@ def test_only_rows_that_are_known_to_be_better_are_offered() -> None:
         assert shapes.keeping(path, values, everywhere) == offered, (path, values)
 
 
-@pytest.mark.parametrize("word", ["exclude", "skip", "discarded", "drop", "deleted", "hidden"])
-def test_what_is_said_to_be_left_out_is_left_out(word: str) -> None:
-    """Whatever says so: the condition keeps the other rows."""
-    for good, bad in ((0, 1), (False, True), ("no", "yes")):
-        option = shapes.keeping(word, [good] * 17 + [bad] * 3)
-        kept = condition(shlex.split(option)[1])
-        assert kept.holds({word: good}), option
-        assert not kept.holds({word: bad}), option
-    marked = shapes.keeping(word, ["yes"] * 3, everywhere=False)
-    assert shlex.split(marked) == ["--filter", f"{word} IS NULL OR {word} = ''"]
-
-
 def _first_way(rows: list[Row]) -> str:
     """What the first option of the question about some rows is; empty where nothing is asked."""
     config = Config.of("sft", ("rows.jsonl",), "qwen2-1.5b", Path("out"))
@@ -292,16 +267,6 @@ def test_the_first_way_leaves_out_what_is_bad(name, good, bad, sign, place):
     path = {"column": name, "object": f"checks.{name}", "objects": f"checks[].{name}"}
     where = f"{path.get(place, f'messages[].{name}')}{sign}"
     assert _first_way([*map(row, range(20))]) == f"--where {where}"
-
-
-@pytest.mark.parametrize("more", [{"label": 1}, {"label": "positive"}, {"sender": "agent"}])
-def test_texts_of_a_classifier_and_single_turns_are_not_trained(more: Row) -> None:
-    """No option that is offered would train them."""
-    other = {key: {1: 0, "positive": "negative", "agent": "user"}[v] for key, v in more.items()}
-    rows = [
-        {"text": f"Some words on {at}.", **more, **({} if at % 2 else other)} for at in range(20)
-    ]
-    assert _first_way(rows) == ""
 
 
 @given(
@@ -368,11 +333,6 @@ def _offered(rows: list[Row], task: str = "sft") -> list[Any]:
     return offered
 
 
-def _chain(rows: list[Row], task: str = "sft") -> str:
-    """The first of them."""
-    return written(_offered(rows, task)[0])
-
-
 def _settled(rows: list[Row], task: str = "sft", way: Any = ()) -> Any:
     """The reading of rows with the options of a way."""
     config = applied(way, Config.of(task, ("rows.jsonl",), "qwen2-1.5b", Path("out")))
@@ -381,52 +341,6 @@ def _settled(rows: list[Row], task: str = "sft", way: Any = ()) -> Any:
         return recognise_rows(rows, "rows.jsonl", own, False, other_tasks=False)
 
     return answers.settled(read, config, lambda *_: ())
-
-
-def test_no_row_is_left_out_for_a_verdict_that_it_lacks() -> None:
-    """The first way leaves out what is bad; of numbers without a middle nobody but the user knows
-    which are good, so the better half is the last that is offered."""
-    rows = [
-        {"prompt": f"q {at}", "completion": f"a {at}", "guard": (None, "safe", "unsafe")[at % 3]}
-        for at in range(21)
-    ]
-    assert _first_way(rows) == "--filter guard IS NULL OR guard != 'unsafe'"
-    for row in rows:
-        row["my_score"] = len(row["prompt"] + (row.pop("guard") or "")) * -3.7
-    assert _first_way(rows) == "--ignore my_score"
-
-
-@pytest.mark.parametrize("place", [0, 1, None])
-def test_a_list_of_verdicts_is_about_the_texts_that_are_as_many(place: int | None) -> None:
-    """Where the trained answer is one of them, its own verdict counts; where it is none, none."""
-
-    def row(at: int) -> Row:
-        tries = [f"The one way of {at}.", f"The other way of {at}."]
-        said = f"What {at} is." if place is None else tries[place]
-        talk = [{"role": "user", "content": f"q {at}"}, {"role": "assistant", "content": said}]
-        return {"messages": talk, "tries": tries, "correct": [at % 4 > 0, at % 4 == 3]}
-
-    rows = [*map(row, range(20))]
-    if place == 0:
-        assert _first_way(rows) == "--where tries,correct[good]!="
-        assert _settled(rows, way=(("--where", "tries,correct[good]!="),))
-        assert _settled([one for one in rows if one["correct"][0]])
-    else:  # a good one may stand beside the trained one, so leaving out rows without any is no way
-        assert _first_way(rows) == "--ignore correct"
-
-
-@pytest.mark.parametrize("said", ["give_up", "gave up", "abandoned", "aborted", "bad_problem"])
-def test_rows_that_were_given_up_are_asked_about_once(said: str) -> None:
-    """Whatever the column is called, and no row is refused for it; ends that found a mistake are
-    kept."""
-    ends = ["solution", "found_error"] * 5 + [said]
-    rows = [
-        {"problem": f"p {at}", "steps": ["a", "b"], "labels": [1, at % 2], "how_it_went": end}
-        for at, end in enumerate(ends * 2)
-    ]
-    says = f"how_it_went IS NULL OR how_it_went != '{said}'"
-    assert shlex.split(_chain(rows, "prm")) == ["--filter", says]
-    assert normalized("stepwise", rows[10])[2] is None
 
 
 @pytest.mark.parametrize("name", ["in_gsm8k_train", "in_mmlu_test", "in_human_eval_set"])
@@ -438,35 +352,27 @@ def test_a_row_that_another_set_has_too_is_asked_about(name: str) -> None:
         assert normalized(reading, {**ROWS[reading][1], "in_" + name[-4:]: True})[2] is None
 
 
+@pytest.mark.parametrize("case", table("first_answers.jsonl"), ids=lambda case: case["name"])
+def test_the_first_answer_is_the_one_that_loses_least(case: dict[str, Any]) -> None:
+    """No command trains a class or a single turn, or takes one of several measures of one thing.
+    What is bad is left out, and no row for a verdict that it lacks; of numbers without a middle,
+    and where a good answer may stand beside the trained one, the column is. Verdicts decide before
+    measures, a verdict on the trained answer alone is about it, numbers behind the first wrong step
+    show that it was looked at, and of two system texts the column that brings one goes."""
+    rows, task = expanded(case), case["task"]
+    if case["wanted"] is None:
+        assert _settled(rows, task)
+        return
+    offered = _offered(rows, task)
+    first = " ".join(shlex.split(written(offered[0]))) if offered else ""
+    assert first == case["wanted"]
+    for row in rows if "kept" in case else ():
+        assert normalized(case["kept"], row)[2] is None
+
+
 @pytest.mark.parametrize("base", [0, 1])
-def test_numbers_behind_the_first_wrong_step_show_that_it_was_looked_at(base: int) -> None:
-    """The first way rates all that is not listed as good; without it those stay unrated."""
-    rows = [
-        {"problem": f"p {at}", "steps": ["a", "b", "c", "d"], "error_steps": [at % 3 + base]}
-        | {"useless_steps": [3 + base]}
-        for at in range(12)
-    ]
-    rows[0] |= {"error_steps": [3 * base, 3 + base]}
-    way = f"--format error_list/{base}-based-whole --ignore useless_steps"
-    assert _chain(rows, "prm") == way
+def test_steps_behind_the_first_wrong_one_are_rated_where_that_is_said(base: int) -> None:
+    row = {"problem": "p", "steps": ["a", "b", "c", "d"], "error_steps": [1 + base]}
     for whole, labels in (("-whole", [1, 0, 1, 1]), ("", [1, 0, None, None])):
-        (chain,) = formats.load(f"error_list/{base}-based{whole}").read(rows[1], FormatOptions())
+        (chain,) = formats.load(f"error_list/{base}-based{whole}").read(row, FormatOptions())
         assert chain.labels == labels
-
-
-def test_two_system_texts_are_asked_about_with_the_column_that_brings_one() -> None:
-    """In two columns, in a column and in turns, in a column and inside a templated prompt."""
-    talk = [{"role": "system", "content": "Be brief."}, Q, A]
-    inside = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nq<|im_end|>\n"
-    brought: list[Row] = [
-        {"system_prompt": "Be brief.", "messages": [Q, A]},
-        {"system_prompt": "Be brief.", "question": "q", "answer": "a"},
-        {"messages": talk},
-        {"prompt": talk[:2], "completion": [A]},
-        {"question": f"{inside}<|im_start|>assistant\n", "answer": "a"},
-    ]
-    for row in brought:
-        rows = [{"system": f"Be kind {at}.", **row} for at in range(10)]
-        templated = "--already-templated " * ("question" in row and inside in row["question"])
-        wanted = "system_prompt" if "system_prompt" in row else "system"
-        assert _chain(rows) == f"{templated}--ignore {wanted}", row

@@ -1,40 +1,32 @@
 """A build that is planned by windows stores what the same build in one window stores."""
 
-import pickle
 import random
 from collections import Counter
-from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import NAME
-from datasets import load_from_disk
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import few, files_of, read_manifest, silent, table, write_rows
 
 import pipeline.shards.plan
 from expectations import contract, shard_laws, tallies
-from pipeline import tasks
-from pipeline.builder import dataset, preparation, windowed
-from pipeline.builder.build import finish
+from pipeline.builder import preparation
 from pipeline.builder.planning import make_parts, plan
-from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
 from pipeline.run_build import build
-from pipeline.shards import collect, doubles, facts, part, window_plan
+from pipeline.shards import collect, doubles, part
 from pipeline.shards import plan as planning
-from pipeline.shards.choose import Chosen, choose
-from pipeline.shards.examples import Numbers, read_numbers
 from pipeline.tasks import kind_of
 from stages import findings
-from stages.errors import DataError, UsageError
+from stages.errors import DataError
 from stages.readers import jsonl
 
 Rows = list[dict[str, Any]]
@@ -45,7 +37,11 @@ def _questions(count: int, seed: int) -> Rows:
     """Rows of which some are equal, and some ask the same."""
     draw = random.Random(seed)
     rows = [
-        {"question": f"What is {i % 70}?", "answer": f"It is {'so ' * draw.randrange(30)}{i % 90}."}
+        {
+            "question": f"What is {i % 70}?",
+            "answer": f"It is {'so ' * draw.randrange(30)}{i % 90}.",
+            "of": f"{i % 37}",
+        }
         for i in range(count)
     ]
     rows += draw.sample(rows, count // 6)
@@ -173,29 +169,22 @@ def test_windows_store_what_one_stores(task, options, shop):
     rows = _pairs(80, 3) if task == "rm" else _questions(80, 2)
     data = [shop.write("a.jsonl", rows[:50]), shop.write("b.jsonl", rows[50:])]
     one = shop.build(task, data, "one", 64, **options)
-    many = shop.build(task, data, "many", 3, **options)
+    parts = random.Random(repr(options)).randrange(1, 9)
+    many = shop.build(task, data, "many", parts, **options)
     _require_same(many, one)
     if options["layout"] != "packed":
         assert _stored(many) == _stored(one)
 
 
 @pytest.mark.slow
-def test_processes_and_their_number_change_nothing(shop, tmp_path, monkeypatch):
-    """One worker and three; and shards that another process has made of the same plan."""
+def test_the_number_of_processes_changes_nothing(shop, tmp_path, monkeypatch):
+    """One worker and three."""
     monkeypatch.setattr(pipeline.shards.plan, "SHARD_TOKENS", 1 << 23)  # as other processes have it
     data = [shop.write("a.jsonl", _questions(110, 5))]
     options = {"layout": "packed", "shuffle": True, "dedup": True, "test_size": 0.2}
     for workers in (1, 3):
         shop.build("sft", data, f"w{workers}", 3, workers=workers, **options)
-    prepared = preparation.prepare(shop.config("sft", data, "apart", **options))
-    made = make_parts(prepared, silent)
-    planned = pickle.loads(pickle.dumps(plan(prepared, made)))
-    assert planned.chosen is None
-    every = range(planned.n_shards)
-    assert dataset.make_shards(prepared, planned, silent, every[::2]) == len(every[::2])
-    assert dataset.make_shards(prepared, plan(prepared, made), silent, every[::2]) == 0
-    finish(prepared, made, silent)
-    assert files_of(tmp_path / "w1") == files_of(tmp_path / "w3") == files_of(tmp_path / "apart")
+    assert files_of(tmp_path / "w1") == files_of(tmp_path / "w3")
     assert not (shop.cache / "builds").exists()
 
 
@@ -212,32 +201,6 @@ def test_equal_examples_of_two_windows_are_not_put_apart(shop):
             shop.build("sft", data, f"out{parts}", parts, **options)
         said.append(caught.value.what)
     assert said[0] == said[1]
-
-
-@pytest.mark.slow
-def test_groups_that_share_a_question_are_joined_over_windows(shop):
-    """Windows and one memory choose the same sides, on which no question and no value is twice."""
-    rows = [
-        {"question": f"q{i % 30}", "answer": f"so {i}", "of": f"{i % 37}" if i < 60 else f"{i}"}
-        for i in range(120)
-    ]
-    data = [shop.write("a.jsonl", rows)]
-    options = {"test_size": 0.3, "group_by": "of+question", "index_only": True}
-    sides = []
-    for parts in (64, 2):
-        sides.append(_lines(shop.build("sft", data, f"out{parts}", parts, **options)))
-        for name in ("question", "of"):
-            one, other = [{rows[at][name] for at in lines} for lines in sides[-1].values()]
-            assert not one & other
-    assert sides[0] == sides[1]
-
-
-def _lines(folder: Path) -> dict[str, set[int]]:
-    """The lines of each side of a build, from 0."""
-    return {
-        side: {int(name.rpartition(":")[2]) - 1 for name in rows["row_id"]}
-        for side, rows in load_from_disk(str(folder)).items()
-    }
 
 
 def test_a_shared_digest_is_looked_into(shop, monkeypatch):
@@ -257,121 +220,6 @@ def test_a_shared_digest_is_looked_into(shop, monkeypatch):
     monkeypatch.setattr(doubles, "digests_of", forged)
     with pytest.raises(DataError, match="differ, and have the same digest"):
         plan(prepared, made)
-
-
-@st.composite
-def _many(draw: st.DrawFn) -> tuple[list[list[tuple[int, int, int]]], int]:
-    """Parts of examples, each with a line, a length and what it says; how many make a window."""
-    example = st.tuples(st.integers(0, 5), st.integers(1, 16), st.integers(0, 9))
-    parts = draw(st.lists(st.lists(example, max_size=9), min_size=2, max_size=9))
-    return [sorted(part) for part in parts], draw(st.integers(1, len(parts) - 1))
-
-
-def _written(folder: Path, parts: list[list[tuple[int, int, int]]]) -> list[Numbers]:
-    """The numbers of parts. Examples that say the same have one digest, length and group."""
-    found = []
-    for number, rows in enumerate(parts):
-        said = np.array([what for *_, what in rows], np.uint64)
-        halves = np.stack([said << np.uint64(60) | said, said], axis=1)
-        length = np.array([1 + what for *_, what in rows], np.int32)
-        content = pa.py_buffer(halves.astype("<u8").tobytes())
-        table = pa.table(
-            {
-                "line": np.array([line for line, *_ in rows], np.int64),
-                "length": length,
-                "trained": length // 2,
-                "digest": pa.Array.from_buffers(pa.binary(16), len(rows), [None, content]),
-                "partial": np.zeros(len(rows), bool),
-                "group": said * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1),
-            }
-        )
-        path = folder / f"{number}.plan"
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as out:
-            out.write_table(table)
-        found.append(Numbers(str(path), lines=6, examples=len(rows)))
-    return found
-
-
-class Plan(NamedTuple):
-    """What a plan came to, and the examples of each side in the order of storing."""
-
-    outline: facts.Outline
-    stored: dict[str, list[int]]
-
-
-def _planned(
-    build: Any, numbers: list[Numbers], size: int, folder: Path, chosen: Chosen | None = None
-) -> Plan:
-    """The plan of parts, so many a window."""
-    reports = [part.PartReport(lines=6, examples=one.examples) for one in numbers]
-    works: Any = [
-        SimpleNamespace(files=SimpleNamespace(plan=Path(one.path)), source=0) for one in numbers
-    ]
-    sources = [collect.PartSource("", f"{at}", 0) for at in range(len(numbers))]
-    with mock.patch.object(planning, "WINDOW_PARTS", size):
-        windows = planning.windows_of(works, reports, sources)
-    outline, laid = windowed.plan(build, windows, folder, silent, chosen)
-    stored: dict[str, list[int]] = {}
-    for ref in window_plan.shards_of(laid):
-        order, sizes = ref.numbers()
-        assert sizes.sum() == len(order)
-        first = window_plan.window_of(ref.plan).first
-        stored.setdefault(ref.split, []).extend((order + first).tolist())
-    return Plan(outline, stored)
-
-
-# Counts that are of packs, or lists.
-APART = {"of_parts", "lower_bound"}
-
-
-@pytest.mark.slow
-@settings(max_examples=40)
-@given(
-    _many(),
-    st.sampled_from(["packed", "padded", "ragged"]),
-    st.booleans(),
-    st.sampled_from([0.0, 0.4]),
-)
-def test_windows_of_any_size_plan_what_one_plans(tmp_path_factory, many, layout, dedup, test_size):
-    """Every example has the fate and the side that it has in one window, and no count differs but
-    those of packs; nor where the choice was made in one memory and is given to the windows."""
-    parts, size = many
-    folder = tmp_path_factory.mktemp("numbers")
-    numbers = _written(folder, parts)
-    options = PlanOptions(layout=layout, max_length=16, dedup=dedup, test_size=test_size)
-    fixed = {"workers": 1, "cache_dir": folder}
-    config = replace(Config.of("sft", ("x.jsonl",), NAME, folder / "o", **fixed), plan=options)
-    task = SimpleNamespace(stored=(), kind=tasks.kind_of("sft"))
-    build: Any = SimpleNamespace(config=config, recipe=SimpleNamespace(task=task), inputs=())
-    examples = read_numbers(numbers, config)
-    try:
-        chosen = Chosen(examples, choose(config, examples), None)
-    except UsageError as error:  # nothing to train on
-        for at in (size, len(parts)):
-            with pytest.raises(UsageError, match=error.what[:20]):
-                _planned(build, numbers, at, folder / f"of{at}")
-        return
-    one = _planned(build, numbers, len(parts), folder / "one")
-    windows = _planned(build, numbers, size, folder / "many")
-    given_ = _planned(build, numbers, size, folder / "given", chosen)
-    wanted = planning.sides_of(options, examples, chosen.choice, one.outline.width)
-    assert one.stored == {side.name: side.order.tolist() for side in wanted}
-    for other in (windows, given_):
-        assert {side: sorted(own) for side, own in other.stored.items()} == {
-            side: sorted(own) for side, own in one.stored.items()
-        }
-        known = one.outline.counts
-        assert other.outline.counts.of_parts.tolist() == known.of_parts.tolist()
-        for count in fields(known):
-            if count.name not in APART:
-                assert getattr(other.outline.counts, count.name) == getattr(known, count.name)
-        assert other.outline.rule == one.outline.rule
-        assert other.outline.width == one.outline.width
-    assert given_.outline.counts.lower_bound == one.outline.counts.lower_bound
-    counts = one.outline.counts
-    assert counts.left_out.total() + counts.kept == len(examples)
-    said = [what for part in parts for *_, what in part]
-    assert counts.found == len(said) - len(set(said))
 
 
 # Parts to shards: a shard holds what is picked, and nothing is left out for its digest alone.

@@ -543,14 +543,6 @@ def test_no_row_asks_what_an_evaluation_asks(tmp_path: Path) -> None:
         assert bool([*choices.understated(str(tmp_path))]) == whole
 
 
-def test_of_equal_rows_one_is_stored():
-    """Where every row is looked at, and none of them is left out for another reason."""
-    equal = choices.Equal("first", whole=True)
-    for line in (1, 2):
-        equal.add({"input_ids": [1]}, {}, (0, line), f"a:{line}", False)
-    assert [row for row, _ in equal.found()] == ["a:1"]
-
-
 def test_what_is_drawn_depends_on_the_content_alone():
     """Of each part a hundredth, of a build at least 256 rows, all of them anywhere in the part."""
     parts = [{"sha256": f"{n}", "first": n * 50_000, "lines": 50_000} for n in range(2)]

@@ -62,26 +62,3 @@ def test_the_recipe_trains_exactly_our_labels(peer, build, sources, words, tmp_p
             assert batch["input_ids"][index][real].tolist() == row["input_ids"]
             assert batch["labels"][index][real].tolist() == row["labels"]
             assert (batch["labels"][index][~real] == -100).all()
-
-
-@pytest.mark.parametrize(
-    ("option", "value"), [("completion_only_loss", "false"), ("packing", "true")]
-)
-def test_what_the_recipe_sets_is_needed(peer, build, sources, words, tmp_path, option, value):
-    """Without either, the TRL that it pins trains prompts too."""
-    trl = peer("trl", PINNED)("trl")
-    folder = build("sft", sources["single"], "--for", "open-r1")
-    _, _, *options = words(folder, "open-r1", "accelerate")
-    parser = trl.TrlParser((trl.ScriptArguments, trl.SFTConfig, trl.ModelConfig))
-    extra = [*HERE, "--output_dir", str(tmp_path / "out"), f"--{option}", value]
-    named, args, _ = parser.parse_args_and_config([*options, *extra])
-    data = load_dataset(named.dataset_name)["train"].select(range(8))
-    trainer = trl.SFTTrainer(
-        model=tiny("CausalLM"),
-        args=args,
-        train_dataset=data,
-        processing_class=AutoTokenizer.from_pretrained(str(folder / "tokenizer")),
-    )
-    prepared = trainer._remove_unused_columns(trainer.train_dataset, "training")
-    labels = trainer.data_collator([prepared[0]])["labels"]
-    assert (labels != -100).all()

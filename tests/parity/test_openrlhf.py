@@ -96,28 +96,6 @@ def test_packs_are_taken_apart_into_the_same_documents(build, sources):
     assert documents(packed) == documents(ragged)
 
 
-def test_the_loss_of_the_newest_version_trains_our_labels(peer, build, sources):
-    """Its SFT loss over our mask is the cross entropy over our labels, shifted by one."""
-    load = peer("openrlhf", NEWEST, bare=(*BARE, "deepspeed"))  # imported there, not called
-    loss_of = load("openrlhf.models.loss").SFTLoss()
-    folder = build("sft", sources["sft"], "--for", "openrlhf", "--layout", "ragged")
-    rows = rows_of(folder).select(range(4))
-    data = ShardSFT(rows, tokenizer_of(folder), LONGEST, strategy())
-    ids, _, mask = (t.squeeze(1) for t in data.collate_fn([data[i] for i in range(4)]))
-    torch.manual_seed(0)
-    chance = torch.randn(ids.size(0), ids.size(1), 50)
-    small = ids % 50  # a vocabulary that fits the memory
-    labels = torch.full_like(ids, -100)
-    for row, entry in enumerate(rows):
-        labels[row, : len(entry["labels"])] = torch.tensor(entry["labels"])
-    labels = torch.where(labels == -100, labels, small)
-    ends = torch.log_softmax(chance[:, :-1], -1).gather(-1, small[:, 1:, None])[..., 0]
-    expected = torch.nn.functional.cross_entropy(
-        chance[:, :-1].reshape(-1, 50), labels[:, 1:].reshape(-1), reduction="mean"
-    )
-    assert loss_of(ends, mask[:, :-1]).item() == pytest.approx(expected.item(), rel=1e-5)
-
-
 def taught(rows: Any, place: int, width: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """One stored row of a padded build: ids, mask and labels, [width] each."""
     row = rows[place]
@@ -289,29 +267,6 @@ def test_its_own_preparation_finds_no_step_on_qwen(peer, build, sources):
     assert not (ids == step).any()
     small = torch.randn(*ids.squeeze(1).shape, 16)
     assert loss_of(ids.squeeze(1), small, labels.squeeze(1)).isnan()
-
-
-def test_soft_labels_reach_its_loss(peer, build, tmp_path):
-    """Floats, which its own dataset cannot store any more, give the soft cross entropy."""
-    load = peer("openrlhf", LAST_PRM, bare=BARE)
-    source = tmp_path / "soft.jsonl"
-    row = {"prompt": "How many?", "completions": ["Count.", "Four."], "labels": [0.75, 0.25]}
-    source.write_text("".join(json.dumps({**row, "prompt": f"{i} and?"}) + "\n" for i in range(4)))
-    folder = build("prm", source, "--for", "openrlhf", "--layout", "ragged")
-    tokenizer = tokenizer_of(folder)
-    own = ShardPRM(rows_of(folder), tokenizer, LONGEST, strategy(**OF_STEPS))
-    ids, _, labels = (t.squeeze(1) for t in own.collate_fn([own[i] for i in range(len(own))]))
-    step, *rewards = tokenizer.convert_tokens_to_ids(["<|step|>", "<|good|>", "<|bad|>"])
-    small = {step: 0, rewards[0]: 1, rewards[1]: 2}
-    torch.manual_seed(0)
-    logits = torch.randn(*ids.shape, 4)
-    at = ids == step
-    loss_of = load("openrlhf.models.loss").PRMLoss(small[step], [1, 2])
-    loss = loss_of(torch.where(at, 0, 3), logits, labels)
-    chance = torch.log_softmax(logits[at][:, [1, 2]], -1)
-    wanted = labels[at]
-    expected = -(wanted * chance[:, 0] + (1 - wanted) * chance[:, 1]).mean()
-    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 def test_what_does_not_fit_is_refused(build, sources):
