@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from expectations.witness import choices, raw, said, stored
-from expectations.witness.laws import asked, notes, question
+from expectations.witness.laws import NOTED, asked, notes, question
 from expectations.witness.pairs import PAIRS, unfolded
 from expectations.witness.printed import BrokenError
 from expectations.witness.ranks import ranked
@@ -108,9 +108,11 @@ def attest(case: dict[str, Any]) -> Statement:
             if (row := rows.get(line)) is None:
                 continue
             name, why = f"{one['name']}:{line}", refused.get((one["name"], line))
+            published.exact &= why is not None
             for made in _rest(statement, reading, name, row, why, case):
                 equal.add(made, row, (number, line), name, False)
     statement.found += [*equal.found(), *sides.found]
+    published.exact &= equal.whole and not statement.unread
     statement.found += _of_build(statement, published, case, min(pads, default=0))
     if statement.found:
         statement.unlike = published.unlike()
@@ -140,6 +142,10 @@ def _of_build(
         if count > told.get(name, count):
             text = f"{name} is {told[name]}, and rows that were drawn have more"
             yield "manifest.json", text
+    for name in ("truncated", *NOTED) if published.exact else ():
+        count = {**counted, **statement.noted}.get(name, 0)
+        if told.get(name, 0) > count:
+            yield "manifest.json", f"{name} is {told[name]}, and all rows together have {count}"
     if case["fitted"] and pads >= MULTIPLE:
         yield "padding", f"{pads} or more tokens in every row"
     yield from choices.understated(case["folder"])
@@ -216,6 +222,7 @@ def _hear(
     # The text of an option is no row's.
     statement.noted[MARKED] += published.marked and not reading.words["system"]
     statement.read += 1
+    published.exact &= len(expected) == len(own) == 1
     if len(expected) != len(own):
         published.merged, published.truncated = before
     if published.trims:  # cuts of what is not stored do not count
