@@ -272,7 +272,7 @@ def _rejects(evidence: Evidence) -> Iterator[Problem]:
     for code, count in rows.rejected_by_code.items():
         if count > whole[code]:
             yield REJECTS, f"it has {whole[code]} rows with {code}, and the manifest {count}"
-    if every and rows.used + rows.rejected == rows.in_:
+    if evidence.case and every and rows.used + rows.rejected == rows.in_:
         yield from _in_part(evidence, {place_of(name)[:2] for name in every}, refused)
     yield from origin.displaced(evidence, entries)
     yield from _pages(evidence)
