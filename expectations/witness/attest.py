@@ -108,11 +108,9 @@ def attest(case: dict[str, Any]) -> Statement:
             if (row := rows.get(line)) is None:
                 continue
             name, why = f"{one['name']}:{line}", refused.get((one["name"], line))
-            published.exact &= why is not None
             for made in _rest(statement, reading, name, row, why, case):
                 equal.add(made, row, (number, line), name, False)
     statement.found += [*equal.found(), *sides.found]
-    published.exact &= equal.whole and not statement.unread
     statement.found += _of_build(statement, published, case, min(pads, default=0))
     if statement.found:
         statement.unlike = published.unlike()
@@ -142,7 +140,8 @@ def _of_build(
         if count > told.get(name, count):
             text = f"{name} is {told[name]}, and rows that were drawn have more"
             yield "manifest.json", text
-    for name in ("truncated", *NOTED) if published.exact else ():
+    exact = published.exact and stored.all_drawn(case) and not statement.unread
+    for name in ("truncated", *NOTED) if exact else ():
         count = {**counted, **statement.noted}.get(name, 0)
         if told.get(name, 0) > count:
             yield "manifest.json", f"{name} is {told[name]}, and all rows together have {count}"
@@ -264,6 +263,7 @@ def _rest(
     case: dict[str, Any],
 ) -> list[dict[str, Any]]:
     """A row that is not stored; returns its only example, where another one must be."""
+    reading.published.exact &= bool(why)
     if why:
         _doubt(statement, reading, name, row, why)
     elif case["whole"] or case["keep"]:
