@@ -10,7 +10,6 @@ from typing import Any
 from expectations.witness.said import STOPS, Given, Said, Sides, Steps, Talk, plain
 from expectations.witness.turns import Turn
 
-NOTED = ("empty_question", "ends_without_answer", "repeated_role", "missing_result")
 FIGURES = "figures"  # beside the columns of an example: what filters may ask of it
 
 
