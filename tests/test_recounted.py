@@ -226,9 +226,9 @@ def test_a_row_of_an_array_begins_at_its_byte(tmp_path_factory, rows):
     entries = [
         ("a.json", at, n, one) for n, (at, one) in enumerate(zip(offsets, texts, strict=True))
     ]
-    assert [*side_files._displaced(file, entries)] == []
+    assert [*origin._displaced(file, entries)] == []
     moved = [(name, at + 1, n, one) for name, at, n, one in entries]
-    assert len([*side_files._displaced(file, moved)]) == len(rows)
+    assert len([*origin._displaced(file, moved)]) == len(rows)
 
 
 @given(st.dictionaries(st.sampled_from(["thinking", "no_thinking", "other"]), st.integers(0, 2)))

@@ -260,13 +260,13 @@ WORDS = {NUMBER: ("0", "1.5", "-2", "1e2"), TEXT: ("'x'", "'É it''s'", "''"), T
 
 
 def _expression(rng: random.Random, kind: str, deep: int) -> str:
-    """Any expression of a type, that neither divides nor reads figures."""
+    """Any expression of a type, that reads no figures and takes no remainder."""
     numbers, texts, truths = (partial(_expression, rng, one, deep - 1) for one in NAMES)
     made: dict[str, list[Callable[[], str]]] = {
         NUMBER: [
             *(lambda: f"({numbers()} {rng.choice('+-*')} {numbers()})", lambda: f"-({numbers()})"),
             *(lambda: f"abs({numbers()})", lambda: f"length({texts()})"),
-            lambda: f"coalesce({numbers()}, {numbers()})",
+            *(lambda: f"coalesce({numbers()}, {numbers()})", lambda: f"{numbers()} / {numbers()}"),
         ],
         TEXT: [lambda: f"lower({texts()})", lambda: f"upper({texts()})"],
         TRUTH: [
@@ -315,9 +315,7 @@ def test_a_filter_is_evaluated_alike(seed):
     assert 0 < met < 60 * 40
 
 
-@pytest.mark.parametrize(
-    "asked", ["n_turns > 3", "n > --2", "n / 2 > 1", "n % 2 = 1", "m > 1", "l = 1"]
-)
+@pytest.mark.parametrize("asked", ["n_turns > 3", "n > --2", "n % 2 = 1", "m > 1", "l = 1"])
 def test_a_filter_that_sqlite_takes_otherwise_is_not_read(asked):
     """Nothing is said of it, neither of a row that is stored nor of one that is left out."""
     row, told = {"n": 1, "m": {"o": 1}, "l": [1]}, {"where": [], "filter": [asked]}
@@ -629,3 +627,27 @@ def test_a_row_that_is_refused_without_a_reason_is_named(asked, monkeypatch):
             named[size] = {row for row, what in told.found if what.startswith("refused: ")}
         assert len(named["long"]) >= before.read // 2, (task, codes)
         assert named["short"] == (set() if attest.LONG in codes else named["long"])
+
+
+_PARTS = ("hi", "a\n\nb", " c ", "", "</s>", "USER:", "[INST]", "### Human:", "\n\nHuman: q", "<s>")
+_TEMPLATED = (
+    "A chat between a curious user and a bot. USER: {0} ASSISTANT: {1}</s>USER: {2} ASSISTANT:",
+    "\n\nHuman: {0}\n\nAssistant: {1}\n\nHuman: {2}\n\nAssistant: {1}",
+    "<extra_id_0>System\n{0}\n<extra_id_1>User\n{1}\n<extra_id_1>Assistant\n{2}",
+    "<｜begin▁of▁sentence｜>{0}<｜User｜>{1}<｜Assistant｜></think>{2}<｜end▁of▁sentence｜>",
+    "<s>[INST] <<SYS>>\n{0}\n<</SYS>>\n\n{1} [/INST] {2} </s><s>[INST] {0} [/INST]",
+    "<s><|im_start|>user\n{0}<|im_end|>\n<|im_start|>assistant\n{1}<|im_end|>\n",
+    "### Human: {0}### Assistant: {1}### Human: {2}### Assistant: {0}",
+)
+
+
+@hypothesis.given(
+    shape=st.sampled_from(_TEMPLATED), texts=st.lists(st.sampled_from(_PARTS), min_size=3)
+)
+def test_turns_that_a_template_wrote_are_those_of_the_build(shape, texts):
+    """Or the text is not read: what stands in it may look like a turn."""
+    text = shape.format(*texts)
+    with suppress(raw.UnreadError):
+        mine, theirs = talks.inside(text), stop_text.read(text)
+        turns = [(one.role, one.content) for one in theirs[1].messages] if theirs else None
+        assert (mine and [(one["role"], one["content"]) for one in mine[0]]) == turns

@@ -140,6 +140,10 @@ def _of_build(
         if count > told.get(name, count):
             text = f"{name} is {told[name]}, and rows that were drawn have more"
             yield "manifest.json", text
+    exact = published.exact and stored.all_drawn(case) and not statement.unread
+    if exact and case["truncated"] > published.truncated:
+        text = f"truncated is {case['truncated']}, and all rows have {published.truncated}"
+        yield "manifest.json", text
     if case["fitted"] and pads >= MULTIPLE:
         yield "padding", f"{pads} or more tokens in every row"
     yield from choices.understated(case["folder"])
@@ -216,6 +220,7 @@ def _hear(
     # The text of an option is no row's.
     statement.noted[MARKED] += published.marked and not reading.words["system"]
     statement.read += 1
+    published.exact &= len(expected) == len(own) == 1
     if len(expected) != len(own):
         published.merged, published.truncated = before
     if published.trims:  # cuts of what is not stored do not count
@@ -257,6 +262,7 @@ def _rest(
     case: dict[str, Any],
 ) -> list[dict[str, Any]]:
     """A row that is not stored; returns its only example, where another one must be."""
+    reading.published.exact &= bool(why)
     if why:
         _doubt(statement, reading, name, row, why)
     elif case["whole"] or case["keep"]:

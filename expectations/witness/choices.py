@@ -65,15 +65,16 @@ def _filtered(row: Row, expression: str, figures: dict[str, float]) -> Any:
 
     def asked(found: re.Match[str]) -> str:
         column, name = found["column"], found["name"]
+        if found["other"] == "/":
+            return "*1.0/"  # SQLite divides whole numbers without a fraction
         if found["other"]:
-            raise UnreadError("a filter that divides")
+            raise UnreadError("a filter with a remainder")
         if not column and (not name or name.lower() in _WORDS):
             return found.group()
         if name in _FIGURES and name not in figures:
             raise UnreadError("a filter by a figure")
-        value = figures.get(name) if name in figures else None
-        if name not in figures:
-            value = paths.at(row, column.replace('""', '"') if column else name)
+        path = column.replace('""', '"') if column else name
+        value = figures[name] if name in figures else paths.at(row, path)
         if isinstance(value, list | dict):
             raise UnreadError("a filter by lists or objects")
         if isinstance(value, int) and abs(value) > _EXACT:

@@ -275,6 +275,6 @@ def unfolded(one: Said) -> Said:
         found = [tuple(talks.unfolded(side, [None] * len(side))[0]) for side in both]
         shared = one.shared if found == [*both] else _shared(*found)
         return replace(one, chosen=found[0], rejected=found[1], shared=shared)
-    if isinstance(one, Steps) and any(map(turns.inside, (one.problem, *one.steps))):
+    if isinstance(one, Steps) and any(map(talks.inside, (one.problem, *one.steps))):
         raise UnreadError("steps that carry a template")
     return one

@@ -48,10 +48,8 @@ def drawn(case: dict[str, Any]) -> dict[str, list[int]]:
 
 def place_of(name: str) -> tuple[str, int, int | None]:
     """Input, line and number of the sequence, of the id of a row."""
-    before, _, number = name.partition("#") if "#" in name.rpartition(":")[2] else (name, "", "")
-    if "#" in name.rpartition(":")[2]:
-        before, _, number = name.rpartition("#")
-    source, _, line = before.rpartition(":")
+    source, _, place = name.rpartition(":")
+    line, _, number = place.partition("#")
     return source, int(line), int(number) if number else None
 
 

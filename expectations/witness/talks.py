@@ -1,23 +1,15 @@
 """What a row of one conversation says: turns, or the columns of a question and its answer."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from expectations.witness import trees
 from expectations.witness.raw import UnreadError
 from expectations.witness.said import QUESTIONS, TOOLS, Given, Said, Talk, View, opened, tools
-from expectations.witness.turns import (
-    Turn,
-    assistant,
-    inside,
-    role_of,
-    text,
-    thinking,
-    turns,
-    user,
-    weight,
-)
+from expectations.witness.turns import Turn, assistant, role_of, text, thinking, turns, user, weight
 
 _ANSWERS = ("answer", "response", "solution", "output", "output_text")
 
@@ -175,6 +167,112 @@ def each(said: Talk, words: dict[str, Any]) -> list[Talk]:
         for i in answers
         if weights[i]
     ]
+
+
+# Turns in one text, as chat templates write them: the mark before each, with who speaks, what the
+# text may begin with, and the ends of a turn. All up to an end is said; behind marks that are no
+# control tokens, blanks around it are not.
+_WRITTEN = r"""
+<\|im_start\|>(\w+)<\|im_sep\|> \s* <|im_end|> <|endoftext|>
+<\|im_start\|>(\w+)(?:\n|\s*\Z) \s* <|im_end|> <|endoftext|>
+<\|start_header_id\|>(\w+)<\|end_header_id\|>(?:\n\n|\s*\Z) \s*(<\|begin_of_text\|>)? <|eot_id|> <|end_of_text|>
+<\|header_start\|>(\w+)<\|header_end\|>(?:\n\n|\s*\Z) \s*(<\|begin_of_text\|>)? <|eot|> <|end_of_text|>
+<start_of_turn>(\w+)(?:\n|\s*\Z) \s*(<bos>)? <end_of_turn> <eos>
+<\|(system|user|assistant)\|>\n? \s*(<s>\s*)? </s> <|end|> <|endoftext|>
+<｜(User|Assistant)｜>(?:(?<=t｜>)</think>)? (<｜begin▁of▁sentence｜>(?P<system>[^<]*))? <｜end▁of▁sentence｜>
+(?:<s>)?\s*\[(/?INST)\] \A </s>
+\#\#\#\s(Human|Assistant): \s*
+(?:<extra_id_[01]>)(System|User|Assistant)(?:\n|\Z) \s* <extra_id_1>
+(?:\A\s*A\schat\sbetween\sa\scurious\s[^\n]*?\s)?(?<!\w)(USER|ASSISTANT): \s* </s>
+(?:\A\s*|\n\n)(Human|Assistant): \A
+""".strip()  # noqa: E501
+_SPOKEN = {"role": {"INST": "user", "/INST": "assistant"}}
+_BETWEEN = re.compile(r"(?:\A|</s>)\s*<s>")
+_SYS = re.compile(r"<<SYS>>\n(.*?)\n<</SYS>>\n\n", re.DOTALL)
+_MAY = re.compile(
+    r"\s*(?:<\||<s>|<bos>|<start_of_turn>|<\uff5c|<extra_id|\[INST\]|### |to=|Below is an|A chat "
+    r"|[#*\s]*(?:H(?:uman|UMAN)|U(?:ser|SER)|S(?:ystem|YSTEM)|用户|系统)[*]*[:：])"
+)
+_ALPACA = re.compile(
+    r"\s*(?:Below is an instruction that describes a task[^\n]*\n+)?### Instruction:[ \t]*\n(.*?)"
+    r"(?:\n\n### Input:[ \t]*\n(.*?))?\n?\n### Response:(?:[ \t]*(?:\n|\Z)| ?)(.*)",
+    re.DOTALL,
+)
+
+
+def inside(text: Any) -> tuple[list[Turn], Callable[[str], str]] | None:
+    """The turns that a chat template has written into a text, and what a text says that goes on
+    behind them; None where it is a text like any other."""
+    if not isinstance(text, str) or not _MAY.match(text):
+        return None
+    if (task := _ALPACA.fullmatch(text)) and text.count("### ") == 2 + (task[2] is not None):
+        more = f"\n\n{task[2]}" if task[2] else ""
+        return [user(task[1] + more), assistant(task[3])], str
+    for mark, begin, *ends in map(str.split, _WRITTEN.splitlines()):
+        before, *pieces = re.split(mark, text)
+        begun = re.fullmatch(begin, before)
+        if not pieces or not begun:
+            continue
+        said = partial(_said, mark, ends)
+        roles = [role_of({"role": x}, _SPOKEN) for x in pieces[::2]]
+        found = [*map(said, pieces[1::2])]
+        system = begun.groupdict().get("system") or ""
+        if mark[0] != "<":
+            system, found[0] = _told(found[0])
+        if not _is_unsure(text, mark, ends, roles, (found, pieces[1::2])):
+            own = [{"role": a, "content": b} for a, b in zip(roles, found, strict=True)]
+            own = own[mark[0] != "<" and own[0] == {"role": "system", "content": ""} :]
+            before_it = [{"role": "system", "content": system}] if system else []
+            return [*before_it, *own], partial(_behind, mark, said, text)
+        break
+    raise UnreadError("a text that may carry a template of another kind")
+
+
+def _told(first: str) -> tuple[str, str]:
+    """A system text that stands in the first turn, and what else that says."""
+    told = _SYS.match(first)
+    system = told[1].strip() if told else ""
+    return (system, first[told.end() :].strip()) if told and system else ("", first)
+
+
+def _is_unsure(
+    text: str, mark: str, ends: Sequence[str], roles: Sequence[str], both: Sequence[Sequence[str]]
+) -> bool:
+    """Whether turns in a text may be others than were found; ``both``: these, and the pieces of the
+    text."""
+    found, pieces = both
+    strange = (*ends, "<|im_start|>", "<|eo", "<<SYS>>", "<｜")
+    unsure = [one in "".join(found) for one in strange]
+    unsure.append("<extra_id_" in "".join(pieces))
+    unsure.append(not found[-1] and (roles[-1] != "assistant" or bool(pieces[-1].strip())))
+    if mark[0] == "<":  # each has an end but the last and some questions, and roles may be any
+        each = zip(roles[:-1], found, pieces, strict=False)
+        unsure += [role != "user" or "｜" not in mark for role, one, piece in each if one == piece]
+        unsure.append("user" not in roles or "tool" in roles or "call" in roles)
+        return any(unsure)
+    roles = roles[roles[0] == "system" :]
+    unsure += [one.count("</s>") > n % 2 for n, one in enumerate(pieces)]
+    unsure += ["<s>" in _BETWEEN.sub("", text), "FUNCTION RESPONSE:" in text]
+    unsure.append("USER" in mark and re.search(r"\s</s>", text) is not None)
+    unsure.append(not roles or roles != ["user", "assistant"] * (len(roles) // 2))
+    return any(unsure)
+
+
+def _said(mark: str, ends: Sequence[str], text: str) -> str:
+    """A text without the ends behind it, of the turn and of the text."""
+    for _ in range(2):
+        cut = text.rstrip()
+        end = next((end for end in ends if cut.endswith(end)), "")
+        text = cut.removesuffix(end) if end else text
+    return text if mark[0] == "<" else text.strip()
+
+
+def _behind(mark: str, said: Callable[[str], str], asked: str, text: str) -> str:
+    """What an answer says that stands behind such a text."""
+    whole = text[:1] != "\n" or asked.endswith(("assistant\n", "model\n", "\n\n"))
+    if re.search(mark, text) or not (whole or mark[0] != "<"):
+        raise UnreadError("an answer with a template, or to a prompt that was cut in one")
+    return said(text)
 
 
 def unfolded(

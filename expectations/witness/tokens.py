@@ -47,14 +47,14 @@ class Published(Printer):
     """The tokenizer of a build, and its template.
 
     Attributes:
-        truncated: tokens of turns and steps that do not fit.
+        truncated: tokens of turns and steps that do not fit; ``exact``: of all rows.
         asked: the texts that the row that is read asks; ``notes``: what the manifest notes of it;
             ``texts``: of its only example, those that it has.
     """
 
     def __init__(self, folder: str, words: dict[str, Any]) -> None:
         super().__init__(folder, words)
-        self.truncated, self.asked = 0, tuple[str, ...]()
+        self.truncated, self.exact, self.asked = 0, True, tuple[str, ...]()
         self.notes: set[str] = set()
         self.trims = words["too_long"] != "reject"
 
@@ -227,6 +227,7 @@ class Published(Printer):
 
     def _drop(self, whole: list[int], kept: list[int]) -> None:
         """Count what is left out of a row, where it is an end of it."""
+        self.exact &= whole[: len(kept)] == kept
         if whole[: len(kept)] == kept:
             self.truncated += len(whole) - len(kept)
 

@@ -2,9 +2,7 @@
 
 import json
 import math
-import re
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 from itertools import cycle
 from typing import Any, TypeAlias
 
@@ -259,78 +257,3 @@ def turns(value: Any, words: dict[str, Any]) -> tuple[list[Turn], list[float | N
             else:
                 raise UnreadError("calls in a row that say more")
     return found, weights
-
-
-# Turns in one text, as chat templates write them: the mark before each, with who speaks, and its
-# ends. All up to an end is said; behind marks that are no control tokens, blanks around it are not.
-_WRITTEN = r"""
-<\|im_start\|>(\w+)<\|im_sep\|> <|im_end|> <|endoftext|>
-<\|im_start\|>(\w+)(?:\n|\s*\Z) <|im_end|> <|endoftext|>
-<\|start_header_id\|>(\w+)<\|end_header_id\|>(?:\n\n|\s*\Z) <|eot_id|> <|end_of_text|>
-<\|header_start\|>(\w+)<\|header_end\|>(?:\n\n|\s*\Z) <|eot|> <|end_of_text|>
-<start_of_turn>(\w+)(?:\n|\s*\Z) <end_of_turn> <eos>
-<\|(system|user|assistant)\|>\n? </s> <|end|> <|endoftext|>
-(?:<s>)?\s*\[(/?INST)\] </s>
-\#\#\#\s(Human|Assistant):
-""".strip()
-_SPOKEN = {"role": {"INST": "user", "/INST": "assistant"}}
-_BEGINS = re.compile(r"\s*(?:<s>|<bos>|<\|begin_of_text\|>)?\s*(?:<s>)?")
-_MAY = re.compile(
-    r"\s*(?:<\||<s>|<bos>|<start_of_turn>|<\uff5c|<extra_id|\[INST\]|### |to=|Below is an|A chat "
-    r"|[#*\s]*(?:H(?:uman|UMAN)|U(?:ser|SER)|S(?:ystem|YSTEM)|用户|系统)[*]*[:：])"
-)
-_ALPACA = re.compile(
-    r"\s*(?:Below is an instruction that describes a task[^\n]*\n+)?### Instruction:[ \t]*\n(.*?)"
-    r"(?:\n\n### Input:[ \t]*\n(.*?))?\n?\n### Response:(?:[ \t]*(?:\n|\Z)| ?)(.*)",
-    re.DOTALL,
-)
-
-
-def inside(text: Any) -> tuple[list[Turn], Callable[[str], str]] | None:
-    """The turns that a chat template has written into a text, and what a text says that goes on
-    behind them; None where it is a text like any other."""
-    if not isinstance(text, str) or not _MAY.match(text):
-        return None
-    if (task := _ALPACA.fullmatch(text)) and text.count("### ") == 2 + (task[2] is not None):
-        more = f"\n\n{task[2]}" if task[2] else ""
-        return [user(task[1] + more), assistant(task[3])], str
-    for mark, *ends in map(str.split, _WRITTEN.splitlines()):
-        before, *pieces = re.split(mark, text)
-        if not pieces or not _BEGINS.fullmatch(before):
-            continue
-        said, roles = (
-            partial(_said, mark, ends),
-            [role_of({"role": x}, _SPOKEN) for x in pieces[::2]],
-        )
-        found = [*map(said, pieces[1::2])]
-        both = [*zip(found, pieces[1::2], strict=True)]
-        unsure = [one in "".join(found) for one in (*ends, "<|im_start|>", "<|eo", "<<SYS>>")]
-        unsure.append(not found[-1] and (roles[-1] != "assistant" or bool(pieces[-1].strip())))
-        if mark[0] == "<":  # each has an end but the last, and roles may be any
-            unsure += [a == b for a, b in both[:-1]]
-            unsure.append("user" not in roles or "tool" in roles or "call" in roles)
-        else:
-            unsure += [one.count("</s>") > n % 2 for n, (_, one) in enumerate(both)]
-            unsure.append(roles != ["user", "assistant"] * (len(roles) // 2))
-        if not any(unsure):
-            own = [{"role": a, "content": b} for a, b in zip(roles, found, strict=True)]
-            return own, partial(_behind, mark, said, text)
-        break
-    raise UnreadError("a text that may carry a template of another kind")
-
-
-def _said(mark: str, ends: Sequence[str], text: str) -> str:
-    """A text without the ends behind it, of the turn and of the text."""
-    for _ in range(2):
-        cut = text.rstrip()
-        end = next((end for end in ends if cut.endswith(end)), "")
-        text = cut.removesuffix(end) if end else text
-    return text if mark[0] == "<" else text.strip()
-
-
-def _behind(mark: str, said: Callable[[str], str], asked: str, text: str) -> str:
-    """What an answer says that stands behind such a text."""
-    whole = text[:1] != "\n" or asked.endswith(("assistant\n", "model\n", "\n\n"))
-    if re.search(mark, text) or not (whole or mark[0] != "<"):
-        raise UnreadError("an answer with a template, or to a prompt that was cut in one")
-    return said(text)

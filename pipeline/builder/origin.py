@@ -1,20 +1,25 @@
-"""Compares what a build has of its model with the model as it was given: a folder, whose files are
-read again, or a built-in model, whose declaration is."""
+"""Compares what a build has of what it was given with that: its model, a folder or a declaration,
+and the rows that it refused, with their files."""
 
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from pipeline.builder.evidence import Evidence
 from pipeline.inputs.recipe import Recipe
-from pipeline.manifest.records import TOKENIZER
+from pipeline.manifest.records import REJECTS, TOKENIZER
 from pipeline.options.build_options import PHASES
+from stages.files import content
 from stages.tokenizers import profiles
 
+_BEGIN = 64  # characters of a row
+FIRST = 1 << 26  # bytes of an input in which refused rows are looked up; of a file hashed again
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
 _NAMED = ("bos_token", "unk_token", "tokenizer_class")
 _ANY = (1 << 31) - 1  # positions of a model that names no number
@@ -159,3 +164,45 @@ def _eos_ids(folder: Path) -> list[int]:
         if ids and all(isinstance(one, int) for one in ids):
             return ids
     return []
+
+
+def displaced(evidence: Evidence, entries: list[tuple[str, int, int, str]]) -> Iterator[Problem]:
+    """Refused rows that are not at their place, of files that are still those that were read."""
+    for source, every in groupby(sorted(entries), itemgetter(0)):
+        one = evidence.inputs[source]
+        try:
+            found = [*_displaced(Path(one.path), every)]
+        except OSError:  # it is gone
+            continue
+        if found and all(map(content.is_there, one.splits)):
+            yield from found
+
+
+def _displaced(path: Path, entries: Iterable[tuple[str, int, int, str]]) -> Iterator[Problem]:
+    """The same of one file."""
+    here = before = 0
+    with path.open("rb") as file:
+        for source, offset, line, raw in entries:
+            if offset > FIRST:
+                return
+            file.seek(here)
+            before += file.read(offset - here).count(b"\n")
+            text = file.read(len(raw.encode()) + 4)
+            here = offset
+            if path.suffix == ".json":  # its rows may have any number of lines
+                begun = raw.lstrip(" \t\r\n").partition("\\x")[0][:_BEGIN].encode()
+                if not text.lstrip(b" \t\r\n").startswith(begun):
+                    yield REJECTS, f"{source}:{line} does not begin at byte {offset}"
+            elif before + 1 != line:
+                yield REJECTS, f"{source}:{line} is line {before + 1} of its file"
+            elif not _is_said(raw, text):
+                yield REJECTS, f"{source}:{line} has another text in its file"
+
+
+def _is_said(raw: str, there: bytes) -> bool:
+    """Whether a row's text is that of its bytes; bytes that are no UTF-8 are not compared."""
+    try:
+        text = there.partition(b"\n")[0].decode()
+    except UnicodeDecodeError:
+        return True
+    return raw.strip() in text or text.strip() in raw or "\\x" in raw[-12:]

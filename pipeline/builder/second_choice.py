@@ -81,8 +81,7 @@ def _made(evidence: Evidence) -> Iterator[Made]:
     for part, of in enumerate(evidence.parts):
         with pa.memory_map(str(here(Path(of.path)))) as file:
             table = pa.ipc.open_file(file).read_all()
-            names = [name for name in _COLUMNS if name in table.schema.names]
-            rows = table.select(names).to_pylist()
+            rows = table.select([n for n in _COLUMNS if n in table.schema.names]).to_pylist()
         for row in rows:
             name = f"{of.name}:{of.first_line + row['line'] + 1}"
             name += f"#{row['sequence']}" if row["sequence"] >= 0 else ""
@@ -195,8 +194,10 @@ class _Choice:
             sizes = Counter(one.group for one in split)
             tested = {one.group for one in held[1] if times[one.number]} & {*sizes}
             largest = round(max(sizes.values(), default=0) / max(len(split), 1), 6)
-            told = (sides.groups, sides.groups_in_test, sides.largest)
-            found["sides"] = told, (len(sizes), len(tested), largest)
+            spread = sum(size**2 for size in sizes.values()) * sides.asked * (1 - sides.asked)
+            chance = round(spread**0.5 / max(len(split), 1), 6)
+            told = (sides.groups, sides.groups_in_test, sides.largest, sides.deviation)
+            found["sides"] = told, (len(sizes), len(tested), largest, chance)
         # Rows are of one group where they ask the same, and of two where they do not.
         asks, by = self.evidence.questions, any(x.get("group_by") for x in self.evidence.asked)
         names = (re.sub(r"#\d+$", "", x.name) for x in self.made)

@@ -9,30 +9,28 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from pipeline.builder import origin, recounted
-from pipeline.builder.evidence import Evidence
+from pipeline.builder.evidence import Evidence, place_of
 from pipeline.builds import stored
 from pipeline.manifest.manifest import MANIFEST
 from pipeline.manifest.records import REJECTS, REPORT, SERVING, TOKENIZER
+from pipeline.report.card import CARD
 from pipeline.shards.measured import OURS
 from stages.errors import OwnLawError, counted
-from stages.files import content
 from stages.tokens import layouts
 
 Problem: TypeAlias = tuple[str, str]  # the file, and what differs
+_Place: TypeAlias = tuple[str, int]  # of a row: its input and its line
+_LINE = re.compile(r"^\| ([^|]+) \| ([\d,]+) \|$", re.MULTILINE)
 _FIGURE = re.compile(r"<span>([^<]*)</span><b>([^<]*)</b>")
 SHOWN = 3  # differences that an error names
-_BEGIN = 64  # characters of a row
 _STOCK = "stock_tokenizer_sees_it"
-_FIRST = 1 << 26  # bytes of an input in which refused rows are looked up; of a file hashed again
 
 
 def require(evidence: Evidence) -> None:
@@ -92,7 +90,7 @@ def _files(evidence: Evidence) -> Iterator[Problem]:
     folder, known = evidence.build.here, evidence.manifest.files
 
     def sha256(path: Path) -> str:
-        large = path.suffix == ".arrow" or path.stat().st_size > _FIRST
+        large = path.suffix == ".arrow" or path.stat().st_size > origin.FIRST
         given = known[path.relative_to(folder).as_posix()]
         return given if large else hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -249,13 +247,14 @@ def _rejects(evidence: Evidence) -> Iterator[Problem]:
     """``rejects.jsonl``: its codes are the manifest's, and its lines those of the inputs."""
     rows = evidence.manifest.rows
     first: dict[tuple[str, int], str] = {}
-    entries = []
-    every = (name for own in evidence.rows.values() for one in own for name in one)
+    entries, refused = [], []
+    every = [name for own in evidence.rows.values() for one in own for name in one]
     numbered = {(name.rpartition(":")[0], _has_number(name)) for name in every}
     with (evidence.build.here / REJECTS).open("rb") as lines:
         for line in lines:
             one = json.loads(line)
             first.setdefault((one["source"], one["line"]), one["code"])
+            refused.append(((one["source"], one["line"]), one["code"], one["stage"]))
             if not re.fullmatch(rf"{re.escape(one['source'])}:{one['line']}(#\d+)?", one["id"]):
                 yield REJECTS, f"{one['id']} is not line {one['line']} of {one['source']}"
             numbered.add((one["source"], _has_number(one["id"])))
@@ -273,58 +272,47 @@ def _rejects(evidence: Evidence) -> Iterator[Problem]:
     for code, count in rows.rejected_by_code.items():
         if count > whole[code]:
             yield REJECTS, f"it has {whole[code]} rows with {code}, and the manifest {count}"
-    yield from _lines(evidence, entries)
-    page = evidence.build.here / REPORT
-    figures = dict(reversed(_FIGURE.findall(page.read_text("utf-8"))))  # the first of a name
-    said = {name: re.sub(r"\D", "", text) for name, text in figures.items()}
-    if said.get("refused") != str(rows.rejected):
-        yield REPORT, f"it does not say that {counted(rows.rejected, 'row')} are refused"
-    if said.get("rows used") != str(rows.used):
-        yield REPORT, f"it does not say that {counted(rows.used, 'row')} are used"
+    if evidence.case and every and rows.used + rows.rejected == rows.in_:
+        yield from _in_part(evidence, {place_of(name)[:2] for name in every}, refused)
+    yield from origin.displaced(evidence, entries)
+    yield from _pages(evidence)
+
+
+def _pages(evidence: Evidence) -> Iterator[Problem]:
+    """The pages for readers have the manifest's numbers; of a name its first figure is meant."""
+    rows, tokens = evidence.manifest.rows, evidence.manifest.tokens
+    said = dict(reversed(_FIGURE.findall(evidence.text(REPORT))))
+    for what, count in {"refused": rows.rejected, "rows used": rows.used}.items():
+        if re.sub(r"\D", "", said.get(what, "")) != str(count):
+            yield REPORT, f"it does not say that {count} are {what}"
+    wanted = {"rows read": rows.in_, "used": rows.used, "rejected": rows.rejected}
+    wanted |= {"duplicates removed": rows.duplicates, "left out by a filter": rows.filtered}
+    wanted |= {"trained tokens": tokens.trained, "padding": tokens.padding}
+    said = dict(reversed(_LINE.findall(evidence.text(CARD))))
+    for what in wanted.keys() & said.keys():  # those of other versions may have other names
+        if int(said[what].replace(",", "")) != wanted[what]:
+            yield CARD, f"{what} are {said[what]}, and the manifest says {wanted[what]}"
+
+
+def _in_part(
+    evidence: Evidence, stored_: Set[_Place], refused: Sequence[tuple[_Place, str, str]]
+) -> Iterator[Problem]:
+    """The examples that are refused, where every row is stored or refused: of a row without others
+    that is refused before it became one, none."""
+    several = Counter(place for place, *_ in refused)
+    own = [
+        (place, code)
+        for place, code, stage in refused
+        if stage != "normalize" or place in stored_ or several[place] > 1
+    ]
+    examples, rows = evidence.manifest.examples, evidence.manifest.rows
+    said = {"rejected_by_code": examples.rejected_by_code, "used_in_part": rows.used_in_part}
+    wanted: dict[str, Any] = {"rejected_by_code": Counter(code for _, code in own)}
+    wanted |= {"used_in_part": len(several.keys() & stored_)}
+    wanted |= {"rejected_in_part": Counter(code for place, code in own if place in stored_)}
+    yield from _unequal(MANIFEST, {**said, "rejected_in_part": examples.rejected_in_part}, wanted)
 
 
 def _has_number(name: str) -> bool:
     """Whether an id has the number of an example in its row; those of an input have, or do not."""
     return "#" in name.rpartition(":")[2]
-
-
-def _lines(evidence: Evidence, entries: list[tuple[str, int, int, str]]) -> Iterator[Problem]:
-    """Refused rows that are not at their place, of files that are still those that were read."""
-    for source, every in groupby(sorted(entries), itemgetter(0)):
-        one = evidence.inputs[source]
-        try:
-            found = [*_displaced(Path(one.path), every)]
-        except OSError:  # it is gone
-            continue
-        if found and all(map(content.is_there, one.splits)):
-            yield from found
-
-
-def _displaced(path: Path, entries: Iterable[tuple[str, int, int, str]]) -> Iterator[Problem]:
-    """The same of one file."""
-    here = before = 0
-    with path.open("rb") as file:
-        for source, offset, line, raw in entries:
-            if offset > _FIRST:
-                return
-            file.seek(here)
-            before += file.read(offset - here).count(b"\n")
-            text = file.read(len(raw.encode()) + 4)
-            here = offset
-            if path.suffix == ".json":  # its rows may have any number of lines
-                begun = raw.lstrip(" \t\r\n").partition("\\x")[0][:_BEGIN].encode()
-                if not text.lstrip(b" \t\r\n").startswith(begun):
-                    yield REJECTS, f"{source}:{line} does not begin at byte {offset}"
-            elif before + 1 != line:
-                yield REJECTS, f"{source}:{line} is line {before + 1} of its file"
-            elif not _is_said(raw, text):
-                yield REJECTS, f"{source}:{line} has another text in its file"
-
-
-def _is_said(raw: str, there: bytes) -> bool:
-    """Whether a row's text is that of its bytes; bytes that are no UTF-8 are not compared."""
-    try:
-        text = there.partition(b"\n")[0].decode()
-    except UnicodeDecodeError:
-        return True
-    return raw.strip() in text or text.strip() in raw or "\\x" in raw[-12:]
