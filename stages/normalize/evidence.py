@@ -188,7 +188,7 @@ def _refuse_templated(
     seen: Counter[tuple[str, str]] = Counter()
     for row in rows:
         for column in detected.prompts:
-            found = stop_text.parsed(row.get(column))
+            found = stop_text.read(row.get(column))
             if found and (column == "text" or stop_text.is_asked(found)):  # a text is whole
                 seen[column, found[0].name] += 1
                 break

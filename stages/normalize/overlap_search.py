@@ -26,7 +26,6 @@ from stages.rows.selection import lookup
 NAME = "overlaps"
 MOST = 4  # questions of one evaluation that are kept for a sequence
 EXCERPT = 400  # characters of a text around what it shares
-_BLOCK = 1 << 18  # characters that are searched at once: what is made of them stays in the cache
 
 
 class Overlap(NamedTuple):
@@ -77,8 +76,9 @@ class Index:
             rows: of each text, ascending.
         """
         found: dict[int, list[Overlap]] = {}
-        for first, last in _blocks(texts, rows):
-            some, own = texts[first:last], rows[first:last]
+        count = int(rows[-1]) + 1 if len(rows) else 0
+        for _, _, part in signatures.blocks(texts, rows, count):
+            some, own = texts[part], rows[part]
             by_row: dict[int, list[_Pair]] = {}
             for pair in self._pairs(some, own):
                 by_row.setdefault(pair.row, []).append(pair)
@@ -152,18 +152,6 @@ def _around(letters: bytes, spell: Callable[[str], bytes], turns: Sequence[str])
         last = first + EXCERPT
         return f"{'…' if first else ''}{turn[first:last]}{'…' if last < len(turn) else ''}"
     return ""
-
-
-def _blocks(texts: Sequence[str], rows: Ints) -> Iterator[tuple[int, int]]:
-    """Runs of texts of about one size; those of a row are in one of them."""
-    first = size = 0
-    for number, text in enumerate(texts):
-        if size > _BLOCK and rows[number] != rows[number - 1]:
-            yield first, number
-            first, size = number, 0
-        size += len(text)
-    if texts:
-        yield first, len(texts)
 
 
 @functools.lru_cache(maxsize=2)

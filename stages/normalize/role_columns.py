@@ -135,9 +135,9 @@ class Columns:
         """Those that are not in a list."""
         return [path for path in self.texts if "[]" not in path]
 
-    def called(self, role: str, paths: Iterable[str]) -> list[str]:
-        """Those of some paths whose name suggests a role."""
-        return [path for path in paths if role_names.role_of(path) == role]
+    def called(self, roles: str, paths: Iterable[str]) -> list[str]:
+        """Those of some paths whose name suggests a role, or one of several."""
+        return [path for path in paths if role_names.role_of(path) in roles.split()]
 
     def varied(self, paths: list[str]) -> list[str]:
         """Those that are not the same few texts in all rows; all of them where none is."""

@@ -5,9 +5,11 @@ make. Limits and expressions are no part of it, so another limit encodes nothing
 """
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from stages import columns
 from stages.columns import Ints
 from stages.contract import Batch, Conversation, Message, Record
 from stages.files.line_block import dump
-from stages.rows import stop_text
+from stages.rows.dialects import MARKERS
 from stages.rows.selection import lookup
 
 VALUES, TURNS, CHARACTERS = "carried", "n_turns", "n_characters"
@@ -224,36 +226,9 @@ def tools_text(conversation: Conversation | None) -> str | None:
 
 
 MARKED, UNDECLARED = "template_text", "undeclared_tool"
-WORDS = {
-    "ends_without_answer": "the conversation ends with a turn that has no answer",
-    "empty_question": "a turn of the user says nothing",
-    "missing_result": "a call has no result, and the conversation goes on",
-    UNDECLARED: "a call names a tool that the row does not declare",
-    "repeated_role": "two turns of one role in a row",
-    MARKED: "a text contains the markers of a chat template, as ordinary text",
-    "stop_text_kept": "an answer ends in the text of a stop token, which is trained as text",
-    "stop_text_stripped": "an answer ended in the text of a stop token, which was removed",
-    "python_values": "None, True or False in a call, where servers print null, true and false",
-    "steps_rewritten": "steps lost an indent or blank lines; --prm-template raw keeps them",
-    "salvaged_before_damage": "read from before the damage in a damaged input",
-}
-WARNINGS = (
-    MARKED,
-    "stop_text_kept",
-    "empty_question",
-    "missing_result",
-    UNDECLARED,
-)  # a model learns from these what is rarely wanted
-MARKERS = (
-    *stop_text.STOPS,
-    *("<|im_start|>", "<|im_sep|>", "<|start_header_id|>", "<|end_header_id|>"),
-    *("<|header_start|>", "<|header_end|>", "<|start|>"),
-    *("<|begin_of_text|>", "<start_of_turn>", "<|system|>", "<|user|>", "<|assistant|>"),
-    *("<｜begin▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"),
-    *("[INST]", "[/INST]", "<<SYS>>", "[AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]"),
-    *("<extra_id_0>", "<extra_id_1>", "<|START_OF_TURN_TOKEN|>", "<|channel|>", "<|message|>"),
-    *("### Instruction:", "### Response:", "### Human:", "### Assistant:"),
-)
+_TABLE = tomllib.loads(Path(__file__).with_name("notes.toml").read_text("utf-8"))
+WORDS: Mapping[str, str] = _TABLE["words"]
+WARNINGS = tuple(_TABLE["warnings"])
 # "</s>" also ends a struck-through word in HTML, so in the middle of a text it is no sign.
 _PATTERN = "|".join(re.escape(marker) for marker in MARKERS if marker != "</s>")
 _JOINED = ", "

@@ -19,8 +19,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from stages.rows import signals, speakers
 from stages.rows.words import exact
 
@@ -164,11 +162,8 @@ def listed_in(value: Any) -> list[str]:
     """The texts of a text that is the JSON of a list of texts; none of any other value."""
     if not isinstance(value, str) or _LISTED.match(value) is None:
         return []
-    try:
-        found = orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return []
-    return found if all(isinstance(one, str) for one in found) else []
+    found = signals.nested_in(value) or []
+    return [*found] if all(isinstance(one, str) for one in found) else []
 
 
 def are_letters(value: Any) -> bool:

@@ -71,19 +71,10 @@ def _kind(value: Any) -> str:
     if isinstance(value, int | float):
         return "number"
     if isinstance(value, str):
-        return "json" if _is_json(value) else "text"
+        return "text" if signals.nested_in(value) is None else "json"
     if isinstance(value, dict):
         return "object"
     return "turns" if value and all(map(is_turn, value)) else "list"
-
-
-def _is_json(text: str) -> bool:
-    if text.lstrip()[:1] not in ("{", "["):
-        return False
-    try:
-        return isinstance(orjson.loads(text), dict | list)
-    except orjson.JSONDecodeError:
-        return False
 
 
 def _few(values: Sequence[Any]) -> str:
