@@ -21,6 +21,7 @@ from stages.errors import SurroundingsError, UsageError
 from stages.files import file_hash
 from stages.normalize import overlap_words, signatures
 from stages.normalize.overlap import Evaluation, Search
+from stages.rows import words
 from stages.rows.selection import lookup
 
 NAME = "overlaps"
@@ -132,9 +133,9 @@ class Index:
         )
 
 
-def shortened(text: str, most: int = EXCERPT) -> str:
+def shortened(text: str) -> str:
     """The beginning of a text that is longer."""
-    return text if len(text) <= most else f"{text[:most]}…"
+    return text if len(text) <= EXCERPT else f"{text[:EXCERPT]}…"
 
 
 def _around(letters: bytes, spell: Callable[[str], bytes], turns: Sequence[str]) -> str:
@@ -180,11 +181,7 @@ def put(batch: contract.Batch, kind: kinds.Kind, search: Search) -> contract.Bat
 # text file with one question a line.
 
 
-# The columns that benchmarks have their questions in; the first that is there is read.
-COLUMNS = (
-    "question Question problem Problem prompt Prompt instruction query input_text ctx goal stem "
-    "input sentence premise turns messages conversations text content"
-).split()
+COLUMNS = words.listing("benchmark", "both")
 JOINED = "+"  # between the names of columns that are one question together
 _WITH = {"instruction": "input"}  # a column that is a question together with another
 _TEXTS = (".txt", ".md", ".text")

@@ -131,12 +131,8 @@ def numbered_turns(paths: Iterable[str]) -> list[str]:
     for path in paths:
         *before, number = parts(path) or ("",)
         whose, role = "_".join(before), role_of(path)
-        if (
-            before
-            and "." not in path
-            and number.isdecimal()
-            and (role in ("question", "answer") or whose in SPOKEN)
-        ):
+        numbered = before and "." not in path and number.isdecimal()
+        if numbered and (role in ("question", "answer") or whose in SPOKEN):
             family = families.setdefault("" if role else whose, {})
             family[int(number), role == "answer"] = path
     found = []

@@ -327,9 +327,7 @@ def _groups(names: Mapping[str, str], held: Columns) -> list[list[dict[str, str]
         elif role not in role_names.COUPLES.values():
             ways = [{name: path} for path in finders.able(held, role)]
             if name == "prompt":  # which is of two columns where one belongs to the other
-                both = itertools.product(
-                    finders.able(held, "instruction"), finders.able(held, "input")
-                )
-                ways += [{"instruction": a, "input": b} for a, b in both]
+                each = (finders.able(held, one) for one in ("instruction", "input"))
+                ways += [{"instruction": a, "input": b} for a, b in itertools.product(*each)]
             groups.append(ways)
     return groups

@@ -337,7 +337,5 @@ def compared_texts(batch: Batch, kind: kinds.Kind, whole: bool) -> tuple[Sequenc
         found += [text or "" for text in values.to_pylist()]
         pieces.append(rows)
     rows = np.concatenate([np.zeros(0, np.int64), *pieces])
-    if len(pieces) < 2:
-        return found, rows
     order = np.argsort(rows, kind="stable")
     return [found[i] for i in order.tolist()], rows[order]

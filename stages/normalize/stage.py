@@ -308,10 +308,8 @@ class Normalize:
                 try:
                     odd, ready = self._ready(example)
                 except RowError as error:
-                    refused[len(rows)] = (
-                        error.code,
-                        selection.told_raw(error, self.options.columns),
-                    )
+                    detail = selection.told_raw(error, self.options.columns)
+                    refused[len(rows)] = error.code, detail
                     rows.append(None)
                     continue
                 if odd:
@@ -320,9 +318,8 @@ class Normalize:
             count = len(rows) - first
             lines += [record.line] * count
             sequences += range(count) if self.fans_out else [-1] * count
-        texts = self.example_kind.filled(rows, self)
-        if "note" in self.example_kind.columns:
-            texts["note"] = carried.column(
-                self.example_kind.texts, columns=texts, odd_rows=odd_rows, lines=lines
-            )
-        return batch_of(lines, sequences, refused=refused, own_columns=texts)
+        kind = self.example_kind
+        made = kind.filled(rows, self)
+        if "note" in kind.columns:
+            made["note"] = carried.column(kind.texts, columns=made, odd_rows=odd_rows, lines=lines)
+        return batch_of(lines, sequences, refused=refused, own_columns=made)

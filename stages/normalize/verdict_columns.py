@@ -89,15 +89,13 @@ def verdict(held: Columns) -> list[str]:
     of_sides = {path for pair in role_names.by_side(scalars) for path in pair}
     # What names the worse answer, or what is bad in one, is no verdict on the better one.
     scalars = [p for p in scalars if not role_names.is_worse(p) and not signals.is_low(p)]
-    named = [p for p in scalars if role_names.mentions(p, "verdict")]
-    named += [p for p in scalars if p not in named and role_names.role_of(p) == "number"]
-    few = [p for p in named if p not in of_sides and _is_few(held, p)]
+    verdicts = [p for p in scalars if role_names.mentions(p, "verdict")]
+    named = dict.fromkeys([*verdicts, *held.called("number", scalars)])
     between = held.where(lambda v: type(v) is float and 1 <= v <= 2, _SOME)
     between = [p for p in between if not all(v in (None, 1, 2) for v in held.values[p])]
-    few = [p for p in few if p not in between]
+    few = [p for p in named if p not in (*of_sides, *between) and _is_few(held, p)]
     few += [f"{p}[nearest]" for p in between if role_names.mentions(p, "verdict")]
-    said = [p for p in scalars if role_names.mentions(p, "verdict") and _is_few(held, p)]
-    said = [p for p in said if _names_columns(held, p)]
+    said = [p for p in verdicts if _is_few(held, p) and _names_columns(held, p)]
     said += _one_hot(held) or _named_winners(held, scalars) or [*few, *_votes(held)]
     guessed = [p for p in scalars if held.guess and judgements.name_sides(held.told(p))]
     return [*dict.fromkeys(said)] or guessed

@@ -27,6 +27,7 @@ from stages.rows.selection import lookup
 VALUES, TURNS, CHARACTERS = "carried", "n_turns", "n_characters"
 COUNTS = (TURNS, CHARACTERS)
 KINDS = ("whole", "number", "text", "truth", "other")  # the fields of a value: one is not null
+_FIELDS: Mapping[type, str] = {bool: "truth", int: "whole", float: "number", str: "text"}
 _WHOLE = 2**63
 
 
@@ -50,15 +51,10 @@ class Carried:
 
 def _kind(value: Any) -> str | None:
     """Which field of a value holds it; None for what is no value."""
-    if value is None:
+    if value is None or (isinstance(value, float) and value != value):  # NaN: no number
         return None
-    if isinstance(value, bool):
-        return "truth"
-    if isinstance(value, int):
-        return "whole" if -_WHOLE <= value < _WHOLE else "number"
-    if isinstance(value, float):
-        return "number" if value == value else None  # NaN: no number
-    return "text" if isinstance(value, str) else "other"
+    kind = _FIELDS.get(type(value), "other")
+    return "number" if kind == "whole" and not -_WHOLE <= value < _WHOLE else kind
 
 
 def _values(values: Sequence[Any]) -> pa.StructArray:
@@ -212,8 +208,6 @@ def batch_of(
 
 def _spread(values: dict[int, str], count: int) -> pa.Array:
     """A text column with values at a few places and nulls elsewhere."""
-    if not values:
-        return pa.nulls(count, pa.string())
     return pa.array([values.get(i) for i in range(count)], pa.string())
 
 
@@ -271,8 +265,6 @@ def column(
     """
     masks = [_holding(columns[name]) for name in texts]
     marked = {int(row) for mask in masks for row in np.flatnonzero(mask)}
-    if not marked and not odd_rows:
-        return pa.nulls(len(lines), pa.string())
     names: list[str | None] = [None] * len(lines)
     for row in sorted({*marked, *odd_rows}):
         names[row] = _JOINED.join((*odd_rows.get(row, ()), *[MARKED] * (row in marked)))

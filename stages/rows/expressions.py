@@ -200,10 +200,9 @@ class _Parser:
         while self._taken("not"):
             times += 1
         node = self._compared()
-        if not times:
-            return node
-        once = Node("not", at, parts=(node,))
-        return once if times % 2 else Node("not", at, parts=(once,))
+        for _ in range(min(times, 2 - times % 2)):
+            node = Node("not", at, parts=(node,))
+        return node
 
     def _compared(self) -> Node:
         left, at = self._sum(), self._at

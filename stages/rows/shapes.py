@@ -103,14 +103,11 @@ def _listed(values: Sequence[list[Any]]) -> str:
     kind = kinds.pop() if len(kinds) == 1 else ""
     few = _few(inner) if kind in ("text", "number", "flag") else ""
     sizes = [*map(len, values)]
-    noun = _NOUNS.get(kind, "item") + "s" * (max(sizes) != 1)
+    noun = _NOUNS.get(kind, kind) + "s" * (max(sizes) != 1)
     return f"list of {_span(sizes)} {noun}" + (f" ({few})" if few else "")
 
 
-_NOUNS = {
-    "flag": "flag", "number": "number", "text": "text", "json": "JSON text",
-    "object": "object", "list": "list", "turns": "dialogue",
-}  # fmt: skip
+_NOUNS = {"json": "JSON text", "turns": "dialogue", "": "item"}  # of the others their kind
 _WORDS = {
     "flag": lambda values: " or ".join(sorted({str(v).lower() for v in values}, reverse=True)),
     "number": lambda values: f"number {_few(values) or _span(values)}",
@@ -295,13 +292,8 @@ def _of_words(path: str, values: Sequence[str], everywhere: bool) -> tuple[str, 
         return "!=", given_up
     good = [value for value, sense in said.items() if sense]
     bad = [value for value, sense in said.items() if sense is False]
-    if (
-        everywhere
-        and not good
-        and not bad
-        and len(said) == 2
-        and column_names.is_a(path, "verdict")
-    ):
+    open_ = len(said) == 2 and not good and not bad
+    if everywhere and open_ and column_names.is_a(path, "verdict"):
         good = [Counter(values).most_common(1)[0][0]]
     if len(good) == 1 and (everywhere or not bad):
         return "=", good[0]

@@ -7,7 +7,7 @@ it (``keep``).
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from stages.chat_template.reasoning import CLOSE, OPEN
@@ -39,7 +39,7 @@ def stripped(text: str) -> str:
     return text
 
 
-def turns_of(*examples: Example) -> Iterator[Message]:
+def turns_of(examples: Iterable[Example]) -> Iterator[Message]:
     """Every turn of some examples."""
     for example in examples:
         if isinstance(example, Conversation):
@@ -84,7 +84,7 @@ def treat(example: Example, policy: str) -> str | None:
     if isinstance(example, StepChain):
         return NOTES[policy] if _treat_steps(example, policy) else None
     seen = False
-    answers = (turn for turn in turns_of(example) if turn.role in ("assistant", BARE))
+    answers = (turn for turn in turns_of([example]) if turn.role in ("assistant", BARE))
     for number, turn in enumerate(answers):
         stop = ending_stop(turn.content) if turn.content else None
         if stop is None:

@@ -46,7 +46,7 @@ class ReadRow:
     @cached_property
     def _texts(self) -> dict[str, None]:
         """Every text of the examples, without blanks around it, once."""
-        turns = [*stop_text.turns_of(*self._examples)]
+        turns = [*stop_text.turns_of(self._examples)]
         said = (one for turn in turns for one in (turn.content, (turn.fields or {}).get(_THOUGHT)))
         texts = [text for text in said if isinstance(text, str)]
         for example in self._examples:
@@ -85,7 +85,7 @@ class ReadRow:
     @property
     def _answers(self) -> Iterator[str]:
         """What the assistant says in the examples."""
-        turns = stop_text.turns_of(*self._examples)
+        turns = stop_text.turns_of(self._examples)
         return (one.content for one in turns if one.role == "assistant" and one.content)
 
     def judged(self, path: str, value: Any) -> tuple[str, bool | None]:
@@ -137,9 +137,15 @@ class ReadRow:
     @property
     def has_turns(self) -> bool:
         """Whether it has a list of turns, which may have keys of their own."""
-        columns = [value for value in self._row.values() if isinstance(value, list)]
-        turns = [one for one in itertools.chain.from_iterable(columns) if isinstance(one, dict)]
-        return not all(map(_SPEAKER.isdisjoint, turns))
+        return any(True for _ in _turns_in(self._row))
+
+
+def _turns_in(row: Row) -> Iterator[tuple[str, Row]]:
+    """Every turn of the lists of a row, with the column that it stands in."""
+    for name, value in row.items():
+        for one in value if isinstance(value, list) else ():
+            if isinstance(one, dict) and not _SPEAKER.isdisjoint(one):
+                yield name, one
 
 
 def _places(labels: Sequence[float | None]) -> tuple[int, ...]:
@@ -244,7 +250,7 @@ def _is_read(key: str, value: Any, printed: frozenset[str], role: str) -> bool:
 
 def _fields_of(examples: Iterable[Example], printed: frozenset[str]) -> Iterator[tuple[str, Any]]:
     """Keys of the turns of examples that are not printed, and checked nowhere else."""
-    for turn in stop_text.turns_of(*examples):
+    for turn in stop_text.turns_of(examples):
         for key, value in (turn.fields or {}).items():
             if key not in _CHECKED and not _is_read(key, value, printed, turn.role):
                 yield key, value
@@ -252,13 +258,11 @@ def _fields_of(examples: Iterable[Example], printed: frozenset[str]) -> Iterator
 
 def _beside_steps(row: Watched) -> Iterator[tuple[str, Any]]:
     """Keys of turns in rows of steps, of which only role and text are used, not even flags."""
-    for name, turns in row.items():
-        if not isinstance(turns, list) or name not in row.read_columns:
-            continue
-        rows = [turn for turn in turns if type(turn) is dict and not _SPEAKER.isdisjoint(turn)]
-        for key, value in itertools.chain.from_iterable(turn.items() for turn in rows):
-            if key not in _SAID and key not in row.read_keys(name):
-                yield f"{name}[].{key}", value
+    read = {name: _SAID | row.read_keys(name) for name in row.read_columns}
+    for name, turn in _turns_in(row):
+        for key in turn if name in read and type(turn) is dict else ():
+            if key not in read[name]:
+                yield f"{name}[].{key}", turn[key]
 
 
 def asked(left: Unread, kind: "Kind", row: ReadRow) -> AskError | None:
