@@ -230,11 +230,8 @@ def _text(value: Any) -> str | None:
 def _rows(path: str) -> Iterator[tuple[int, contract.Row | None]]:
     """Every row with its line; None for one that cannot be read."""
     if path.lower().endswith(_TEXTS):
-        for number, text in enumerate(
-            file_hash.required(Path(path)).read_text("utf-8").split("\n"), 1
-        ):
-            if text.strip():
-                yield number, {"text": text}
+        written = file_hash.required(Path(path)).read_text("utf-8").split("\n")
+        yield from ((at, {"text": text}) for at, text in enumerate(written, 1) if text.strip())
         return
     name = readers.of_path(path)
     if name is None:
@@ -242,14 +239,8 @@ def _rows(path: str) -> Iterator[tuple[int, contract.Row | None]]:
             f"{path} is not an evaluation file: no reader knows its suffix.",
             "Give JSON lines, JSON, Parquet or a text file with one question a line.",
         )
-    line = 1  # of the split's first row
-    for split in readers.load(name).splits(path):
-        count = 0
-        for lines in readers.load(split.reader).read(split):
-            for record in lines.records:
-                yield line + record.line, record.data
-            count += lines.lines
-        line += count
+    for line, record in readers.numbered(readers.load(name).splits(path)):
+        yield line, record.data
 
 
 def _column(path: str, rows: list[tuple[int, contract.Row | None]]) -> str:

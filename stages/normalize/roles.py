@@ -147,16 +147,12 @@ def find(
         only: the name of the one format that is wanted.
     """
     some = spread(rows)
-    return _found(some, kind, columns, only) or _found(some, kind, columns, only, guess=True)
+    by_name = _found(some, kind, columns, only, guess=False)
+    return by_name or _found(some, kind, columns, only, guess=True)
 
 
 def _found(
-    some: Sequence[Row],
-    kind: kinds.Kind,
-    columns: Mapping[str, str],
-    only: str,
-    *,
-    guess: bool = False,
+    some: Sequence[Row], kind: kinds.Kind, columns: Mapping[str, str], only: str, guess: bool
 ) -> list[Candidate]:
     """See ``find``; ``guess`` as ``Columns`` has it."""
     free = [{name: value for name, value in row.items() if name not in columns} for row in some]

@@ -13,7 +13,6 @@ import orjson
 
 from stages.contract import Row
 from stages.rows import column_names, judgements, selection, signals, words
-from stages.rows.words import exact
 
 FEW = 6  # different values that are listed
 SHORT = 24  # characters of a value that is listed
@@ -123,11 +122,11 @@ _WORDS = {
 
 
 _SCALE = 11  # different whole numbers, from 0 to 10, that are a scale with a middle
-_YES, _NO = exact("value", "yes"), exact("value", "no")
-_GOOD, _BAD = exact("value", "good"), exact("value", "bad")
+_YES, _NO = words.exact("value", "yes"), words.exact("value", "no")
+_GOOD, _BAD = words.exact("value", "good"), words.exact("value", "bad")
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?")
 _NAMED = re.compile(r"[^\W\d]\w*(?:\.\w+)*")  # a path that an expression takes as it is
-_NEGATING = exact("value", "negating")
+_NEGATING = words.exact("value", "negating")
 
 
 def says_good(path: str, text: str) -> bool | None:
