@@ -23,7 +23,7 @@ from stages.normalize import evidence, finders, lacking, role_columns, role_name
 from stages.normalize.role_names import SHAPES
 from stages.rows import signals
 from stages.rows.selection import inside, lookup, renamed, rest
-from stages.rows.unread import turns_of
+from stages.rows.stop_text import turns_of
 
 ROWS = range(12)
 # What each role says in row number i; every text differs from row to row.

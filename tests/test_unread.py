@@ -26,11 +26,12 @@ from stages.normalize.survey import survey
 from stages.rows import column_names, shapes, stop_text, words
 from stages.rows.column_names import Watched
 from stages.rows.selection import Selection, condition, names_something
-from stages.rows.unread import FLAGS, ReadRow, asked, left_over
+from stages.rows.unread import FLAGS, Leaving, ReadRow, asked
 
 MODEL = ("--model", "qwen2-1.5b")
 Q, A = turns(("user", "q"), ("assistant", "a"))
 ROWS = {name: (one.task, one.row) for name, one in WHOLE.items()}
+LEAVING = Leaving({}, Selection(), frozenset(), frozenset(), ())  # nothing is settled
 MARK = "xyzzy4711"  # a text that stands nowhere else
 
 KNOWN = sorted({name for f in map(formats.load, ROWS) for name in formats.names_of(f)})
@@ -116,7 +117,7 @@ def test_flags_are_offered_for_turns_only_where_turns_are_read_with_them(name: s
     for reading, (task, row) in ROWS.items():
         watched = Watched({**row, name: 0})
         examples = formats.load(reading).read(watched, FormatOptions())
-        (left,) = left_over(watched, examples, frozenset())
+        (left,) = LEAVING.of(watched, examples)
         why = asked(left, kind_of(task), ReadRow(watched, examples))
         with_turns = reading in ("openai", "sharegpt", "contents")
         assert (f"on the turns as {name}" in why.remedy) == with_turns, reading
@@ -284,7 +285,7 @@ def test_declared_tools_are_asked_about_under_any_name(name, schema, nested, as_
     row: Row = {"messages": [Q, A], name: json.dumps(tools) if as_text else tools}
     watched = Watched(row)
     examples = formats.load("openai").read(watched, FormatOptions())
-    (left,) = left_over(watched, examples, frozenset())
+    (left,) = LEAVING.of(watched, examples)
     error = asked(left, kind_of("sft"), ReadRow(watched, examples))
     assert f"--map tools={name}" in error.remedy
 

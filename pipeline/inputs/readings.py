@@ -5,7 +5,7 @@ a compressed file, is sampled there.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -71,17 +71,6 @@ def refuse_empty(empty: Sequence[str], files: int, choice: str) -> None:
     raise DataError(what, remedy, {"files": files, "empty": list(empty)})
 
 
-def _records(source: scan.Input) -> Iterator[tuple[int, contract.Record]]:
-    """Every row of an input with its line in the file, from 1."""
-    first = 1
-    for split in source.splits:
-        count = 0
-        for lines in readers.load(split.reader).read(split):
-            yield from ((first + record.line, record) for record in lines.records)
-            count += lines.lines
-        first += count
-
-
 def _changed(source: scan.Input, kinds: tuple[str, str], config: Config, mixed: str) -> DataError:
     """The error for a file with rows of two formats; it names the line where the second begins.
 
@@ -91,7 +80,7 @@ def _changed(source: scan.Input, kinds: tuple[str, str], config: Config, mixed: 
     usable = formats.usable_for(tasks.kind_of(config.task))
     selection, mapping = selection_of(config), config.source.map
     begun: tuple[Format, str] | None = None
-    for line, record in _records(source):
+    for line, record in readers.numbered(source.splits):
         if record.data is None or not selection.takes(record.data):
             continue
         row = renamed(selection.read(record.data), mapping)

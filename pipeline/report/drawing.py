@@ -24,7 +24,7 @@ from stages.chat_template.segments import controls_pattern
 from stages.columns import IGNORED
 from stages.encoders import parsed
 from stages.errors import DataError, UsageError
-from stages.rows.stop_text import STOPS
+from stages.rows.dialects import STOPS
 
 CONTEXT, TRAINED, ANSWER, PADDING = "context", "trained", "answer", "padding"
 GOOD, BAD, OPEN, SCORED = "good", "bad", "open", "scored"  # markers, by their label

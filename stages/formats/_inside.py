@@ -38,7 +38,7 @@ def _turns_in(turn: Message) -> Templated | None:
     text = turn.content
     if not text or not stop_text.opens(text):
         return None
-    found = stop_text.within(text, alone=turn.role == ASSISTANT)
+    found = stop_text.read(text, alone=turn.role == ASSISTANT)
     if found is None or (turn.role == ASSISTANT and found[0].name == DIALOGUE):
         return None  # an answer may be a dialogue
     return found if turn.role == ASSISTANT or stop_text.is_asked(found) else None

@@ -96,7 +96,7 @@ class _Preference(_pairs.PairFormat):
 
 def _talk(text: Any) -> _Turns | None:
     """The turns of a text that is a dialogue; None where it is none."""
-    parsed = stop_text.parsed(text)
+    parsed = stop_text.read(text)
     return parsed[1].messages if parsed and parsed[0].name == DIALOGUE else None
 
 

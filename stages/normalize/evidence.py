@@ -146,7 +146,7 @@ def _read_as(
     Raises:
         DataError: a column's meaning stays open.
     """
-    kind, columns = by_roles.kind, by_roles.columns
+    kind, columns, where = by_roles.kind, by_roles.columns, by_roles.where
     doubt = detected.doubt(fitting, columns)
     # A doubt about answers may be about one and what it is checked against, which texts show; turns
     # without an answer may have it in another column.
@@ -163,11 +163,9 @@ def _read_as(
     alone = "text" in detected.columns or (doubt is not None and elsewhere)
     pieces = lacking.in_pieces(fitting, kind) if alone else None
     if doubt := pieces or doubt:
-        raise DataError(f"{by_roles.where}: {doubt[0]}.", f"{doubt[1]}.")
+        raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
     try:
-        reading, more = settle(
-            detected, fitting, by_roles.where, by_roles.already_templated, columns
-        )
+        reading, more = settle(detected, fitting, where, by_roles.already_templated, columns)
     except UnsettledError:
         each = detected.variants.values()
         unasked = any(all(_lacks_prompt(one, row) for row in fitting) for one in each)
@@ -188,7 +186,7 @@ def _refuse_templated(
     seen: Counter[tuple[str, str]] = Counter()
     for row in rows:
         for column in detected.prompts:
-            found = stop_text.parsed(row.get(column))
+            found = stop_text.read(row.get(column))
             if found and (column == "text" or stop_text.is_asked(found)):  # a text is whole
                 seen[column, found[0].name] += 1
                 break

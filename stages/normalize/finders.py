@@ -90,7 +90,7 @@ def _spoken_turns(held: Columns) -> list[str]:
 
 def _is_answered(text: str) -> bool:
     """Whether a text is a dialogue that does not wait for an answer."""
-    found = stop_text.parsed(text)
+    found = stop_text.read(text)
     last = found[1].messages[-1:] if found else ()
     return any(turn.role == "assistant" and turn.content for turn in last)
 
@@ -250,9 +250,7 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "earlier steps": lambda held: [
         p for p in held.where(shapes.is_list_of_texts, 0.0) if not role_names.is_about(p)
     ],
-    "rating of one": lambda held: [
-        p for p in held.where(is_marked) if role_names.role_of(p) in ("number", "verdict")
-    ],
+    "rating of one": lambda held: held.called("number verdict", held.where(is_marked)),
     "steps of solutions": _steps_of_solutions,
     "ratings of solutions": lambda held: [
         p for p in held.where(lambda v: of_several(v) and all(map(_are_marks, v))) if "[]" in p
@@ -264,7 +262,9 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     ),
     "scores": lambda held: verdict_columns.numbers_of(held, "number", "verdict"),
     "ranks": lambda held: verdict_columns.numbers_of(held, "rank"),
-    "two numbers": verdict_columns.two_numbers,
+    "two numbers": lambda held: held.called(
+        "number verdict", held.where(lambda value: are_numbers(value) and len(value) == 2)
+    ),
     "numbers of sides": verdict_columns.numbers_of_sides,
     "verdict": verdict_columns.verdict,
     "strength": verdict_columns.strength,

@@ -19,10 +19,8 @@ from stages.rows.selection import told_raw
 _MOST = 3  # questions in one message
 _ALLOW = "Add --already-templated to have its turns read and rendered once"
 _OPTION = re.compile(r"--already-templated|--(?:ignore|map|role) (?:'[^']*'|[^\s,;]+)")
-_ASKED = (
-    "unknown_role",
-    "already_templated",
-)  # codes of rows that an option settles, whatever their format is
+# Codes of rows that an option settles, whatever their format is.
+_ASKED = ("unknown_role", "already_templated")
 
 
 def _asks(row: Row, format_: Format, options: FormatOptions) -> RowError | None:

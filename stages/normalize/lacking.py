@@ -57,9 +57,8 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         texts = [p for p in texts if held.is_spoken(p) and not is_about(p)]
     said = {p: [value for value in held.values[p] if value] for p in texts}
     if told := next(filter(held.is_dialogue, texts), ""):
-        return (
-            f'{told} holds dialogues under marks that are not known; write {{"messages": [...]}}.'
-        )
+        unknown = "holds dialogues under marks that are not known"
+        return f'{told} {unknown}; write {{"messages": [...]}}.'
     others = {p: role_names.role_of(p) for p in held.values if p not in texts}
     if not texts or any(role == "answer" and held.told(p) for p, role in others.items()):
         return ""
@@ -108,8 +107,8 @@ _ONE_ANSWER = ("completion", "response", "answer", "output", "messages", "conver
 
 def refuse_unpaired(rows: Sequence[contract.Row], where: str) -> None:
     """Raise where every row has one answer and a label, and no second answer to compare with."""
-    single = all(not row.keys().isdisjoint(_TAGS) for row in rows)
-    single = single and all(not row.keys().isdisjoint(_ONE_ANSWER) for row in rows)
+    both = (_TAGS, _ONE_ANSWER)
+    single = not any(row.keys().isdisjoint(names) for row in rows for names in both)
     if rows and single and not any("rejected" in row for row in rows):
         raise DataError(
             f"{where} holds unpaired data: one completion and one label per row. A reward model is "

@@ -22,7 +22,7 @@ from stages.chat_template.reasoning import OPEN
 from stages.contract import Batch, Record, Row
 from stages.files.line_block import dump
 from stages.formats import _inside, _turns
-from stages.rows import carried, column_names, selection, signals, stop_text
+from stages.rows import carried, column_names, selection, signals, stop_text, unread
 
 if TYPE_CHECKING:
     from stages.normalize.stage import Normalize
@@ -231,9 +231,10 @@ class Outlines:
             value = row[name]
             empty = _is_empty(value)
             key.append(type(value) if empty else ...)
-            if not empty and (name in own.empty or not self._may_be_left_out(name, value)):
+            more = not empty and any(column_names.reasons(name, value, self._kind))
+            if more or (not empty and name in own.empty):
                 return None
-        for name in own.others:
+        for name in (*own.meaning, *own.others):
             value = row[name]
             if type(value) in (list, dict) and not selection.is_settled(value):
                 return None  # a typed table may have added nulls to calls in any column
@@ -252,10 +253,6 @@ class Outlines:
             key += map(_blanks, texts)
             texts = bare
         return tuple(key), texts, ratings
-
-    def _may_be_left_out(self, name: str, value: Any) -> bool:
-        more = any(column_names.reasons(name, value, self._kind))
-        return not more and (type(value) not in (list, dict) or selection.is_settled(value))
 
     def _outline(self, row: Row, texts: Texts, ratings: Ratings) -> _Outline | None:
         """What all rows with the outline of one become; None where they are read by themselves."""
@@ -337,10 +334,7 @@ class Outlines:
         tally, named = self._normalize.tally, self._normalize.options.columns.values()
         paths = (*selection.parts_of(row, named), *self._normalize.carried.paths)
         for name in names:
-            found: dict[str, list[Any]] = {}
-            for path, value in selection.rest(name, row[name], paths):
-                found.setdefault(path, []).append(value)
-            for path, values in found.items():
+            for path, values in unread.by_path(selection.rest(name, row[name], paths)).items():
                 tally.add(path, *values)
 
 

@@ -21,12 +21,12 @@ from stages.errors import SurroundingsError, UsageError
 from stages.files import file_hash
 from stages.normalize import overlap_words, signatures
 from stages.normalize.overlap import Evaluation, Search
+from stages.rows import words
 from stages.rows.selection import lookup
 
 NAME = "overlaps"
 MOST = 4  # questions of one evaluation that are kept for a sequence
 EXCERPT = 400  # characters of a text around what it shares
-_BLOCK = 1 << 18  # characters that are searched at once: what is made of them stays in the cache
 
 
 class Overlap(NamedTuple):
@@ -77,8 +77,9 @@ class Index:
             rows: of each text, ascending.
         """
         found: dict[int, list[Overlap]] = {}
-        for first, last in _blocks(texts, rows):
-            some, own = texts[first:last], rows[first:last]
+        count = int(rows[-1]) + 1 if len(rows) else 0
+        for _, _, part in signatures.blocks(texts, rows, count):
+            some, own = texts[part], rows[part]
             by_row: dict[int, list[_Pair]] = {}
             for pair in self._pairs(some, own):
                 by_row.setdefault(pair.row, []).append(pair)
@@ -132,9 +133,9 @@ class Index:
         )
 
 
-def shortened(text: str, most: int = EXCERPT) -> str:
+def shortened(text: str) -> str:
     """The beginning of a text that is longer."""
-    return text if len(text) <= most else f"{text[:most]}…"
+    return text if len(text) <= EXCERPT else f"{text[:EXCERPT]}…"
 
 
 def _around(letters: bytes, spell: Callable[[str], bytes], turns: Sequence[str]) -> str:
@@ -152,18 +153,6 @@ def _around(letters: bytes, spell: Callable[[str], bytes], turns: Sequence[str])
         last = first + EXCERPT
         return f"{'…' if first else ''}{turn[first:last]}{'…' if last < len(turn) else ''}"
     return ""
-
-
-def _blocks(texts: Sequence[str], rows: Ints) -> Iterator[tuple[int, int]]:
-    """Runs of texts of about one size; those of a row are in one of them."""
-    first = size = 0
-    for number, text in enumerate(texts):
-        if size > _BLOCK and rows[number] != rows[number - 1]:
-            yield first, number
-            first, size = number, 0
-        size += len(text)
-    if texts:
-        yield first, len(texts)
 
 
 @functools.lru_cache(maxsize=2)
@@ -192,11 +181,7 @@ def put(batch: contract.Batch, kind: kinds.Kind, search: Search) -> contract.Bat
 # text file with one question a line.
 
 
-# The columns that benchmarks have their questions in; the first that is there is read.
-COLUMNS = (
-    "question Question problem Problem prompt Prompt instruction query input_text ctx goal stem "
-    "input sentence premise turns messages conversations text content"
-).split()
+COLUMNS = words.listing("benchmark", "both")
 JOINED = "+"  # between the names of columns that are one question together
 _WITH = {"instruction": "input"}  # a column that is a question together with another
 _TEXTS = (".txt", ".md", ".text")
@@ -245,11 +230,8 @@ def _text(value: Any) -> str | None:
 def _rows(path: str) -> Iterator[tuple[int, contract.Row | None]]:
     """Every row with its line; None for one that cannot be read."""
     if path.lower().endswith(_TEXTS):
-        for number, text in enumerate(
-            file_hash.required(Path(path)).read_text("utf-8").split("\n"), 1
-        ):
-            if text.strip():
-                yield number, {"text": text}
+        written = file_hash.required(Path(path)).read_text("utf-8").split("\n")
+        yield from ((at, {"text": text}) for at, text in enumerate(written, 1) if text.strip())
         return
     name = readers.of_path(path)
     if name is None:
@@ -257,14 +239,8 @@ def _rows(path: str) -> Iterator[tuple[int, contract.Row | None]]:
             f"{path} is not an evaluation file: no reader knows its suffix.",
             "Give JSON lines, JSON, Parquet or a text file with one question a line.",
         )
-    line = 1  # of the split's first row
-    for split in readers.load(name).splits(path):
-        count = 0
-        for lines in readers.load(split.reader).read(split):
-            for record in lines.records:
-                yield line + record.line, record.data
-            count += lines.lines
-        line += count
+    for line, record in readers.numbered(readers.load(name).splits(path)):
+        yield line, record.data
 
 
 def _column(path: str, rows: list[tuple[int, contract.Row | None]]) -> str:

@@ -19,7 +19,6 @@ from stages.normalize import role_names
 from stages.rows import judgements, shapes, signals, words
 from stages.rows.column_names import EMPTY
 from stages.rows.selection import lookup
-from stages.rows.shapes import NEARLY_ALL, usual
 
 _DEEPEST = 5
 _MOST_PATHS = 300
@@ -54,13 +53,13 @@ def paths_of(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
 def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) -> "Columns":
     """The columns of some rows; see ``Columns``."""
     names = dict.fromkeys(name for row in rows for name in row)
-    kept = {name: usual([row.get(name) for row in rows]) for name in names}
+    kept = {name: shapes.usual([row.get(name) for row in rows]) for name in names}
     rows = [{name: kept[name][at] for name in row} for at, row in enumerate(rows)]
     paths = Counter(path for row in rows for path in paths_of(row))
     if len(paths) > _MOST_PATHS:  # keys that are data, such as ids
         often = {path: n for path, n in paths.items() if 2 * n > len(rows)}
         paths = Counter(often if len(often) <= _MOST_PATHS else {})
-    values = {path: usual([lookup(row, path) for row in rows]) for path in paths}
+    values = {path: shapes.usual([lookup(row, path) for row in rows]) for path in paths}
     for path in [p for p in values if p.endswith(".0")]:  # a text where all lists have one alone
         if paths[path] < sum(value not in EMPTY for value in values[path.removesuffix(".0")]):
             del values[path]
@@ -71,7 +70,7 @@ def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) ->
     if not asked <= {*lists}:  # beside a question, what looks like another belongs to it
         lists = [p for p in lists if p not in asked]
     for path in lists:  # what is said stands inside
-        inside = usual([judgements.together(one, "json") for one in values.pop(path)])
+        inside = shapes.usual([judgements.together(one, "json") for one in values.pop(path)])
         if any(isinstance(one, list) for one in inside):
             inside = [[one] if shapes.is_text(one) else one for one in inside]
         values[f"{path}{JSON}"] = inside
@@ -107,15 +106,15 @@ class Columns:
         known = self.values.get(path)
         return [lookup(row, path) for row in self._rows] if known is None else known
 
-    def all(self, path: str, fits: Fits, share: float = NEARLY_ALL) -> bool:
+    def all(self, path: str, fits: Fits, share: float = shapes.NEARLY_ALL) -> bool:
         """Whether nearly every row has a value at a path that fits, and nearly all values do: a
         build refuses the other rows one by one."""
         told = self.told(path)
         there = [value for value in told if value not in EMPTY]
         count = sum(map(bool, map(fits, there)))
-        return count >= max(1, share * len(told), NEARLY_ALL * len(there))
+        return count >= max(1, share * len(told), shapes.NEARLY_ALL * len(there))
 
-    def where(self, fits: Fits, share: float = NEARLY_ALL) -> list[str]:
+    def where(self, fits: Fits, share: float = shapes.NEARLY_ALL) -> list[str]:
         """The paths of which that is true."""
         return [path for path in self.values if self.all(path, fits, share)]
 
@@ -135,9 +134,9 @@ class Columns:
         """Those that are not in a list."""
         return [path for path in self.texts if "[]" not in path]
 
-    def called(self, role: str, paths: Iterable[str]) -> list[str]:
-        """Those of some paths whose name suggests a role."""
-        return [path for path in paths if role_names.role_of(path) == role]
+    def called(self, roles: str, paths: Iterable[str]) -> list[str]:
+        """Those of some paths whose name suggests a role, or one of several."""
+        return [path for path in paths if role_names.role_of(path) in roles.split()]
 
     def varied(self, paths: list[str]) -> list[str]:
         """Those that are not the same few texts in all rows; all of them where none is."""
@@ -178,7 +177,7 @@ class Columns:
         """Whether most texts at a path are dialogues, whose speakers stand before what they say."""
         return shapes.mostly(signals.is_dialogue(value) for value in self.told(path) if value)
 
-    def as_long(self, path: str, others: Iterable[str], least: float = NEARLY_ALL) -> bool:
+    def as_long(self, path: str, others: Iterable[str], least: float = shapes.NEARLY_ALL) -> bool:
         """Whether lists at a path are as long as those at one of some others, in nearly all rows.
 
         Args:

@@ -15,9 +15,8 @@ from stages.contract import Row
 from stages.format import Format
 from stages.normalize.survey import Column
 from stages.rows import column_names, judgements, shapes, signals, words
-from stages.rows.column_names import is_rating
 from stages.rows.unread import mapped
-from stages.rows.words import exact, role
+from stages.rows.words import exact
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,8 @@ SHAPES: Mapping[str, tuple[Shape, ...]] = {
     )
     for kind, shapes in _TABLE["shapes"].items()
 }
-TWO = _whole({"with": "two"})
+INSTEAD = _whole({"with": "instead"})
+COUPLES: Mapping[str, str] = _TABLE["couples"]
 # Two answers whose names end in numbers keep them, as the index of the better one counts so.
 COUNTED = {("1", "2"): ("response_1", "response_2"), ("0", "1"): ("response_0", "response_1")}
 
@@ -89,7 +89,7 @@ def role_of(path: str) -> str:
     said = without_numbers(path)
     if not said or said[-1] in _ABOUT or not _KEPT.isdisjoint(said):
         return ""
-    meant = [one for word in said if (one := role(word))]
+    meant = [one for word in said if (one := words.role(word))]
     first = next((one for one in meant if one in _FIRST), "")
     if first or len(said) == 1:
         return first or _LETTERS.get(said[0], "") or "".join(meant)
@@ -100,7 +100,7 @@ def role_of(path: str) -> str:
 
 def mentions(path: str, wanted: str) -> bool:
     """Whether any word of a name means a role: ``mistake_index`` an error."""
-    return wanted in map(role, parts(path))
+    return wanted in map(words.role, parts(path))
 
 
 def is_about(path: str) -> bool:
@@ -131,12 +131,8 @@ def numbered_turns(paths: Iterable[str]) -> list[str]:
     for path in paths:
         *before, number = parts(path) or ("",)
         whose, role = "_".join(before), role_of(path)
-        if (
-            before
-            and "." not in path
-            and number.isdecimal()
-            and (role in ("question", "answer") or whose in SPOKEN)
-        ):
+        numbered = before and "." not in path and number.isdecimal()
+        if numbered and (role in ("question", "answer") or whose in SPOKEN):
             family = families.setdefault("" if role else whose, {})
             family[int(number), role == "answer"] = path
     found = []
@@ -190,7 +186,9 @@ def answer_beside(path: str, row: Row) -> str:
 def how_good(path: str, rows: Sequence[Row]) -> int:
     """In how many rows a verdict on whoever a column is of is good."""
     whose = signals.whose(path)
-    names = [n for n in rows[0] if whose and is_rating(n) and signals.whose(n) == whose]
+    names = [
+        n for n in rows[0] if whose and column_names.is_rating(n) and signals.whose(n) == whose
+    ]
     return sum(judgements.is_good(row.get(name)) is True for row in rows for name in names)
 
 

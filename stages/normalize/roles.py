@@ -14,9 +14,8 @@ from stages import formats, kinds
 from stages.contract import FormatOptions, Row
 from stages.errors import RowError, counted
 from stages.format import Format
-from stages.normalize import finders
+from stages.normalize import finders, role_names
 from stages.normalize.role_columns import JSON, Columns, columns_of
-from stages.normalize.role_names import COUNTED, SAID, SHAPES, TWO, Shape, answer_beside, is_talk
 from stages.rows import judgements
 from stages.rows.selection import renamed
 from stages.rows.shapes import NEARLY_ALL, spread
@@ -28,20 +27,6 @@ _REFUSED_AS = tuple("tie two_orders two_margins unrated_answer empty_answer".spl
 _OPTIONS = FormatOptions(already_templated=True)
 
 _SIGNS = ("negative", "positive")  # of a strength, for the first answer
-_ANSWERS = {
-    name: role
-    for names in reversed(COUNTED.values())  # response_1 is the first one where there is no 0
-    for name, role in zip(names, TWO.values(), strict=True)
-}
-# Roles that two columns play together: the first of a couple, and the second.
-_COUPLES = {
-    "chosen answer": "rejected answer",
-    "chosen turns": "rejected turns",
-    "chosen score": "rejected score",
-    "first answer": "second answer",
-    "first turns": "second turns",
-}
-_PROMPTS = {"instruction": "instruction", "input": "input"}
 
 
 @dataclass(frozen=True)
@@ -128,7 +113,7 @@ class Candidate:
     def words(self) -> str:
         """Which column plays which role."""
         each = [
-            f"{path} as {SAID.get(role := self.roles[name], role)}"
+            f"{path} as {role_names.SAID.get(role := self.roles[name], role)}"
             for name, path in self.renamed.items()
         ]
         return f"{', '.join(each[:-1])} and {each[-1]}" if each[1:] else each[0]
@@ -162,24 +147,20 @@ def find(
         only: the name of the one format that is wanted.
     """
     some = spread(rows)
-    return _found(some, kind, columns, only) or _found(some, kind, columns, only, guess=True)
+    by_name = _found(some, kind, columns, only, guess=False)
+    return by_name or _found(some, kind, columns, only, guess=True)
 
 
 def _found(
-    some: Sequence[Row],
-    kind: kinds.Kind,
-    columns: Mapping[str, str],
-    only: str,
-    *,
-    guess: bool = False,
+    some: Sequence[Row], kind: kinds.Kind, columns: Mapping[str, str], only: str, guess: bool
 ) -> list[Candidate]:
     """See ``find``; ``guess`` as ``Columns`` has it."""
     free = [{name: value for name, value in row.items() if name not in columns} for row in some]
     held = columns_of(free, kind.trains_answers, guess)
     lists = {name for row in free for name, value in row.items() if isinstance(value, list)}
-    turns = set(filter(is_talk, lists))
+    turns = set(filter(role_names.is_talk, lists))
     found: dict[str, Candidate] = {}
-    for shape in SHAPES.get(kind.formats, ()):
+    for shape in role_names.SHAPES.get(kind.formats, ()):
         if only in ("", shape.format):
             for one in itertools.islice(_candidates(shape, held, columns), MOST):
                 # A guess reads most of what is said, and all turns.
@@ -204,7 +185,7 @@ def _found(
 def _is_crossed(one: Candidate, rows: Sequence[Row]) -> bool:
     """Whether the reasoning is that of somebody who gave another answer."""
     by_role = {one.roles[name]: path for name, path in one.renamed.items()}
-    own = answer_beside(by_role.get("reasoning", ""), rows[0])
+    own = role_names.answer_beside(by_role.get("reasoning", ""), rows[0])
     return own not in ("", by_role.get("answer", ""))
 
 
@@ -304,7 +285,9 @@ def read_of(way: Format, row: Row, options: FormatOptions) -> str:
         return ""
 
 
-def _candidates(shape: Shape, held: Columns, columns: Mapping[str, str]) -> Iterator[Candidate]:
+def _candidates(
+    shape: role_names.Shape, held: Columns, columns: Mapping[str, str]
+) -> Iterator[Candidate]:
     """What the columns could be for one format, the most that they can say first."""
     settled = formats.settled_by(formats.load(shape.format), columns)
     needs, may = (
@@ -320,7 +303,7 @@ def _candidates(shape: Shape, held: Columns, columns: Mapping[str, str]) -> Iter
         more = {name: path for name, path in more.items() if path not in chosen.values()}
         for extra in (more, {}) if more else ({},):
             if chosen or extra:
-                said = {**_PROMPTS, **_ANSWERS, **shape.needs, **shape.may}
+                said = {**role_names.INSTEAD, **shape.needs, **shape.may}
                 yield Candidate(shape.format, said, {**chosen, **extra})
 
 
@@ -329,22 +312,18 @@ def _groups(names: Mapping[str, str], held: Columns) -> list[list[dict[str, str]
     groups: list[list[dict[str, str]]] = []
     places = {role: name for name, role in names.items()}
     for name, role in names.items():
-        if role in _COUPLES and _COUPLES[role] in places:
-            other = places[_COUPLES[role]]
-            groups.append(
-                [
-                    dict(zip(COUNTED.get((a[-1], b[-1]), (name, other)), (a, b), strict=True))
-                    if role.startswith("first ")
-                    else {name: a, other: b}
-                    for a, b in finders.couples(held, role)
-                ]
-            )
-        elif role not in _COUPLES.values():
+        other = places.get(role_names.COUPLES.get(role, ""))
+        if other is not None:
+            counted = role_names.COUNTED if role.startswith("first ") else {}
+            couples = [
+                (counted.get((a[-1], b[-1]), (name, other)), (a, b))
+                for a, b in finders.couples(held, role)
+            ]
+            groups.append([dict(zip(*both, strict=True)) for both in couples])
+        elif role not in role_names.COUPLES.values():
             ways = [{name: path} for path in finders.able(held, role)]
             if name == "prompt":  # which is of two columns where one belongs to the other
-                both = itertools.product(
-                    finders.able(held, "instruction"), finders.able(held, "input")
-                )
-                ways += [{"instruction": a, "input": b} for a, b in both]
+                each = (finders.able(held, one) for one in ("instruction", "input"))
+                ways += [{"instruction": a, "input": b} for a, b in itertools.product(*each)]
             groups.append(ways)
     return groups

@@ -30,7 +30,7 @@ WIDTH = 4 * NUMBERS  # bytes
 Signatures = npt.NDArray[np.uint32]
 _SEED = 1
 _EMPTY = np.uint32(2**32 - 1)  # every number of a row without words
-_BLOCK = 1 << 18  # characters that are hashed at once
+_BLOCK = 1 << 18  # characters that are compared at once: what is made of them stays in the cache
 
 
 def _library() -> Any:
@@ -80,8 +80,7 @@ def of_texts(texts: Sequence[str], rows: Ints, count: int, size: int) -> Signatu
         One row of ``NUMBERS`` for each.
     """
     made = np.empty((count, NUMBERS), np.uint32)
-    for first, last in _blocks(texts, rows, count):
-        some = slice(*np.searchsorted(rows, [first, last]).tolist())
+    for first, last, some in blocks(texts, rows, count):
         hashes, offsets = _runs(texts[some], rows[some] - first, last - first, size)
         matrix = _library().digest_matrix_from_flat_token_hashes(
             hashes, offsets.astype(np.uint64), num_perm=NUMBERS, seed=_SEED
@@ -90,13 +89,18 @@ def of_texts(texts: Sequence[str], rows: Ints, count: int, size: int) -> Signatu
     return made
 
 
-def _blocks(texts: Sequence[str], rows: Ints, count: int) -> Iterator[tuple[int, int]]:
-    """Runs of rows with texts of about one size."""
+def blocks(texts: Sequence[str], rows: Ints, count: int) -> Iterator[tuple[int, int, slice]]:
+    """Runs of rows with texts of about one size: the first row, the one behind them, their texts.
+
+    Args:
+        rows: of each text, ascending; ``count``: of them.
+    """
     sizes = np.zeros(count, np.int64)
     np.add.at(sizes, rows, np.fromiter(map(len, texts), np.int64, len(texts)))
     block = columns.offsets_of(sizes)[:-1] // _BLOCK
     bounds = np.flatnonzero(np.diff(block, prepend=-1, append=-2)).tolist() if count else []
-    yield from pairwise(bounds)
+    for first, last in pairwise(bounds):
+        yield first, last, slice(*np.searchsorted(rows, [first, last]).tolist())
 
 
 def put(batch: Batch, kind: kinds.Kind, likeness: Likeness) -> Batch:
@@ -282,13 +286,11 @@ def _turns(column: pa.Array, whole: bool) -> tuple[pa.Array, Ints]:
     """Contents of turns, and the row of each; answers only where they are asked for, or where a
     row has nothing else."""
     turns, rows = _inside(column)
-    values = dict(zip((one.name for one in turns.type), turns.flatten(), strict=True))
-    if whole:
-        return values["content"], rows
-    asked: npt.NDArray[np.bool_] = pc.not_equal(values["role"], ANSWER).to_numpy(False)
+    contents, roles = (turns.flatten()[turns.type.get_field_index(n)] for n in ("content", "role"))
+    asked: npt.NDArray[np.bool_] = pc.not_equal(roles, ANSWER).to_numpy(False)
     silent = np.bincount(rows[asked], minlength=len(column)) == 0
-    wanted = asked | silent[rows]
-    return values["content"].filter(pa.array(wanted)), rows[wanted]
+    wanted = whole | asked | silent[rows]
+    return contents.filter(pa.array(wanted)), rows[wanted]
 
 
 def _texts(column: pa.Array) -> tuple[pa.Array, Ints]:
@@ -335,7 +337,5 @@ def compared_texts(batch: Batch, kind: kinds.Kind, whole: bool) -> tuple[Sequenc
         found += [text or "" for text in values.to_pylist()]
         pieces.append(rows)
     rows = np.concatenate([np.zeros(0, np.int64), *pieces])
-    if len(pieces) < 2:
-        return found, rows
     order = np.argsort(rows, kind="stable")
     return [found[i] for i in order.tolist()], rows[order]

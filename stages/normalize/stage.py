@@ -30,15 +30,6 @@ from stages.rows.column_names import Watched
 from stages.rows.selection import AND_QUESTION, Selection, renamed, replaced
 
 
-def _kept(example: Example | RowError) -> Example:
-    """An example that nothing has refused yet; else raises why."""
-    if isinstance(example, RowError):
-        raise example
-    if isinstance(example, Refused):
-        raise RowError(example.code, example.detail)
-    return example
-
-
 @dataclass(frozen=True)
 class Normalize:
     """Rows of one format as columns.
@@ -107,16 +98,12 @@ class Normalize:
         asked = grouped + self.carried.columns + searched + alike
         return IDENTITY + self.example_kind.columns + asked
 
-    def _treat_reasoning(self, example: Example) -> None:
-        for turns in self.example_kind.turns(example):
-            if self.strip_reasoning:
-                reasoning.strip(turns)
-            else:
-                reasoning.place(turns, self.reasoning)
-
     def _ready(self, example: Example | RowError) -> tuple[list[str], list[Any]]:
         """The notes of an example, and the sequences that it becomes."""
-        example = _kept(example)
+        if isinstance(example, RowError):
+            raise example
+        if isinstance(example, Refused):
+            raise RowError(example.code, example.detail)
         odd = self.example_kind.notes(example, self)
         if stopped := stop_text.treat(example, self.stop_text):
             odd = [stopped, *odd]
@@ -124,8 +111,11 @@ class Normalize:
             odd = [*odd, spelling.NOTE]
         if self.offers_tools and self._calls_undeclared(example):
             odd = [*odd, carried.UNDECLARED]
-        if self._moves_reasoning:
-            self._treat_reasoning(example)
+        for turns in self.example_kind.turns(example) if self._moves_reasoning else ():
+            if self.strip_reasoning:
+                reasoning.strip(turns)
+            else:
+                reasoning.place(turns, self.reasoning)
         ready = self.example_kind.ready(example, self)
         if self._orders_results:
             first, *others = self.example_kind.turns(example) or ((),)
@@ -318,10 +308,8 @@ class Normalize:
                 try:
                     odd, ready = self._ready(example)
                 except RowError as error:
-                    refused[len(rows)] = (
-                        error.code,
-                        selection.told_raw(error, self.options.columns),
-                    )
+                    detail = selection.told_raw(error, self.options.columns)
+                    refused[len(rows)] = error.code, detail
                     rows.append(None)
                     continue
                 if odd:
@@ -330,9 +318,8 @@ class Normalize:
             count = len(rows) - first
             lines += [record.line] * count
             sequences += range(count) if self.fans_out else [-1] * count
-        texts = self.example_kind.filled(rows, self)
-        if "note" in self.example_kind.columns:
-            texts["note"] = carried.column(
-                self.example_kind.texts, columns=texts, odd_rows=odd_rows, lines=lines
-            )
-        return batch_of(lines, sequences, refused=refused, own_columns=texts)
+        kind = self.example_kind
+        made = kind.filled(rows, self)
+        if "note" in kind.columns:
+            made["note"] = carried.column(kind.texts, columns=made, odd_rows=odd_rows, lines=lines)
+        return batch_of(lines, sequences, refused=refused, own_columns=made)

@@ -16,7 +16,6 @@ from stages.errors import AskError, RowError, counted
 from stages.format import Format
 from stages.formats._messages import role_of
 from stages.rows import judgements, shapes, signals, speakers
-from stages.rows.carried import size_of
 from stages.rows.column_names import Watched, are_set_aside, are_verdicts, is_rating
 from stages.rows.selection import Selection
 from stages.rows.selection import inside as selection_inside
@@ -34,8 +33,7 @@ class Column:
     """A column that nothing reads.
 
     Attributes:
-        rows: sampled rows that have it, ``of_rows``: of those that the format could read;
-            ``bytes``: of their values.
+        rows: sampled rows that have it, ``of_rows``: of those that the format could read.
         values: some of the values.
         numbers: what each row's value says as a list of numbers of steps (``ReadRow``).
         of: the column of texts that nothing reads of which its lists say something; ``own``: one of
@@ -45,7 +43,6 @@ class Column:
 
     rows: int = 0
     of_rows: int = 0
-    bytes: int = 0
     values: list[Any] = field(default_factory=list)
     numbers: list[bool | None] = field(default_factory=list)
     of: str = ""
@@ -107,7 +104,6 @@ class Survey:
         """Count the values of one row."""
         column = self.columns.setdefault(left.path, Column())
         column.rows += 1
-        column.bytes += sum(map(size_of, left.values))
         if len(column.values) < 1000:
             column.values += left.values
         return column

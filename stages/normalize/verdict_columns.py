@@ -7,8 +7,6 @@ from stages.formats import _ratings
 from stages.normalize import role_columns, role_names
 from stages.normalize.role_columns import Columns
 from stages.rows import column_names, judgements, shapes, signals
-from stages.rows.column_names import EMPTY
-from stages.rows.judgements import are_numbers, is_marked, of_several
 
 _VERDICTS = 5  # different values of a verdict: each side, its name, a tie
 _SOME = 0.5  # of the rows, in which a verdict must stand: who judged may have skipped others
@@ -32,12 +30,12 @@ def _measures(path: str) -> str:
 
 def numbers_of(held: Columns, *roles: str) -> list[str]:
     """Lists of numbers, one for each answer, under names of some roles."""
-    several = [f"{path}[mean]" for path in held.where(of_several)]
+    several = [f"{path}[mean]" for path in held.where(judgements.of_several)]
     several += [f"{path}[order]" for path in held.where(judgements.are_letters)]
-    paths = [*held.where(are_numbers), *held.families, *several]
+    paths = [*held.where(judgements.are_numbers), *held.families, *several]
     paths = [p for p in paths if _measures(judgements.bare(p).split(",")[0]) in roles]
     lists = [*role_columns.list_of_answers(held), *lists_of_turns(held)]
-    likely = [p for p in paths if held.all(p, are_numbers)]
+    likely = [p for p in paths if held.all(p, judgements.are_numbers)]
     likely = [p for p in likely if held.as_long(p, lists) and _in_order(held, p, lists)]
     # Lists of ratings from 0 to 1 that are not as long as the others may be of steps.
     even = [p for p in likely if held.as_long(p, lists, 1) or not held.all(p, _ratings.are_ratings)]
@@ -61,12 +59,6 @@ def _keys(held: Columns, path: str) -> set[str]:
     return {one.rpartition(".")[2] for one in held.values if one.startswith(f"{path}[].")}
 
 
-def two_numbers(held: Columns) -> list[str]:
-    """Lists of two numbers, which score both sides."""
-    pairs = held.where(lambda value: are_numbers(value) and len(value) == 2)
-    return [path for path in pairs if role_names.role_of(path) in ("number", "verdict")]
-
-
 def sides(held: Columns) -> list[str]:
     """Two texts that are sides, as one path; those that are called answers, if some are."""
     both = held.of_two(role_names.by_side(held.single))
@@ -83,7 +75,7 @@ def lists_of_turns(held: Columns) -> list[str]:
 
 def numbers_of_sides(held: Columns) -> list[str]:
     """Two columns with a number of each side, as one path."""
-    numbers = [p for p in held.where(is_marked) if _measures(p) == "number"]
+    numbers = [p for p in held.where(judgements.is_marked) if _measures(p) == "number"]
     both = [one for one in role_names.by_side(numbers) if "[]" not in one[0]]
     return [",".join(map(_turned_round, one)) for one in both]
 
@@ -97,15 +89,13 @@ def verdict(held: Columns) -> list[str]:
     of_sides = {path for pair in role_names.by_side(scalars) for path in pair}
     # What names the worse answer, or what is bad in one, is no verdict on the better one.
     scalars = [p for p in scalars if not role_names.is_worse(p) and not signals.is_low(p)]
-    named = [p for p in scalars if role_names.mentions(p, "verdict")]
-    named += [p for p in scalars if p not in named and role_names.role_of(p) == "number"]
-    few = [p for p in named if p not in of_sides and _is_few(held, p)]
+    verdicts = [p for p in scalars if role_names.mentions(p, "verdict")]
+    named = dict.fromkeys([*verdicts, *held.called("number", scalars)])
     between = held.where(lambda v: type(v) is float and 1 <= v <= 2, _SOME)
     between = [p for p in between if not all(v in (None, 1, 2) for v in held.values[p])]
-    few = [p for p in few if p not in between]
+    few = [p for p in named if p not in (*of_sides, *between) and _is_few(held, p)]
     few += [f"{p}[nearest]" for p in between if role_names.mentions(p, "verdict")]
-    said = [p for p in scalars if role_names.mentions(p, "verdict") and _is_few(held, p)]
-    said = [p for p in said if _names_columns(held, p)]
+    said = [p for p in verdicts if _is_few(held, p) and _names_columns(held, p)]
     said += _one_hot(held) or _named_winners(held, scalars) or [*few, *_votes(held)]
     guessed = [p for p in scalars if held.guess and judgements.name_sides(held.told(p))]
     return [*dict.fromkeys(said)] or guessed
@@ -128,7 +118,7 @@ def strength(held: Columns) -> list[str]:
     each = [family for family in families if {*family} & {*numbers}]
     pairs = role_names.by_side([*{*numbers}.difference(*each)])
     sided = {p for some in (*pairs, *(f for f in each if len(f) in answers)) for p in some}
-    named = [p for p in numbers if role_names.role_of(p) in ("number", "verdict")]
+    named = held.called("number verdict", numbers)
     named = [p for p in named if p not in sided]  # of one answer, not of both
     told = {p: [v for v in held.values[p] if v is not None] for p in named}
     return [p for p, v in told.items() if min(v) < 0 < max(v)]
@@ -149,11 +139,11 @@ def _votes(held: Columns) -> list[str]:
     said_of_all = sorted(by_key, key=lambda key: _OVERALL.isdisjoint(role_names.parts(key)))
     found = []
     for path in (",".join(by_key[key]) for key in said_of_all):  # two lists: two groups of judges
-        said = [value for value in held.told(f"{path}[most]") if value not in EMPTY]
+        said = [value for value in held.told(f"{path}[most]") if value not in column_names.EMPTY]
         if "," in path:
             found += [f"{path}[most]"] * judgements.name_sides(said)
             continue
-        said = [value for value in held.values[path] if value not in EMPTY]
+        said = [value for value in held.values[path] if value not in column_names.EMPTY]
         hot = all(judgements.one_hot(value) is not None for value in said)
         if _is_few(held, path):
             found.append(path if hot else path + "[most]" * max(map(judgements.depth, said)))

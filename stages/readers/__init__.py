@@ -5,10 +5,11 @@ how its files are read (``csv/{"delimiter": ";"}``).
 """
 
 import functools
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, cast
 
 from stages import catalog
-from stages.contract import Reader
+from stages.contract import Reader, Record, Split
 
 if TYPE_CHECKING:
     from stages.readers._delimited import Delimited
@@ -45,3 +46,14 @@ def of_path(path: str) -> str | None:
     known = suffixes()
     fitting = [suffix for suffix in known if path.lower().endswith(suffix)]
     return known[max(fitting, key=len)] if fitting else None
+
+
+def numbered(splits: Iterable[Split]) -> Iterator[tuple[int, Record]]:
+    """Every row of a file with its line there, from 1."""
+    first = 1
+    for split in splits:
+        count = 0
+        for lines in load(split.reader).read(split):
+            yield from ((first + record.line, record) for record in lines.records)
+            count += lines.lines
+        first += count

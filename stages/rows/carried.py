@@ -5,9 +5,11 @@ make. Limits and expressions are no part of it, so another limit encodes nothing
 """
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,12 +21,13 @@ from stages import columns
 from stages.columns import Ints
 from stages.contract import Batch, Conversation, Message, Record
 from stages.files.line_block import dump
-from stages.rows import stop_text
+from stages.rows.dialects import MARKERS
 from stages.rows.selection import lookup
 
 VALUES, TURNS, CHARACTERS = "carried", "n_turns", "n_characters"
 COUNTS = (TURNS, CHARACTERS)
 KINDS = ("whole", "number", "text", "truth", "other")  # the fields of a value: one is not null
+_FIELDS: Mapping[type, str] = {bool: "truth", int: "whole", float: "number", str: "text"}
 _WHOLE = 2**63
 
 
@@ -48,15 +51,10 @@ class Carried:
 
 def _kind(value: Any) -> str | None:
     """Which field of a value holds it; None for what is no value."""
-    if value is None:
+    if value is None or (isinstance(value, float) and value != value):  # NaN: no number
         return None
-    if isinstance(value, bool):
-        return "truth"
-    if isinstance(value, int):
-        return "whole" if -_WHOLE <= value < _WHOLE else "number"
-    if isinstance(value, float):
-        return "number" if value == value else None  # NaN: no number
-    return "text" if isinstance(value, str) else "other"
+    kind = _FIELDS.get(type(value), "other")
+    return "number" if kind == "whole" and not -_WHOLE <= value < _WHOLE else kind
 
 
 def _values(values: Sequence[Any]) -> pa.StructArray:
@@ -210,8 +208,6 @@ def batch_of(
 
 def _spread(values: dict[int, str], count: int) -> pa.Array:
     """A text column with values at a few places and nulls elsewhere."""
-    if not values:
-        return pa.nulls(count, pa.string())
     return pa.array([values.get(i) for i in range(count)], pa.string())
 
 
@@ -224,36 +220,9 @@ def tools_text(conversation: Conversation | None) -> str | None:
 
 
 MARKED, UNDECLARED = "template_text", "undeclared_tool"
-WORDS = {
-    "ends_without_answer": "the conversation ends with a turn that has no answer",
-    "empty_question": "a turn of the user says nothing",
-    "missing_result": "a call has no result, and the conversation goes on",
-    UNDECLARED: "a call names a tool that the row does not declare",
-    "repeated_role": "two turns of one role in a row",
-    MARKED: "a text contains the markers of a chat template, as ordinary text",
-    "stop_text_kept": "an answer ends in the text of a stop token, which is trained as text",
-    "stop_text_stripped": "an answer ended in the text of a stop token, which was removed",
-    "python_values": "None, True or False in a call, where servers print null, true and false",
-    "steps_rewritten": "steps lost an indent or blank lines; --prm-template raw keeps them",
-    "salvaged_before_damage": "read from before the damage in a damaged input",
-}
-WARNINGS = (
-    MARKED,
-    "stop_text_kept",
-    "empty_question",
-    "missing_result",
-    UNDECLARED,
-)  # a model learns from these what is rarely wanted
-MARKERS = (
-    *stop_text.STOPS,
-    *("<|im_start|>", "<|im_sep|>", "<|start_header_id|>", "<|end_header_id|>"),
-    *("<|header_start|>", "<|header_end|>", "<|start|>"),
-    *("<|begin_of_text|>", "<start_of_turn>", "<|system|>", "<|user|>", "<|assistant|>"),
-    *("<｜begin▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"),
-    *("[INST]", "[/INST]", "<<SYS>>", "[AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]"),
-    *("<extra_id_0>", "<extra_id_1>", "<|START_OF_TURN_TOKEN|>", "<|channel|>", "<|message|>"),
-    *("### Instruction:", "### Response:", "### Human:", "### Assistant:"),
-)
+_TABLE = tomllib.loads(Path(__file__).with_name("notes.toml").read_text("utf-8"))
+WORDS: Mapping[str, str] = _TABLE["words"]
+WARNINGS = tuple(_TABLE["warnings"])
 # "</s>" also ends a struck-through word in HTML, so in the middle of a text it is no sign.
 _PATTERN = "|".join(re.escape(marker) for marker in MARKERS if marker != "</s>")
 _JOINED = ", "
@@ -296,8 +265,6 @@ def column(
     """
     masks = [_holding(columns[name]) for name in texts]
     marked = {int(row) for mask in masks for row in np.flatnonzero(mask)}
-    if not marked and not odd_rows:
-        return pa.nulls(len(lines), pa.string())
     names: list[str | None] = [None] * len(lines)
     for row in sorted({*marked, *odd_rows}):
         names[row] = _JOINED.join((*odd_rows.get(row, ()), *[MARKED] * (row in marked)))

@@ -11,6 +11,9 @@ from stages.contract import Message
 from stages.rows.speakers import SPOKEN, role_named
 
 DIALOGUE = "Human/Assistant"  # of the dialect of dialogues in one text
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+STOPS = tuple(_TABLE["stops"])
+MARKERS = (*STOPS, *_TABLE["markers"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,14 @@ def _closing(
     return Dialect(name, prefix + first, parse, tuple(closers))
 
 
-def _headed(header: str, preamble: str = "", closer: str = "") -> Callable[[str], Turns | None]:
+def _headed(
+    name: str,
+    opens: str,
+    header: str,
+    preamble: str = "",
+    closer: str = "",
+    closers: Sequence[str] = (),
+) -> Dialect:
     """A dialect that marks only where a turn begins; blanks around contents are stripped.
 
     Each role has one word in a text: another one that means it is part of what is said.
@@ -130,12 +140,12 @@ def _headed(header: str, preamble: str = "", closer: str = "") -> Callable[[str]
         roles = [message.role for message in messages]
         return Turns(messages, False) if "user" in roles and "assistant" in roles else None
 
-    return parse
+    return Dialect(name, opens, parse, (*closers, *filter(None, [closer])), strips=True)
 
 
 def _spoken(text: str) -> Turns | None:
     """A dialogue in one text: with blank lines between its turns, else with a line for each."""
-    return _APART(text) or _TOGETHER(text)
+    return _APART.parse(text) or _TOGETHER.parse(text)
 
 
 _INSTRUCTION = re.compile(
@@ -261,23 +271,7 @@ _SPOKEN = (
     r"(?:(?<![^\n])[ \t]*(?:\#{1,4}[ ]?|\*\*)?|(?=[^\W\d_a-zA-Z]))"
     rf"(?P<role>{SPOKEN})(?:\*\*)?[:：](?:\*\*)?"
 )
-_APART, _TOGETHER = _headed(_DIALOGUE), _headed(_SPOKEN)
-
-_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-
-
-def _beginning(
-    name: str,
-    opens: str,
-    header: str,
-    preamble: str = "",
-    closer: str = "",
-    closers: Sequence[str] = (),
-) -> Dialect:
-    """A dialect of ``_headed``."""
-    parse = _headed(header, preamble, closer)
-    return Dialect(name, opens, parse, (*closers, *filter(None, [closer])), strips=True)
-
+_APART, _TOGETHER = (_headed(DIALOGUE, "", header) for header in (_DIALOGUE, _SPOKEN))
 
 DIALECTS = (
     *(_closing(**one) for one in _TABLE["closing"]),
@@ -286,7 +280,7 @@ DIALECTS = (
     Dialect(
         "Alpaca", r"\s*(?:Below is an instruction that describes a task|### Instruction:)", _alpaca
     ),
-    *(_beginning(**one) for one in _TABLE["headed"]),
+    *(_headed(**one) for one in _TABLE["headed"]),
     Dialect(
         DIALOGUE,
         r"\s*(?:\#{1,4} ?|\*\*)?"

@@ -145,8 +145,6 @@ def notes(messages: list[Message]) -> list[str]:
     found = []
     if any(message.role == "user" and is_empty(message) for message in messages):
         found.append("empty_question")
-    if len(messages) == 2 and messages[0].role == "user" and messages[1].role == "assistant":
-        return found
     if _lacks_result(messages):
         found.append("missing_result")
     roles = [message.role for message in messages]
@@ -197,10 +195,6 @@ def _lacks_result(messages: Sequence[Message]) -> bool:
     return 0 < len(results) < calls
 
 
-def _decided(message: Message, trained: bool) -> Message:
-    return Message(message.role, message.content, message.fields, trained, message.weight)
-
-
 def pair(
     example: Pair, printed: Collection[str] | None = None
 ) -> tuple[Conversation, Conversation]:
@@ -223,7 +217,7 @@ def pair(
         if message.weight is not None:
             detail = f"weight {message.weight:g} in a pair: a pair has no loss per turn"
             raise RowError("bad_weight", detail)
-    prompt = [_decided(message, False) for message in example.prompt]
+    prompt = [replace(message, trained=False) for message in example.prompt]
     sides = []
     for name, answer in (("chosen", example.chosen), ("rejected", example.rejected)):
         if not answer or answer[-1].role != "assistant":
@@ -236,7 +230,7 @@ def pair(
         for message in answer if name == "chosen" else ():
             if message.role == "assistant":
                 require_finished(message, "the chosen answer")
-        turns = [_decided(message, message.role == "assistant") for message in answer]
+        turns = [replace(message, trained=message.role == "assistant") for message in answer]
         sides.append(Conversation([*prompt, *turns], example.tools))
     if sides[0] == sides[1]:
         raise RowError("identical_pair", "chosen and rejected are the same")
@@ -274,11 +268,8 @@ def _require_one_question(
         RowError: ``questions_differ``: they differ first in a turn of somebody else, or one side
             ends where somebody else goes on in the other.
     """
-    at = 0
-    while at < min(len(chosen), len(rejected)):
-        if _said(chosen[at], printed) != _said(rejected[at], printed):
-            break
-        at += 1
+    alike = (_said(a, printed) == _said(b, printed) for a, b in zip(chosen, rejected, strict=False))
+    at = len([*itertools.takewhile(bool, alike)])
     sides = {"chosen": chosen, "rejected": rejected}
     others = {n: side[at].role for n, side in sides.items() if at < len(side)}
     spoken = next(((n, role) for n, role in others.items() if role != "assistant"), None)

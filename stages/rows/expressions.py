@@ -200,10 +200,9 @@ class _Parser:
         while self._taken("not"):
             times += 1
         node = self._compared()
-        if not times:
-            return node
-        once = Node("not", at, parts=(node,))
-        return once if times % 2 else Node("not", at, parts=(once,))
+        for _ in range(min(times, 2 - times % 2)):
+            node = Node("not", at, parts=(node,))
+        return node
 
     def _compared(self) -> Node:
         left, at = self._sum(), self._at
@@ -267,10 +266,8 @@ class _Parser:
         self._next += kind != "end"
         if kind == "number":
             return Node("number", at, _number(word))
-        if kind == "text":
-            return Node("text", at, word[1:-1].replace("''", "'"))
-        if kind == "column":
-            return Node("column", at, word[1:-1].replace('""', '"'))
+        if kind in ("text", "column"):  # a doubled quote is one
+            return Node(kind, at, word[1:-1].replace(2 * word[0], word[0]))
         if kind == "name":
             called = self._taken("(")
             return self._call(word, at) if called else _named(word, at)

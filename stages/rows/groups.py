@@ -61,8 +61,6 @@ def first_questions(conversations: pa.ListArray) -> list[str]:
     asked |= said & (counts == 0)[row]
     counts = np.bincount(row[asked], minlength=len(conversations))
     texts = content.filter(pa.array(asked)).to_pylist()
-    if (counts == 1).all():  # nothing has to be joined
-        return list(texts)
     bounds = np.append(0, np.cumsum(counts)).tolist()
     return ["\n".join(texts[first:last]) for first, last in pairwise(bounds)]
 

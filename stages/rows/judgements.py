@@ -19,10 +19,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from stages.rows import signals, speakers
-from stages.rows.words import exact
+from stages.rows.words import exact, listing
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
 _ENDED = re.compile(
@@ -143,12 +141,12 @@ def spelled(value: Any) -> float | None:
         return None
 
 
-def flat(value: Any) -> Iterator[Any]:
+def flat(value: Any, nothing: Sequence[Any] = _NOTHING) -> Iterator[Any]:
     """All values in a list of any depth that say anything."""
     if isinstance(value, list):
         for one in value:
-            yield from flat(one)
-    elif value not in _NOTHING:
+            yield from flat(one, nothing)
+    elif value not in nothing:
         yield value
 
 
@@ -164,11 +162,8 @@ def listed_in(value: Any) -> list[str]:
     """The texts of a text that is the JSON of a list of texts; none of any other value."""
     if not isinstance(value, str) or _LISTED.match(value) is None:
         return []
-    try:
-        found = orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return []
-    return found if all(isinstance(one, str) for one in found) else []
+    found = signals.nested_in(value) or []
+    return [*found] if all(isinstance(one, str) for one in found) else []
 
 
 def are_letters(value: Any) -> bool:
@@ -210,18 +205,11 @@ def is_good(value: Any) -> bool | None:
 
 # Words and marks for which of two is better.
 
-_TIES = frozenset(
-    "ties both neither none same similar unentschieden gleich gleichstand empate égal égalité "
-    "pareggio ничья 平局 引き分け".split()
-)
-_LETTERS = {
-    **dict.fromkeys(("a", "left", "first", "1st", "one", "links", "gauche"), 0),
-    **dict.fromkeys(("b", "right", "second", "2nd", "two", "rechts", "droite"), 1),
-}
+_TIES, _BETTER = exact("two", "tie"), exact("two", "better")
+_LETTERS = {word: at for at, side in enumerate(("left", "right")) for word in exact("two", side)}
 _SAYING = 5  # words of a verdict such as A-is-clearly-better
-_BETTER = {"better", "best", "preferred", "wins", "won", "besser", "meilleur", "mejor"}
 _NEGATING = exact("value", "negating")
-_NOUNS = ("model", "response", "answer", "output", "assistant", "option", "completion")
+_NOUNS = listing("two", "noun")
 _SIDE = rf"(?:{'|'.join(_NOUNS)})?_?([ab])"
 # A>B, model_a>>model_b, B~A; brackets and blanks are taken off before
 _COMPARED = re.compile(rf"{_SIDE}(>+|<+|=+|~|≈){_SIDE}")

@@ -64,15 +64,6 @@ def parts_of(row: Row, paths: Iterable[str]) -> Iterator[str]:
         yield from (path,) if path in row else map(judgements.bare, path.split(","))
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    """What is in a list, at any depth, and not null."""
-    for one in value if isinstance(value, list) else (value,):
-        if isinstance(one, list):
-            yield from _leaves(one)
-        elif one is not None:
-            yield one
-
-
 @dataclass(frozen=True, slots=True)
 class Condition:
     """One ``--where``: a column, a sign and a value.
@@ -91,7 +82,8 @@ class Condition:
         value = lookup(row, self.column)
         if value is None:
             return self.sign == "=" and self.value is None
-        return all(map(self._is_true_of, _leaves(value) if "[]" in self.column else (value,)))
+        each = judgements.flat(value, (None,)) if "[]" in self.column else (value,)
+        return all(map(self._is_true_of, each))
 
     def _is_true_of(self, value: Any) -> bool:
         if self.sign in _ORDER:

@@ -13,7 +13,6 @@ import orjson
 
 from stages.contract import Row
 from stages.rows import column_names, judgements, selection, signals, words
-from stages.rows.words import exact
 
 FEW = 6  # different values that are listed
 SHORT = 24  # characters of a value that is listed
@@ -71,19 +70,10 @@ def _kind(value: Any) -> str:
     if isinstance(value, int | float):
         return "number"
     if isinstance(value, str):
-        return "json" if _is_json(value) else "text"
+        return "text" if signals.nested_in(value) is None else "json"
     if isinstance(value, dict):
         return "object"
     return "turns" if value and all(map(is_turn, value)) else "list"
-
-
-def _is_json(text: str) -> bool:
-    if text.lstrip()[:1] not in ("{", "["):
-        return False
-    try:
-        return isinstance(orjson.loads(text), dict | list)
-    except orjson.JSONDecodeError:
-        return False
 
 
 def _few(values: Sequence[Any]) -> str:
@@ -112,14 +102,11 @@ def _listed(values: Sequence[list[Any]]) -> str:
     kind = kinds.pop() if len(kinds) == 1 else ""
     few = _few(inner) if kind in ("text", "number", "flag") else ""
     sizes = [*map(len, values)]
-    noun = _NOUNS.get(kind, "item") + "s" * (max(sizes) != 1)
+    noun = _NOUNS.get(kind, kind) + "s" * (max(sizes) != 1)
     return f"list of {_span(sizes)} {noun}" + (f" ({few})" if few else "")
 
 
-_NOUNS = {
-    "flag": "flag", "number": "number", "text": "text", "json": "JSON text",
-    "object": "object", "list": "list", "turns": "dialogue",
-}  # fmt: skip
+_NOUNS = {"json": "JSON text", "turns": "dialogue", "": "item"}  # of the others their kind
 _WORDS = {
     "flag": lambda values: " or ".join(sorted({str(v).lower() for v in values}, reverse=True)),
     "number": lambda values: f"number {_few(values) or _span(values)}",
@@ -135,11 +122,11 @@ _WORDS = {
 
 
 _SCALE = 11  # different whole numbers, from 0 to 10, that are a scale with a middle
-_YES, _NO = exact("value", "yes"), exact("value", "no")
-_GOOD, _BAD = exact("value", "good"), exact("value", "bad")
+_YES, _NO = words.exact("value", "yes"), words.exact("value", "no")
+_GOOD, _BAD = words.exact("value", "good"), words.exact("value", "bad")
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?")
 _NAMED = re.compile(r"[^\W\d]\w*(?:\.\w+)*")  # a path that an expression takes as it is
-_NEGATING = exact("value", "negating")
+_NEGATING = words.exact("value", "negating")
 
 
 def says_good(path: str, text: str) -> bool | None:
@@ -304,13 +291,8 @@ def _of_words(path: str, values: Sequence[str], everywhere: bool) -> tuple[str, 
         return "!=", given_up
     good = [value for value, sense in said.items() if sense]
     bad = [value for value, sense in said.items() if sense is False]
-    if (
-        everywhere
-        and not good
-        and not bad
-        and len(said) == 2
-        and column_names.is_a(path, "verdict")
-    ):
+    open_ = len(said) == 2 and not good and not bad
+    if everywhere and open_ and column_names.is_a(path, "verdict"):
         good = [Counter(values).most_common(1)[0][0]]
     if len(good) == 1 and (everywhere or not bad):
         return "=", good[0]

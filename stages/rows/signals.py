@@ -261,6 +261,17 @@ def is_declared(value: Any, alone: bool) -> bool:
     )
 
 
+def nested_in(text: str) -> list[Any] | dict[str, Any] | None:
+    """The list or the object of a text that is the JSON of one; None of any other text."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        found: list[Any] | dict[str, Any] = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return found
+
+
 _SCHEMAS = frozenset(("parameters", "input_schema", "inputSchema"))
 _ARGUMENTS = frozenset(("arguments", "args", "input"))
 
@@ -268,18 +279,10 @@ _ARGUMENTS = frozenset(("arguments", "args", "input"))
 def are_tools(value: Any) -> bool:
     """Whether a value declares tools, whatever its column is called: a list of objects that each
     have a name and a schema of their arguments, as they are or under ``function``; or its JSON."""
-    if (
-        isinstance(value, str)
-        and value.lstrip()[:1] == "["
-        and not _SCHEMAS.isdisjoint(re.findall(r'"(\w+)"\s*:', value))
-    ):
-        try:
-            value = orjson.loads(value)
-        except orjson.JSONDecodeError:
-            return False
-    if not isinstance(value, list) or not value:
-        return False
-    return _are_named(value, _SCHEMAS)
+    if isinstance(value, str) and value.lstrip()[:1] == "[":
+        keys = re.findall(r'"(\w+)"\s*:', value)
+        value = None if _SCHEMAS.isdisjoint(keys) else nested_in(value)
+    return isinstance(value, list) and bool(value) and _are_named(value, _SCHEMAS)
 
 
 def are_calls(value: Any) -> bool:

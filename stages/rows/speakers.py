@@ -6,6 +6,7 @@ speaks; others may only say that it is a role, a question or an answer: ``functi
 """
 
 import functools
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -127,7 +128,7 @@ def spoken(value: Any, own: bool = False) -> Iterator[list[tuple[Any, bool]]]:
     """
     opened = _opened(value)
     if own and isinstance(opened, dict):
-        opened = _numbered(opened) or _beside_one_another(opened) or opened
+        opened = _several(opened) or opened
     inner = opened.values() if isinstance(opened, dict) else opened
     if not isinstance(opened, dict | list):
         return
@@ -164,16 +165,12 @@ def _said_by(turn: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     return role if value else {USER: ASSISTANT, ASSISTANT: USER}.get(str(role))
 
 
-def _numbered(value: Mapping[str, Any]) -> list[Any]:
-    """The values of an object whose keys count them; none where they do not."""
+def _several(value: Mapping[str, Any]) -> list[Any]:
+    """The values of an object whose keys count them, and the objects of an object of lists that are
+    equally long, of each list one value; none of any other object."""
     at = {key: words.parts(key)[-1:] for key in value}
-    if not all(part and part[0].isdecimal() for part in at.values()):
-        return []
-    return [value[key] for key in sorted(value, key=lambda key: int(at[key][0]))]
-
-
-def _beside_one_another(value: Mapping[str, Any]) -> list[Any]:
-    """The objects of an object of lists that are equally long: of each list one value."""
+    if all(part and part[0].isdecimal() for part in at.values()):
+        return [value[key] for key in sorted(value, key=lambda key: int(at[key][0]))]
     lists = [one for one in value.values() if isinstance(one, list)]
     if len(lists) < 2 or len(lists) < len(value) or len({*map(len, lists)}) > 1:
         return []
@@ -185,7 +182,7 @@ def turned(value: Any) -> list[Any] | None:
     a turn, in which who speaks and what
     stand under any names (``speaker``, ``is_bot``, ``author.role``; ``utterance``), with ``role``
     and ``content``; None for any other value."""
-    turns = _numbered(value) or _beside_one_another(value) if isinstance(value, dict) else value
+    turns = _several(value) if isinstance(value, dict) else value
     if isinstance(turns, list) and turns and all(map(_is_couple, turns)):
         turns = [{"role": who, "content": said} for who, said in turns]
     if not turns or not isinstance(turns, list) or not all(isinstance(t, dict) for t in turns):
@@ -252,11 +249,8 @@ def require_said(roles: Mapping[str, str], rows: list[dict[str, Any]], where: st
     Raises:
         UsageError: none has it.
     """
-    said = (
-        dict.fromkeys(str(name) for turns in spoken(rows, own=True) for name, _ in turns)
-        if roles
-        else {}
-    )
+    each = itertools.chain.from_iterable(spoken(rows if roles else [], own=True))
+    said = dict.fromkeys(str(name) for name, _ in each)
     for name, role in roles.items():
         if name not in said:
             what = f"--role {name}={role}: no turn of a sampled row of {where} has the role {name}."

@@ -7,22 +7,17 @@ it (``keep``).
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from stages.chat_template.reasoning import CLOSE, OPEN
 from stages.contract import BARE, Conversation, Example, Message, Pair, StepChain
 from stages.errors import RowError
-from stages.rows.dialects import DIALECTS, DIALOGUE, Dialect, Turns
+from stages.rows.dialects import DIALECTS, DIALOGUE, STOPS, Dialect, Turns
 
 REJECT, KEEP, STRIP = "reject", "keep", "strip"
 POLICIES = (REJECT, KEEP, STRIP)
 NOTES = {KEEP: "stop_text_kept", STRIP: "stop_text_stripped"}
-STOPS = tuple(
-    """<|im_end|> <|endoftext|> <|eot_id|> <|eom_id|> <|eot|> <|eom|> <|end_of_text|> <end_of_turn>
-    <eos> <|end|> <|return|> <|call|> <|END_OF_TURN_TOKEN|> <｜end▁of▁sentence｜> </s>
-    <extra_id_1>""".split()
-)
 LAST = {stop[-1] for stop in STOPS}
 
 
@@ -44,13 +39,13 @@ def stripped(text: str) -> str:
     return text
 
 
-def _answers(example: Example) -> list[Message]:
-    turns: list[Message] = []
-    if isinstance(example, Conversation):
-        turns = example.messages
-    elif isinstance(example, Pair):
-        turns = [*example.prompt, *example.chosen, *example.rejected]
-    return [turn for turn in turns if turn.role in ("assistant", BARE)]
+def turns_of(examples: Iterable[Example]) -> Iterator[Message]:
+    """Every turn of some examples."""
+    for example in examples:
+        if isinstance(example, Conversation):
+            yield from example.messages
+        elif isinstance(example, Pair):
+            yield from (*example.prompt, *example.chosen, *example.rejected)
 
 
 _CHOICE = "add --stop-text strip to remove it, or --stop-text keep to train it as text"
@@ -89,7 +84,8 @@ def treat(example: Example, policy: str) -> str | None:
     if isinstance(example, StepChain):
         return NOTES[policy] if _treat_steps(example, policy) else None
     seen = False
-    for number, turn in enumerate(_answers(example)):
+    answers = (turn for turn in turns_of([example]) if turn.role in ("assistant", BARE))
+    for number, turn in enumerate(answers):
         stop = ending_stop(turn.content) if turn.content else None
         if stop is None:
             continue
@@ -162,14 +158,13 @@ def opens(text: str) -> re.Match[str] | None:
     return _OPENS.match(text) if text.startswith(FIRST) else None
 
 
-def read(text: str) -> tuple[Dialect, Turns] | None:
-    """The dialect and the turns of a text; None when it is not templated."""
-    return within(text, alone=False)
+def read(text: Any, alone: bool = False) -> tuple[Dialect, Turns] | None:
+    """The dialect and the turns of a text; None of any other value, and when it is not templated.
 
-
-def within(text: str, alone: bool) -> tuple[Dialect, Turns] | None:
-    """The same; ``alone``: also where nobody but the assistant speaks in the text."""
-    opened = opens(text)
+    Args:
+        alone: also where nobody but the assistant speaks in the text.
+    """
+    opened = opens(text) if isinstance(text, str) else None
     if opened is None:
         return None
     dialect = DIALECTS[int((opened.lastgroup or "d0")[1:])]
@@ -182,14 +177,9 @@ def within(text: str, alone: bool) -> tuple[Dialect, Turns] | None:
     return dialect, turns
 
 
-def parsed(value: Any) -> tuple[Dialect, Turns] | None:
-    """The same of any value, of which only a text can be templated."""
-    return read(value) if isinstance(value, str) else None
-
-
 def dialect_of(value: Any) -> str | None:
     """The dialect's name, when the value is a text that is already templated."""
-    templated = parsed(value)
+    templated = read(value)
     return templated[0].name if templated else None
 
 

@@ -8,14 +8,14 @@ should see, a rating under sft, a weight, a flag of a turn.
 import itertools
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from stages.contract import Conversation, Example, Message, Pair, Row, StepChain
+from stages.contract import Example, Row, StepChain
 from stages.errors import AskError
 from stages.rows import column_names, judgements, selection, shapes, signals, stop_text
 from stages.rows.column_names import EMPTY, Watched, peek
@@ -33,15 +33,6 @@ FLAGS = ("weight", "loss_weight", "train", "training", "trainable", "loss", "los
 NUMERIC = FLAGS[:2]  # those that may be more than 0 or 1
 
 
-def turns_of(examples: Iterable[Example]) -> Iterator[Message]:
-    """Every turn of some examples."""
-    for example in examples:
-        if isinstance(example, Conversation):
-            yield from example.messages
-        elif isinstance(example, Pair):
-            yield from (*example.prompt, *example.chosen, *example.rejected)
-
-
 class ReadRow:
     """A row that was read, and the examples that it became.
 
@@ -55,7 +46,7 @@ class ReadRow:
     @cached_property
     def _texts(self) -> dict[str, None]:
         """Every text of the examples, without blanks around it, once."""
-        turns = [*turns_of(self._examples)]
+        turns = [*stop_text.turns_of(self._examples)]
         said = (one for turn in turns for one in (turn.content, (turn.fields or {}).get(_THOUGHT)))
         texts = [text for text in said if isinstance(text, str)]
         for example in self._examples:
@@ -94,7 +85,7 @@ class ReadRow:
     @property
     def _answers(self) -> Iterator[str]:
         """What the assistant says in the examples."""
-        turns = turns_of(self._examples)
+        turns = stop_text.turns_of(self._examples)
         return (one.content for one in turns if one.role == "assistant" and one.content)
 
     def judged(self, path: str, value: Any) -> tuple[str, bool | None]:
@@ -146,9 +137,15 @@ class ReadRow:
     @property
     def has_turns(self) -> bool:
         """Whether it has a list of turns, which may have keys of their own."""
-        columns = [value for value in self._row.values() if isinstance(value, list)]
-        turns = [one for one in itertools.chain.from_iterable(columns) if isinstance(one, dict)]
-        return not all(map(_SPEAKER.isdisjoint, turns))
+        return any(True for _ in _turns_in(self._row))
+
+
+def _turns_in(row: Row) -> Iterator[tuple[str, Row]]:
+    """Every turn of the lists of a row, with the column that it stands in."""
+    for name, value in row.items():
+        for one in value if isinstance(value, list) else ():
+            if isinstance(one, dict) and not _SPEAKER.isdisjoint(one):
+                yield name, one
 
 
 def _places(labels: Sequence[float | None]) -> tuple[int, ...]:
@@ -202,10 +199,24 @@ class Leaving:
 
     def of(self, row: Watched, examples: Sequence[Example]) -> list[Unread]:
         """What is in no example, under the names that the file has, which options take."""
-        left = left_over(row, examples, self.printed, self.inside)
+        left = self._unnamed(row, examples)
         if self.columns:
             left = [replace(one, path=selection.raw(one.path, self.columns)) for one in left]
         return [it for it in left if it.path not in self.decided and it.path not in self.inside]
+
+    def _unnamed(self, row: Watched, examples: Sequence[Example]) -> list[Unread]:
+        """Every value of a row that is in no example, under the names that formats know."""
+        found = itertools.chain.from_iterable(itertools.starmap(_opened, row.unread()))
+        if self.inside:
+            each = (selection.rest(path, value, self.inside) for path, value in found)
+            found = itertools.chain.from_iterable(each)
+        columns = [Unread(path, tuple(values)) for path, values in by_path(found).items()]
+        if StepChain in map(type, examples):
+            keys = by_path(_beside_steps(row))
+        else:
+            fields = by_path(_fields_of(examples, self.printed))
+            keys = {_column_of(row, key): values for key, values in fields.items()}
+        return columns + [Unread(key, tuple(values), turn=True) for key, values in keys.items()]
 
     def is_open(self, path: str) -> bool:
         """Whether nobody has said yet that a column may be left out."""
@@ -219,36 +230,6 @@ def by_path(found: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
         if value not in EMPTY:
             values.setdefault(path, []).append(value)
     return values
-
-
-def left_over(
-    row: Watched, examples: Sequence[Example], printed: frozenset[str], inside: Collection[str] = ()
-) -> list[Unread]:
-    """Every value of a row that is in no example.
-
-    Args:
-        printed: the fields of a turn that the chat template prints.
-        inside: paths of what is taken from inside of columns.
-    """
-    found: Iterable[tuple[str, Any]] = (pair for left in row.unread() for pair in _opened(*left))
-    if inside:
-        found = (left for path, value in found for left in selection.rest(path, value, inside))
-    columns = [Unread(path, tuple(values)) for path, values in by_path(found).items()]
-    if StepChain in map(type, examples):
-        keys = by_path(_beside_steps(row))
-        return columns + [Unread(key, tuple(values), turn=True) for key, values in keys.items()]
-    said = [(turn, turn.fields) for turn in turns_of(examples) if turn.fields]
-    if not said:
-        return columns
-    keys = by_path(
-        (key, value)
-        for turn, fields in said
-        for key, value in fields.items()
-        if key not in _CHECKED and not _is_read(key, value, printed, turn.role)
-    )
-    return columns + [
-        Unread(_column_of(row, key), tuple(values), turn=True) for key, values in keys.items()
-    ]
 
 
 def _opened(path: str, value: Any) -> Iterable[tuple[str, Any]]:
@@ -267,15 +248,21 @@ def _is_read(key: str, value: Any, printed: frozenset[str], role: str) -> bool:
     return says is not None and (isinstance(value, bool) or says(value))
 
 
+def _fields_of(examples: Iterable[Example], printed: frozenset[str]) -> Iterator[tuple[str, Any]]:
+    """Keys of the turns of examples that are not printed, and checked nowhere else."""
+    for turn in stop_text.turns_of(examples):
+        for key, value in (turn.fields or {}).items():
+            if key not in _CHECKED and not _is_read(key, value, printed, turn.role):
+                yield key, value
+
+
 def _beside_steps(row: Watched) -> Iterator[tuple[str, Any]]:
     """Keys of turns in rows of steps, of which only role and text are used, not even flags."""
-    for name, turns in row.items():
-        if not isinstance(turns, list) or name not in row.read_columns:
-            continue
-        rows = [turn for turn in turns if type(turn) is dict and not _SPEAKER.isdisjoint(turn)]
-        for key, value in itertools.chain.from_iterable(turn.items() for turn in rows):
-            if key not in _SAID and key not in row.read_keys(name):
-                yield f"{name}[].{key}", value
+    read = {name: _SAID | row.read_keys(name) for name in row.read_columns}
+    for name, turn in _turns_in(row):
+        for key in turn if name in read and type(turn) is dict else ():
+            if key not in read[name]:
+                yield f"{name}[].{key}", turn[key]
 
 
 def asked(left: Unread, kind: "Kind", row: ReadRow) -> AskError | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 _MEANS: Mapping[str, Mapping[str, str]] = _TABLE["means"]
+_EXACT: Mapping[str, Mapping[str, str]] = {**_TABLE["exact"], **_TABLE["apart"]}
 _SIGN, _ROLE = ("both", "sign", "low"), ("both", "role")
 RATING = ("label", "verdict", "number")  # the classes of words that a negation turns round
 # Why the model should see a column, by its class, and where.
@@ -30,12 +31,12 @@ def _of(table: Mapping[str, str], *uses: str) -> list[str]:
 
 def exact(name: str, *uses: str) -> frozenset[str]:
     """Words of the table that mean something only as they stand there."""
-    return frozenset(_of(_TABLE["exact"][name], *uses))
+    return frozenset(listing(name, *uses))
 
 
 def listing(name: str, *uses: str) -> list[str]:
     """The same in the order of the table."""
-    return _of(_TABLE["exact"][name], *uses)
+    return _of(_EXACT[name], *uses)
 
 
 def _forms(word: str) -> str:
