@@ -106,6 +106,19 @@ def test_nothing_is_taken_without_a_sign() -> None:
     assert lacking.offer([{"left": "q", "right": "a"}, {"left": "q"}], kind_of("sft")) == ""
 
 
+@pytest.mark.parametrize("worse", ["rejected", "rejected_response", "loser", "dispreferred"])
+@pytest.mark.parametrize("beside", [{"prompt": "What is {}?"}, {"left": "It is {}."}, {}])
+def test_no_command_trains_a_rejected_answer(worse, beside) -> None:
+    """Where the chosen side is not there, for whatever stands beside the rejected one."""
+    rows = [
+        {**{k: v.format(n) for k, v in beside.items()}, worse: f"I would not say that of {n}."}
+        for n in range(12)
+    ]
+    error = raised(DataError, evidence.detect, rows, kind_of("sft"), "x.jsonl")
+    assert worse not in error.remedy
+    assert lacking.offer(rows, kind_of("sft")) == ""
+
+
 def test_rows_of_single_turns_are_told_as_such() -> None:
     """An array of turns in a file of its own is read as rows; role and text are no two texts."""
     assert lacking.offer(TURNS, kind_of("sft")).startswith("Each row is one turn")
