@@ -10,8 +10,8 @@ from typing import Any
 
 from stages.contract import FormatOptions, Row
 from stages.errors import RowError, UndecidedError, counted
-from stages.formats._fields import NOTHING, Asking, Field, meant
-from stages.kinds import STEPS
+from stages.formats._fields import NOTHING, Field, meant
+from stages.formats._rated_steps import Steps
 from stages.rows import judgements
 from stages.rows.column_names import peek
 
@@ -140,13 +140,12 @@ def is_signed(values: Iterable[Any]) -> bool:
     return any(type(value) in (int, float) and value == -1 for value in values)
 
 
-class Signed(Asking, abstract=True):
+class Signed(Steps, abstract=True):
     """A format whose variant ``signed`` reads ratings of -1 (bad), 0 (neutral) and 1 (good).
 
     Otherwise they are signs, booleans, or numbers from 0 to 1.
     """
 
-    kinds = (STEPS,)
     ways = ("signed", "unsigned")
     _word = "ratings"
 

@@ -151,7 +151,6 @@ class _ExchangeList(Asking):
 
     name = "exchange_list"
     kinds = (CONVERSATION,)
-    columns = columns_of("exchange_list")
 
     def matches(self, row: Row) -> str | None:
         name = _EXCHANGES.first(row)

@@ -8,8 +8,7 @@ from typing import Any
 from stages.contract import Example, FormatOptions, Row, StepChain
 from stages.errors import RowError, UndecidedError, counted
 from stages.formats import _rated_steps, _turns
-from stages.formats._fields import NOTHING, Asking, Field, columns_of, is_any, is_list, required
-from stages.kinds import STEPS
+from stages.formats._fields import NOTHING, Field, columns_of, is_any, is_list, required
 from stages.rows.column_names import peek
 from stages.rows.unread import mapped
 
@@ -53,11 +52,9 @@ def _settle(
     raise UndecidedError(f"{what} {seen}, so they may count from 0 or from 1", (_ZERO, _ONE))
 
 
-class _Numbered(Asking, abstract=True):
+class _Numbered(_rated_steps.Steps, abstract=True):
     """A format that names wrong steps by their numbers."""
 
-    kinds = (STEPS,)
-    prompts = _rated_steps.PROBLEMS
     ways: tuple[str, ...] = (_ZERO, _ONE)
 
     def _chain(
@@ -79,7 +76,7 @@ class _Numbered(Asking, abstract=True):
 
 def _count(row: Row, columns: Mapping[str, str]) -> int:
     """How many steps a row has."""
-    return len(peek(row, _rated_steps.STEPS.first(row, columns) or "") or ())
+    return len(peek(row, _rated_steps.LISTED.first(row, columns) or "") or ())
 
 
 _INDICES = columns_of("processbench")["first error"]
@@ -114,13 +111,9 @@ class _ProcessBench(_Numbered):
     """
 
     name = "processbench"
-    columns = columns_of("processbench")
     first_error = True
-
-    def matches(self, row: Row) -> str | None:
-        steps = _rated_steps.STEPS.first(row)
-        name = _SURE.first(row)
-        return f"{steps} and the index of the first error in {name}" if name and steps else None
+    _needs = (_rated_steps.LISTED, _SURE)
+    _words = "{} and the index of the first error in {}"
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         others = [(name, row) for row in rows if (name := _other(row, columns))]
@@ -168,7 +161,7 @@ class _ProcessBench(_Numbered):
         return number - base
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        steps = _rated_steps.texts(row, _rated_steps.STEPS, options)
+        steps = _rated_steps.texts(row, _rated_steps.LISTED, options)
         column = _INDEX.of(row, options.columns)
         column = required(column, "nothing says which step is the first wrong one")
         first = self._first(row[column], column, len(steps), options)
@@ -194,7 +187,7 @@ def _field(steps: int) -> Field:
 def _list_of(row: Row, columns: Mapping[str, str] = NOTHING) -> str | None:
     """The column with the step numbers: one that ``--map`` named, where it named any."""
     named = [one for one in _LISTS if one in columns]
-    if named or not _rated_steps.STEPS.first(row):
+    if named or not _rated_steps.LISTED.first(row):
         return _turns.first_of(row, named)
     there = [one for one in _LISTED if one in row]
     sure = next((one for one in there if is_list(peek(row, one))), None)
@@ -213,11 +206,12 @@ class _ErrorList(_Numbered):
 
     name = "error_list"
     ways = (_ZERO, _ONE, _ZERO + _WHOLE, _ONE + _WHOLE)
-    columns = columns_of("error_list")
 
     def matches(self, row: Row) -> str | None:
         column = _list_of(row)
-        return f"{_rated_steps.STEPS.first(row)} and the wrong ones in {column}" if column else None
+        return (
+            f"{_rated_steps.LISTED.first(row)} and the wrong ones in {column}" if column else None
+        )
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         named = [
@@ -228,7 +222,7 @@ class _ErrorList(_Numbered):
         return _settle(named, "the lists of wrong steps name")
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        steps = _rated_steps.texts(row, _rated_steps.STEPS, options)
+        steps = _rated_steps.texts(row, _rated_steps.LISTED, options)
         column = _list_of(row, options.columns) or _turns.first_of(row, _LISTS)
         column = required(column, "nothing says which steps are wrong")
         _field(len(steps)).same(row, (column,), options.columns)
