@@ -106,10 +106,13 @@ def test_nothing_is_taken_without_a_sign() -> None:
     assert lacking.offer([{"left": "q", "right": "a"}, {"left": "q"}], kind_of("sft")) == ""
 
 
-@pytest.mark.parametrize("worse", ["rejected", "rejected_response", "loser", "dispreferred"])
+@pytest.mark.parametrize(
+    "worse",
+    "rejected rejected_response loser dispreferred failed failed_response hallucinated".split(),
+)
 @pytest.mark.parametrize("beside", [{"prompt": "What is {}?"}, {"left": "It is {}."}, {}])
 def test_no_command_trains_a_rejected_answer(worse, beside) -> None:
-    """Where the chosen side is not there, for whatever stands beside the rejected one."""
+    """Nor a failed one, where no other is there, for whatever stands beside it."""
     rows = [
         {**{k: v.format(n) for k, v in beside.items()}, worse: f"I would not say that of {n}."}
         for n in range(12)
