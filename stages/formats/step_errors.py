@@ -1,5 +1,6 @@
 """Steps in a list, and which of them are wrong: the first, or a list of their numbers."""
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -57,15 +58,16 @@ class _Numbered(_rated_steps.Steps, abstract=True):
 
     ways: tuple[str, ...] = (_ZERO, _ONE)
 
-    def _chain(
-        self, row: Row, steps: list[str], wrong: Sequence[int], options: FormatOptions
-    ) -> list[Example]:
-        """Steps before the first wrong one are good, and others that are not wrong unlabelled, or
-        good in a list of all that are wrong.
+    @abstractmethod
+    def _wrong(self, row: Row, steps: int, columns: Mapping[str, str]) -> list[int]:
+        """The places of the wrong ones of so many steps, from 0 and in order; raises RowError where
+        one is no step."""
 
-        Args:
-            wrong: places from 0, in order.
-        """
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        # Steps before the first wrong one are good, and others that are not wrong unlabelled, or
+        # good in a list of all that are wrong.
+        steps = _rated_steps.texts(row, _rated_steps.LISTED, options)
+        wrong = self._wrong(row, len(steps), options.columns)
         labels: list[float | None] = [1.0] * len(steps)
         if wrong and not self._way.endswith(_WHOLE):
             labels[wrong[0] :] = [None] * (len(steps) - wrong[0])
@@ -138,17 +140,15 @@ class _ProcessBench(_Numbered):
         what = "label is 0 or 1 in every row: the index of the first wrong step, or a verdict"
         return f"{what} on the whole solution", "If it is the index, add --format processbench"
 
-    def _first(self, number: Any, column: str, steps: int, options: FormatOptions) -> int | None:
-        """The place of the first wrong step, from 0; None where there is none.
-
-        Raises:
-            RowError: it is no step, or ``label`` is to count from 1.
-        """
+    def _wrong(self, row: Row, steps: int, columns: Mapping[str, str]) -> list[int]:
+        column = _INDEX.of(row, columns)
+        column = required(column, "nothing says which step is the first wrong one")
+        number = row[column]
         none = (-1, 0) if column != _OWN and self._way == _ONE else (-1,)
         if _said(number) == _said(None) or (type(number) is int and number in none):
-            return None
+            return []
         if column == _OWN and self._way == _ONE:
-            other = mapped(_NAMED[0], options.columns.get(_OWN, _OWN))
+            other = mapped(_NAMED[0], columns.get(_OWN, _OWN))
             raise RowError("bad_label", f"{_OWN} counts from 0; to read it from 1, add {other}")
         if column != _OWN and not self._way:
             ways = " or ".join(f"--format {self.name}/{way}" for way in self.ways)
@@ -158,14 +158,7 @@ class _ProcessBench(_Numbered):
         if type(number) is not int or not 0 <= number - base < steps:
             detail = f"{column} {number!r} is not a step of {steps}"
             raise RowError("bad_label", f"{detail}{' counted from 1' * base}, nor -1")
-        return number - base
-
-    def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        steps = _rated_steps.texts(row, _rated_steps.LISTED, options)
-        column = _INDEX.of(row, options.columns)
-        column = required(column, "nothing says which step is the first wrong one")
-        first = self._first(row[column], column, len(steps), options)
-        return self._chain(row, steps, [] if first is None else [first], options)
+        return [number - base]
 
 
 _LISTS = columns_of("error_list")["wrong steps"]
@@ -221,21 +214,20 @@ class _ErrorList(_Numbered):
         ]
         return _settle(named, "the lists of wrong steps name")
 
-    def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        steps = _rated_steps.texts(row, _rated_steps.LISTED, options)
-        column = _list_of(row, options.columns) or _turns.first_of(row, _LISTS)
+    def _wrong(self, row: Row, steps: int, columns: Mapping[str, str]) -> list[int]:
+        column = _list_of(row, columns) or _turns.first_of(row, _LISTS)
         column = required(column, "nothing says which steps are wrong")
-        _field(len(steps)).same(row, (column,), options.columns)
+        _field(steps).same(row, (column,), columns)
         listed = row.get(column)
         if not isinstance(listed, list) or not all(type(one) is int for one in listed):
             detail = "is not a list of step numbers (empty where no step is wrong)"
             raise RowError("bad_label", f"column {column!r} {detail}")
         base = 0 if self._way.startswith(_ZERO) else 1
         wrong = sorted(one - base for one in listed)
-        if wrong and not 0 <= wrong[0] <= wrong[-1] < len(steps):
-            detail = f"{column} {listed} does not fit {counted(len(steps), 'step')}"
+        if wrong and not 0 <= wrong[0] <= wrong[-1] < steps:
+            detail = f"{column} {listed} does not fit {counted(steps, 'step')}"
             raise RowError("bad_label", f"{detail} counted from {base}")
-        return self._chain(row, steps, wrong, options)
+        return wrong
 
 
 TABLE = (_ProcessBench(), _ErrorList())
