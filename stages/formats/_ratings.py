@@ -92,10 +92,7 @@ def ratings(values: Any, steps: int, column: str, label: Label = rating) -> list
     if len(values) != steps:
         detail = f"{counted(steps, 'step')} and {counted(len(values), 'label')}"
         raise RowError("label_count", detail)
-    try:
-        return [label(value, column) for value in values]
-    except RowError:  # which of them it is, is said where one is refused
-        return [label(value, f"{column}[{i}]") for i, value in enumerate(values)]
+    return [label(value, f"{column}[{i}]") for i, value in enumerate(values)]
 
 
 def aligned(pieces: list[str], label: str) -> list[float | None]:
