@@ -125,6 +125,10 @@ class Format(ABC):
         """
         return None
 
+    def is_believable(self, rows: Sequence[Row], options: FormatOptions) -> bool:
+        """Whether options that nobody gave yet may be offered for rows of the format."""
+        return True
+
 
 _KNOWN = sorted(n for n in {*vars(Format), *Format.__annotations__} if not n.startswith("_"))
 

@@ -102,7 +102,8 @@ def _both(model: profile.TargetModel, options: Options) -> tuple[Options, Build,
 
 
 def _blank(turns: list[Row], detail: str) -> bool:
-    return any(not turn["content"].strip() for turn in turns if turn["role"] == "assistant")
+    said = (turn["content"].strip() for turn in turns if turn["role"] == "assistant")
+    return any(not text or text.endswith("</think>") for text in said)
 
 
 def _said(*texts: str) -> Callable[[list[Row], str], bool]:

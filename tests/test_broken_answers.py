@@ -115,6 +115,34 @@ def test_a_prompt_that_opens_reasoning_is_closed_by_the_answer(name):
     assert made == trained(model, U, says("4"))
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_reasoning_with_nothing_behind_it_is_an_empty_answer(name):
+    """In each place and in every row of one outline; a call of a tool, or a turn that is not
+    trained, may stand alone with its reasoning."""
+    model = rendering(name)
+    alone = THOUGHT.strip()
+    for content in (alone, THOUGHT, f"\n{alone} ", "<think></think>", f"{alone}\n{alone}"):
+        assert trained(model, U, says(content)) == ["empty_answer"]
+        assert trained(model, U, says("4"), U, says(content)) == ["empty_answer"]
+        assert trained(model, prompt="q", completion=content) == ["empty_answer"]
+        parts = [{"type": "text", "text": content}]
+        assert trained(model, U, {"role": "assistant", "content": parts}) == ["empty_answer"]
+        context = {**says(content), "train": False}
+        assert "empty_answer" not in trained(model, U, context, U, says("4"))
+    prompt = "<|im_start|>user\n2 + 2?<|im_end|>\n<|im_start|>assistant\n<think>\n"
+    assert trained(model, prompt=prompt, completion="add them\n</think>\n") == ["empty_answer"]
+    query = door("sft", "query_response", model)
+    rows = [{"question": "q", "answer": text} for text in ("a", "b", alone, f"{alone}4")]
+    codes = [one["reject_code"] for one in rows_of(query, *rows)]
+    assert codes == [None, None, "empty_answer", None]
+    call = {"type": "function", "function": {"name": "f", "arguments": {}}}
+    (made,) = rows_of(door("sft", "openai"), {"messages": [U, says(alone, tool_calls=[call])]})
+    assert made["reject_code"] is None
+    placed = door("sft", "openai", reasoning=None)  # --reasoning-in think
+    (made,) = rows_of(placed, {"messages": [U, says("", reasoning_content="add them")]})
+    assert made["reject_code"] == "empty_answer"
+
+
 def test_reasoning_in_a_field_is_the_block_that_a_prompt_opened():
     """For a family that prints such a field, the three spellings are one example."""
     model = rendering("qwen3-0.6b")

@@ -77,6 +77,22 @@ def test_nothing_is_taken_without_a_sign() -> None:
     assert lacking.offer([{"left": "q", "right": "a"}, {"left": "q"}], kind_of("sft")) == ""
 
 
+@pytest.mark.parametrize(
+    "worse",
+    "rejected rejected_response loser dispreferred failed failed_response hallucinated".split(),
+)
+@pytest.mark.parametrize("beside", [{"prompt": "What is {}?"}, {"left": "It is {}."}, {}])
+def test_no_command_trains_a_rejected_answer(worse, beside) -> None:
+    """Nor a failed one, where no other is there, for whatever stands beside it."""
+    rows = [
+        {**{k: v.format(n) for k, v in beside.items()}, worse: f"I would not say that of {n}."}
+        for n in range(12)
+    ]
+    error = raised(DataError, evidence.detect, rows, kind_of("sft"), "x.jsonl")
+    assert worse not in error.remedy
+    assert lacking.offer(rows, kind_of("sft")) == ""
+
+
 @given(st.dictionaries(st.text("abxy_", min_size=1), st.text(max_size=3) | st.integers()))
 def test_what_is_offered_names_columns_of_the_rows(row: dict[str, Any]) -> None:
     """Whatever the columns are called."""

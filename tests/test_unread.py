@@ -303,6 +303,25 @@ def test_a_stray_minus_one_decides_for_no_other_row(strays: int, zeros: int) -> 
     assert {*caught.choices} == {"signed", "unsigned"}
 
 
+@pytest.mark.parametrize("often", [1, 20])
+def test_where_nothing_is_rated_good_no_zero_is_offered_as_good(often, pipeline, tmp_path):
+    """Ratings of 0 and -1 alone: no command that is printed makes the zeros good."""
+    lines = [
+        {"prompt": f"P {n}", "completions": ["first", "second"], "labels": [0, -int(n < often)]}
+        for n in range(60)
+    ]
+    rows_to(tmp_path / "rated.jsonl", *lines)
+    ran = pipeline("plan", "rated.jsonl", "--task", "prm", *MODEL)
+    assert "--neutral good" not in ran.err
+    found, good = formats.load("stepwise"), FormatOptions(neutral="good")
+    if often == 1:
+        assert "Say which with --format stepwise/unsigned" in ran.err
+        caught = raised(errors.UndecidedError, found.settle, lines, {})
+        assert caught.choices == ("unsigned", "signed")
+    assert not found.variants["signed"].is_believable(lines, good)
+    assert found.variants["signed"].is_believable([{**lines[0], "labels": [1, -1]}], good)
+
+
 @pytest.mark.parametrize("answer", ["attempt", "answer", "response"])
 @pytest.mark.parametrize("reasoning", ["reasoning", "thinking_trajectory", "cot"])
 def test_reasoning_and_verdicts_go_with_the_answer_of_their_own(answer, reasoning):

@@ -475,6 +475,17 @@ def test_an_answer_that_does_not_close_its_reasoning_is_cut_off(text):
         )
 
 
+@hypothesis.given(st.lists(st.sampled_from(_OF_BLOCKS)).map("".join))
+def test_an_answer_of_reasoning_alone_says_nothing(text):
+    """The witness and the build say so of the same texts, and of no turn that calls a tool."""
+    turn = {"role": "assistant", "content": text}
+    assert laws._only_thinks(turn) == stop_text.only_reasons(text)
+    assert not laws._only_thinks({**turn, "tool_calls": [{"function": {"name": "f"}}]})
+    talk = said.Talk(({"role": "user", "content": "q"}, turn), (0.0, 1.0))
+    if stop_text.only_reasons(text):
+        assert laws.refusal(talk, {"stop_text": "keep", "printed": set()})
+
+
 _SPOKEN = st.sampled_from([*("user assistant tool tool:x tool:y".split()), "call", "call call"])
 
 

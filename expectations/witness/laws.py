@@ -49,6 +49,8 @@ def refusal(said: Said, words: dict[str, Any]) -> str:
             return "sides: they are alike, or the prompt ends in an answer"
     if any(map(_is_empty, answers)):
         return "answers: one is empty"
+    if isinstance(said, Talk) and any(map(_only_thinks, answers)):
+        return "answers: one is nothing but its reasoning"
     finished = answers if isinstance(said, Talk) else said.chosen[said.shared :]
     if any(turn["role"] == "assistant" and _is_cut_off(turn) for turn in finished):
         return "answers: one was cut off"
@@ -60,6 +62,13 @@ def refusal(said: Said, words: dict[str, Any]) -> str:
         map(_misplaced, _conversations(said))
     )
     return "results: a tool's result does not stand in the order of the calls" if misplaced else ""
+
+
+def _only_thinks(turn: Turn) -> bool:
+    """Whether nothing but blanks stands outside of the blocks of reasoning, all of them closed."""
+    *blocks, rest = str(turn.get("content") or "").split("</think>")
+    begun = all(block.lstrip().startswith("<think>") for block in blocks)
+    return bool(blocks) and begun and not rest.strip() and not turn.get("tool_calls")
 
 
 def _is_cut_off(turn: Turn) -> bool:

@@ -220,7 +220,7 @@ def require_believable(
     rows: list[contract.Row], found: Detection, where: str, given: Config, config: Config
 ) -> None:
     """Options that a message would offer take no few texts that come again and again for what each
-    row asks, and leave out no turns where none are read.
+    row asks, leave out no turns where none are read, and are believable to the format.
 
     Args:
         given: the options without them.
@@ -242,6 +242,10 @@ def require_believable(
     turns = talks if trains and "turns" not in meant else []
     if constant or turns:
         raise UsageError(f"{where}: {' and '.join(constant or turns)} cannot be read so.")
+    if config.source.neutral != given.source.neutral:
+        read = [renamed(renamed(row, maps), found.format.renamed) for row in rows]
+        if not found.format.is_believable(read, found.format.told(format_options(config))):
+            raise UsageError(f"{where}: --neutral {config.source.neutral} cannot be believed.")
 
 
 def _left_out(asked: frozenset[str], config: Config) -> frozenset[str]:

@@ -38,6 +38,12 @@ def columns_of(name: str) -> Columns:
     return found
 
 
+def fields_of(name: str, **fits: Callable[[Any], bool]) -> "tuple[Field, ...]":
+    """Meanings of a place in that table, each with what a value of it must be."""
+    columns = columns_of(name)
+    return tuple(Field(what, columns[what], fit) for what, fit in fits.items())
+
+
 def couples(names: Names) -> Sequence[Names]:
     """Names of columns that stand next to each other, two and two."""
     return [*zip(names[::2], names[1::2], strict=True)]
@@ -250,17 +256,29 @@ def _asks(row: Row, ways: Iterable[Format], options: FormatOptions) -> AskError 
 class Asking(Format, abstract=True):
     """A format that asks about a file what it refuses its rows for.
 
+    Its columns are those of its name in ``columns.toml``, where it gives no others.
+
     Attributes:
         _needs: the fields by which its rows are known; ``_never``: columns that none of them has.
+        _words: what is said of the columns of these fields, which it names in braces; empty where
+            they are only listed.
     """
 
     _needs: Sequence[Field] = ()
     _never: frozenset[str] = frozenset()
+    _words: str = ""
+
+    def __init_subclass__(cls, *, abstract: bool = False) -> None:
+        if not abstract and not hasattr(cls, "columns"):
+            cls.columns = columns_of(cls.name)
+        super().__init_subclass__(abstract=abstract)
 
     def matches(self, row: Row) -> str | None:
         names = [field.both(row) for field in self._needs]
-        known = all(names) and self._never.isdisjoint(row)
-        return listing([*itertools.chain(*names)]) if known else None
+        if not all(names) or not self._never.isdisjoint(row):
+            return None
+        each = [*itertools.chain(*names)]
+        return self._words.format(*each) if self._words else listing(each)
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
         """What some rows leave open, unless they are so few that they are left to be refused.

@@ -14,6 +14,7 @@ from typing import Any
 from stages.contract import Conversation, Example, FormatOptions, Message, Pair, Row, StepChain
 from stages.errors import AskError, RowError
 from stages.formats import _pairs, _parts, _rated_steps, _turns
+from stages.formats._fields import open_question
 from stages.rows import stop_text
 from stages.rows.dialects import DIALOGUE, Dialect, Turns
 from stages.rows.examples import tool_name
@@ -222,11 +223,7 @@ def _require_once(turn: Message, tools: list[Any]) -> None:
     if names:
         what = f"the system text lists the tools of the row too ({names[0]}), so that the template "
         how = "Say which with --ignore tools or, to have both printed, --map tools=tools"
-        raise _ask("bad_tools", f"{what}would print them twice", how)
-
-
-def _ask(code: str, what: str, how: str) -> AskError:
-    return AskError(code, f"{what}; {how[:1].lower()}{how[1:]}", how)
+        raise open_question(f"{what}would print them twice", how, "bad_tools")
 
 
 def _unmarked(turn: Message, options: FormatOptions) -> list[Message]:
@@ -240,14 +237,14 @@ def _unmarked(turn: Message, options: FormatOptions) -> list[Message]:
             mark = text.lstrip().partition(">")[0]
             what = f"a tool's result already stands between {mark}> and its end, as a template"
             how = f"Add {_ALLOW} to read what is between, or --role tool=user to keep it as it is"
-            raise _ask("already_templated", f"{what} writes it", how)
+            raise open_question(f"{what} writes it", how, _TEMPLATED)
         return [replace(turn, content=one) for one in said]
     calls = (turn.fields or {}).get("tool_calls")
     if turn.role == "assistant" and calls and (marked := _CALL.findall(text)):
         if not options.already_templated:
             what = f"an answer has its tool calls both in <{marked[0]}> and as data"
             how = f"Add {_ALLOW} to read the data, or --ignore 'messages[].tool_calls' for the text"
-            raise _ask("already_templated", what, how)
+            raise open_question(what, how, _TEMPLATED)
         if len(marked) != len(calls):
             detail = f"an answer writes {len(marked)} tool calls out and has {len(calls)} as data"
             raise RowError("bad_tool_call", detail)

@@ -197,8 +197,6 @@ def _message(turn: Any, where: str) -> Message:
         return Message(role, None, spoken, *trained(turn, where))
     if not isinstance(body, str | None):
         raise RowError("bad_column", f"{where} content is {kind_of(body)}, not text")
-    if len(turn) == 2 and body is not None:  # a role and a text, as most turns are
-        return Message(role, body)
     fields = _fields(turn, where)
     if body is None and not (fields and fields.get("tool_calls")):
         more = [k for k, v in turn.items() if k not in _SPOKEN and v not in (None, "", [], {})]

@@ -7,17 +7,7 @@ from typing import Any, TypeVar
 
 from stages.contract import FormatOptions, Message, Pair, Row
 from stages.errors import AskError, RowError, counted
-from stages.formats import _messages, _turns, texts
-from stages.formats._fields import (
-    NOTHING,
-    Asking,
-    Field,
-    Question,
-    columns_of,
-    couples,
-    open_question,
-    says,
-)
+from stages.formats import _fields, _messages, _turns, texts
 from stages.kinds import PAIR
 from stages.rows import judgements, stop_text
 from stages.rows.column_names import peek
@@ -28,20 +18,20 @@ T = TypeVar("T")
 
 _SIDES = ("chosen", "rejected")
 _MAX_FLOAT32 = 3.4028235e38  # margins are stored as float32
-_PROMPTS = columns_of("pair")["prompt"]
+_PROMPTS = _fields.columns_of("pair")["prompt"]
 PROMPTS, TURNS = _PROMPTS[:5], _PROMPTS[5:7]
 _LISTED = ("contents", "context")  # turns where they hold a list; a context may be a text too
-SCORES = couples(columns_of("margin")["scores"])
-_TEXT = Field("answer", ("text", "content", "response", "answer", "output", "completion"))
+SCORES = _fields.couples(_fields.columns_of("margin")["scores"])
+_TEXT = _fields.Field("answer", ("text", "content", "response", "answer", "output", "completion"))
 
 
-class PairFormat(Asking, abstract=True):
+class PairFormat(_fields.Asking, abstract=True):
     """A format whose rows have answers to one prompt, and say what orders them."""
 
     kinds = (PAIR,)
     prompts: tuple[str, ...] = PROMPTS
 
-    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> _fields.Question | None:
         # Rows whose scores contradict the order are asked about with their number.
         return super().doubt([row for row in rows if not _contradicts(row)], columns)
 
@@ -159,7 +149,7 @@ def _which_margin(margins: list[_Margin]) -> str:
     return f"Say which with {' or '.join(ways)}"
 
 
-def margin(row: Row, columns: Mapping[str, str] = NOTHING, own: Own = None) -> float | None:
+def margin(row: Row, columns: Mapping[str, str] = _fields.NOTHING, own: Own = None) -> float | None:
     """How much better the chosen side is: the margin column, or the difference of two scores.
 
     A ``margin`` of 0 is kept: it is what the loss shall ask for. Two equal scores say that neither
@@ -187,7 +177,7 @@ def margin(row: Row, columns: Mapping[str, str] = NOTHING, own: Own = None) -> f
         if not math.isclose(value, other, rel_tol=1e-6, abs_tol=1e-9):
             both = " and ".join(f"{how} is {number:g}" for how, number, _ in margins)
             what = f"{both}: each could be the margin"
-            raise open_question(what, _which_margin(margins), "two_margins")
+            raise _fields.open_question(what, _which_margin(margins), "two_margins")
     for _, difference, names in margins:
         if len(names) == 2 and difference <= 0:
             raise _not_better(row, names, columns)
@@ -222,7 +212,7 @@ def _not_better(row: Row, names: Sequence[str], columns: Mapping[str, str]) -> A
     if chosen != rejected:
         below = f"{one} ({chosen:g}) is below {other} ({rejected:g})"
         code, what = "two_orders", f"{below}, so that the scores prefer the rejected answer"
-        if all(says(row, name) for name in _SIDES):
+        if all(_fields.says(row, name) for name in _SIDES):
             sides = [columns.get(name, name) for name in _SIDES]
             changed = zip((*_SIDES, *names), (*sides[::-1], *scores[::-1]), strict=True)
             ways.append(f"exchange the sides with {' '.join(mapped(*two) for two in changed)}")
@@ -242,7 +232,7 @@ def require_one_margin(row: Row, pairs: int, columns: Mapping[str, str]) -> None
         ways = " ".join(map(ignore, names))
         ways += " or --map margin=margin" if how == "margin" else ""
         what = f"the row has one margin ({how}) and gives {counted(pairs, 'pair')}"
-        raise open_question(what, f"Say which with {ways}", "two_margins")
+        raise _fields.open_question(what, f"Say which with {ways}", "two_margins")
 
 
 def require_answers(sides: Iterable[list[Message]]) -> None:

@@ -8,12 +8,20 @@ from typing import Any
 from stages.contract import FormatOptions, Message, Row, StepChain
 from stages.errors import RowError, counted
 from stages.formats import _messages, _turns
-from stages.formats._fields import Field, columns_of
+from stages.formats._fields import Asking, Field, columns_of
+from stages.kinds import STEPS
 from stages.rows.column_names import peek
 
 # Step tags in the wild: Math-Shepherd, Qwen2.5-Math-PRM, Llama PRMs.
 TAGS = ("ки", "<extra_0>", "<|reserved_special_token_0|>", "<step>", "<|step|>")
 PROBLEMS, LISTS = columns_of("problem")["problem"], columns_of("listed")["steps"]
+
+
+class Steps(Asking, abstract=True):
+    """A format of rated steps, whose problem stands in a column of its own."""
+
+    kinds = (STEPS,)
+    prompts: tuple[str, ...] = PROBLEMS
 
 
 _BREAKS = ("\n\n", "\n")  # what may stand between steps where no tag does, the longer one first
@@ -139,7 +147,7 @@ def are_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
-STEPS = Field("list of steps", LISTS, lambda value: bool(value) and are_texts(value))
+LISTED = Field("list of steps", LISTS, lambda value: bool(value) and are_texts(value))
 SPOKEN = Field("turns", columns_of("spoken")["turns"], _turns.are_turns)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from stages.contract import FormatOptions, Row
 from stages.errors import RowError, UndecidedError, counted
-from stages.formats._fields import NOTHING, Asking, Field, meant
-from stages.kinds import STEPS
+from stages.formats._fields import NOTHING, Field, meant
+from stages.formats._rated_steps import Steps
 from stages.rows import judgements
 from stages.rows.column_names import peek
 
@@ -92,10 +92,7 @@ def ratings(values: Any, steps: int, column: str, label: Label = rating) -> list
     if len(values) != steps:
         detail = f"{counted(steps, 'step')} and {counted(len(values), 'label')}"
         raise RowError("label_count", detail)
-    try:
-        return [label(value, column) for value in values]
-    except RowError:  # which of them it is, is said where one is refused
-        return [label(value, f"{column}[{i}]") for i, value in enumerate(values)]
+    return [label(value, f"{column}[{i}]") for i, value in enumerate(values)]
 
 
 def aligned(pieces: list[str], label: str) -> list[float | None]:
@@ -140,13 +137,12 @@ def is_signed(values: Iterable[Any]) -> bool:
     return any(type(value) in (int, float) and value == -1 for value in values)
 
 
-class Signed(Asking, abstract=True):
+class Signed(Steps, abstract=True):
     """A format whose variant ``signed`` reads ratings of -1 (bad), 0 (neutral) and 1 (good).
 
     Otherwise they are signs, booleans, or numbers from 0 to 1.
     """
 
-    kinds = (STEPS,)
     ways = ("signed", "unsigned")
     _word = "ratings"
 
@@ -154,15 +150,25 @@ class Signed(Asking, abstract=True):
     def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
         """The ratings that a row shows."""
 
+    def _counts(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Counter[float]:
+        """How often some rows show -1, 0 and 1."""
+        shown = (one for row in rows for one in self._shown(row, columns))
+        return Counter(one for one in shown if type(one) in (int, float) and one in (-1, 0, 1))
+
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
-        shown = [one for row in rows for one in self._shown(row, columns)]
-        if not is_signed(shown):
+        counts = self._counts(rows, columns)
+        if not counts[-1]:
             return "", ""
-        counts = Counter(float(one) for one in shown if type(one) in (int, float))
-        if counts[0.0] > _STRAY * counts[-1.0]:
-            what = f"{self._word} are 0 in {counts[0.0]:,} places and -1 in {counts[-1.0]:,}"
-            raise UndecidedError(f"{what}: 0 is neutral, or bad and -1 a mistake", self.ways)
+        if counts[0] > _STRAY * counts[-1]:
+            what = f"{self._word} are 0 in {counts[0]:,} places and -1 in {counts[-1]:,}"
+            ways = self.ways if counts[1] else self.ways[::-1]
+            raise UndecidedError(f"{what}: 0 is neutral, or bad and -1 a mistake", ways)
         return "signed", f"{self._word} are -1, 0 and 1; 0 follows --neutral"
+
+    def is_believable(self, rows: Sequence[Row], options: FormatOptions) -> bool:
+        # Where nothing is rated good, nothing says that a 0 is.
+        good = self._way == "signed" and options.neutral == "good"
+        return not good or bool(self._counts(rows, options.columns)[1])
 
     def _label(self, options: FormatOptions) -> Label:
         """What makes a rating from 0 (bad) to 1 (good) of a value; None is unlabelled.

@@ -6,7 +6,6 @@ from typing import Any
 
 from stages.contract import Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
-from stages.format import Format
 from stages.formats import _messages, _turns, unusable
 from stages.formats._fields import Asking, Field, columns_of, required
 from stages.kinds import CONVERSATION
@@ -16,17 +15,15 @@ from stages.rows.speakers import role_named
 from stages.rows.unread import FLAGS
 
 
-class _Dialogue(Format, abstract=True):
+class _Dialogue(Asking, abstract=True):
     """A format of whole conversations, its answers included.
 
     Attributes:
         _shapes: columns that may hold the turns, a key that each turn has, and the words for it.
-        _never: columns that no row has.
     """
 
     kinds = (CONVERSATION,)
     _shapes: Sequence[tuple[str, str, str]]
-    _never: frozenset[str] = frozenset()
 
     def matches(self, row: Row) -> str | None:
         if not self._never.isdisjoint(row):
@@ -52,7 +49,6 @@ class _OpenAI(_Dialogue):
 
     name = "openai"
     _shapes = (("messages", *_OURS),)
-    columns = columns_of("openai")
     passes_on = ("messages", "prompt", *_turns.SYSTEM)
 
     def matches(self, row: Row) -> str | None:
@@ -66,7 +62,6 @@ class _Contents(_Dialogue):
     name = "contents"
     _shapes = (("contents", "parts", "role and parts"),)
     _never = frozenset(("completions",))
-    columns = columns_of("contents")
 
 
 class _ShareGPT(_Dialogue):
@@ -151,7 +146,6 @@ class _ExchangeList(Asking):
 
     name = "exchange_list"
     kinds = (CONVERSATION,)
-    columns = columns_of("exchange_list")
 
     def matches(self, row: Row) -> str | None:
         name = _EXCHANGES.first(row)

@@ -30,7 +30,6 @@ class _AnswerLists(_pairs.PairFormat):
     """
 
     name = "answer_lists"
-    columns = columns_of("answer_lists")
     fans_out = True
     ways = ("first", "all")
 
@@ -125,7 +124,6 @@ class _HhRlhf(_pairs.PairFormat):
 
     name = "hh_rlhf"
     prompts = ()
-    columns = columns_of("hh_rlhf")
 
     def matches(self, row: Row) -> str | None:
         return "chosen and rejected as Human/Assistant dialogues" if _is_dialogue(row) else None

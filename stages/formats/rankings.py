@@ -108,13 +108,20 @@ def _shared_key(answers: Sequence[Row], others: Sequence[Row]) -> str:
     return ""
 
 
+def _as_many(row: Row, name: str, answers: list[Any]) -> Iterator[tuple[str, list[Row]]]:
+    """The columns with as many objects as there are answers in a column."""
+    for other, value in row.items():
+        several = other != name and isinstance(value, list) and len(value) == len(answers)
+        if several and all(isinstance(one, dict) for one in value):
+            yield other, value
+
+
 def _beside(row: Row, name: str, answers: list[Row], columns: Mapping[str, str]) -> list[_Numbers]:
     """The numbers in a list of other objects that have a key of the answers, such as the name of
     the model, which says whose they are."""
     found = []
-    for other, value in row.items():
-        objects = isinstance(value, list) and all(isinstance(one, dict) for one in value)
-        by = _shared_key(answers, value) if objects and other != name else ""
+    for other, value in _as_many(row, name, answers):
+        by = _shared_key(answers, value)
         for key in meant(_NUMBERS, columns) if by else ():
             if all(key in one for one in value):
                 scored, path = key not in _RANKS, f"{other}[].{key}"
@@ -268,14 +275,10 @@ class _Ranked(_pairs.PairFormat):
     def _rated_beside(self, row: Row) -> str | None:
         """A number for each answer that stands in a list of other objects."""
         name = _LIST.first(row)
-        answers = peek(row, name) if name else []
-        for other, value in row.items():
-            alike = other != name and isinstance(value, list) and len(value) == len(answers)
-            if alike and all(isinstance(one, dict) for one in value):
-                key = next((key for key in _NUMBERS if all(key in one for one in value)), None)
-                if key is not None:
-                    return f"{other}[].{key}"
-        return None
+        lists = _as_many(row, name, peek(row, name)) if name else ()
+        each = itertools.product(lists, _NUMBERS)
+        found = (f"{other}[].{k}" for (other, some), k in each if all(k in one for one in some))
+        return next(found, None)
 
     def matches(self, row: Row) -> str | None:
         if not {"chosen", "labels"}.isdisjoint(row) or verdicts.INDEXED.matches(row) is not None:

@@ -1,5 +1,6 @@
 """Steps in a list, and which of them are wrong: the first, or a list of their numbers."""
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -8,8 +9,7 @@ from typing import Any
 from stages.contract import Example, FormatOptions, Row, StepChain
 from stages.errors import RowError, UndecidedError, counted
 from stages.formats import _rated_steps, _turns
-from stages.formats._fields import NOTHING, Asking, Field, columns_of, is_any, is_list, required
-from stages.kinds import STEPS
+from stages.formats._fields import NOTHING, Field, columns_of, is_any, is_list, required
 from stages.rows.column_names import peek
 from stages.rows.unread import mapped
 
@@ -53,22 +53,21 @@ def _settle(
     raise UndecidedError(f"{what} {seen}, so they may count from 0 or from 1", (_ZERO, _ONE))
 
 
-class _Numbered(Asking, abstract=True):
+class _Numbered(_rated_steps.Steps, abstract=True):
     """A format that names wrong steps by their numbers."""
 
-    kinds = (STEPS,)
-    prompts = _rated_steps.PROBLEMS
     ways: tuple[str, ...] = (_ZERO, _ONE)
 
-    def _chain(
-        self, row: Row, steps: list[str], wrong: Sequence[int], options: FormatOptions
-    ) -> list[Example]:
-        """Steps before the first wrong one are good, and others that are not wrong unlabelled, or
-        good in a list of all that are wrong.
+    @abstractmethod
+    def _wrong(self, row: Row, steps: int, columns: Mapping[str, str]) -> list[int]:
+        """The places of the wrong ones of so many steps, from 0 and in order; raises RowError where
+        one is no step."""
 
-        Args:
-            wrong: places from 0, in order.
-        """
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        # Steps before the first wrong one are good, and others that are not wrong unlabelled, or
+        # good in a list of all that are wrong.
+        steps = _rated_steps.texts(row, _rated_steps.LISTED, options)
+        wrong = self._wrong(row, len(steps), options.columns)
         labels: list[float | None] = [1.0] * len(steps)
         if wrong and not self._way.endswith(_WHOLE):
             labels[wrong[0] :] = [None] * (len(steps) - wrong[0])
@@ -79,7 +78,7 @@ class _Numbered(Asking, abstract=True):
 
 def _count(row: Row, columns: Mapping[str, str]) -> int:
     """How many steps a row has."""
-    return len(peek(row, _rated_steps.STEPS.first(row, columns) or "") or ())
+    return len(peek(row, _rated_steps.LISTED.first(row, columns) or "") or ())
 
 
 _INDICES = columns_of("processbench")["first error"]
@@ -114,13 +113,9 @@ class _ProcessBench(_Numbered):
     """
 
     name = "processbench"
-    columns = columns_of("processbench")
     first_error = True
-
-    def matches(self, row: Row) -> str | None:
-        steps = _rated_steps.STEPS.first(row)
-        name = _SURE.first(row)
-        return f"{steps} and the index of the first error in {name}" if name and steps else None
+    _needs = (_rated_steps.LISTED, _SURE)
+    _words = "{} and the index of the first error in {}"
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         others = [(name, row) for row in rows if (name := _other(row, columns))]
@@ -145,17 +140,15 @@ class _ProcessBench(_Numbered):
         what = "label is 0 or 1 in every row: the index of the first wrong step, or a verdict"
         return f"{what} on the whole solution", "If it is the index, add --format processbench"
 
-    def _first(self, number: Any, column: str, steps: int, options: FormatOptions) -> int | None:
-        """The place of the first wrong step, from 0; None where there is none.
-
-        Raises:
-            RowError: it is no step, or ``label`` is to count from 1.
-        """
+    def _wrong(self, row: Row, steps: int, columns: Mapping[str, str]) -> list[int]:
+        column = _INDEX.of(row, columns)
+        column = required(column, "nothing says which step is the first wrong one")
+        number = row[column]
         none = (-1, 0) if column != _OWN and self._way == _ONE else (-1,)
         if _said(number) == _said(None) or (type(number) is int and number in none):
-            return None
+            return []
         if column == _OWN and self._way == _ONE:
-            other = mapped(_NAMED[0], options.columns.get(_OWN, _OWN))
+            other = mapped(_NAMED[0], columns.get(_OWN, _OWN))
             raise RowError("bad_label", f"{_OWN} counts from 0; to read it from 1, add {other}")
         if column != _OWN and not self._way:
             ways = " or ".join(f"--format {self.name}/{way}" for way in self.ways)
@@ -165,14 +158,7 @@ class _ProcessBench(_Numbered):
         if type(number) is not int or not 0 <= number - base < steps:
             detail = f"{column} {number!r} is not a step of {steps}"
             raise RowError("bad_label", f"{detail}{' counted from 1' * base}, nor -1")
-        return number - base
-
-    def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        steps = _rated_steps.texts(row, _rated_steps.STEPS, options)
-        column = _INDEX.of(row, options.columns)
-        column = required(column, "nothing says which step is the first wrong one")
-        first = self._first(row[column], column, len(steps), options)
-        return self._chain(row, steps, [] if first is None else [first], options)
+        return [number - base]
 
 
 _LISTS = columns_of("error_list")["wrong steps"]
@@ -194,7 +180,7 @@ def _field(steps: int) -> Field:
 def _list_of(row: Row, columns: Mapping[str, str] = NOTHING) -> str | None:
     """The column with the step numbers: one that ``--map`` named, where it named any."""
     named = [one for one in _LISTS if one in columns]
-    if named or not _rated_steps.STEPS.first(row):
+    if named or not _rated_steps.LISTED.first(row):
         return _turns.first_of(row, named)
     there = [one for one in _LISTED if one in row]
     sure = next((one for one in there if is_list(peek(row, one))), None)
@@ -213,11 +199,12 @@ class _ErrorList(_Numbered):
 
     name = "error_list"
     ways = (_ZERO, _ONE, _ZERO + _WHOLE, _ONE + _WHOLE)
-    columns = columns_of("error_list")
 
     def matches(self, row: Row) -> str | None:
         column = _list_of(row)
-        return f"{_rated_steps.STEPS.first(row)} and the wrong ones in {column}" if column else None
+        return (
+            f"{_rated_steps.LISTED.first(row)} and the wrong ones in {column}" if column else None
+        )
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         named = [
@@ -227,21 +214,20 @@ class _ErrorList(_Numbered):
         ]
         return _settle(named, "the lists of wrong steps name")
 
-    def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        steps = _rated_steps.texts(row, _rated_steps.STEPS, options)
-        column = _list_of(row, options.columns) or _turns.first_of(row, _LISTS)
+    def _wrong(self, row: Row, steps: int, columns: Mapping[str, str]) -> list[int]:
+        column = _list_of(row, columns) or _turns.first_of(row, _LISTS)
         column = required(column, "nothing says which steps are wrong")
-        _field(len(steps)).same(row, (column,), options.columns)
+        _field(steps).same(row, (column,), columns)
         listed = row.get(column)
         if not isinstance(listed, list) or not all(type(one) is int for one in listed):
             detail = "is not a list of step numbers (empty where no step is wrong)"
             raise RowError("bad_label", f"column {column!r} {detail}")
         base = 0 if self._way.startswith(_ZERO) else 1
         wrong = sorted(one - base for one in listed)
-        if wrong and not 0 <= wrong[0] <= wrong[-1] < len(steps):
-            detail = f"{column} {listed} does not fit {counted(len(steps), 'step')}"
+        if wrong and not 0 <= wrong[0] <= wrong[-1] < steps:
+            detail = f"{column} {listed} does not fit {counted(steps, 'step')}"
             raise RowError("bad_label", f"{detail} counted from {base}")
-        return self._chain(row, steps, wrong, options)
+        return wrong
 
 
 TABLE = (_ProcessBench(), _ErrorList())

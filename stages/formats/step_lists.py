@@ -10,7 +10,7 @@ from stages.contract import Example, FormatOptions, Row, StepChain
 from stages.errors import AskError, RowError
 from stages.format import Format
 from stages.formats import _rated_steps, _ratings, _turns
-from stages.formats._fields import NOTHING, Asking, Field, Question, columns_of, is_list
+from stages.formats._fields import NOTHING, Field, Question, columns_of, fields_of, is_list
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
 from stages.rows.judgements import is_marked
@@ -31,17 +31,15 @@ def _fits(value: Any, steps: int) -> bool:
 
 def _labels(row: Row, columns: Mapping[str, str] = NOTHING) -> str | None:
     """The column with a rating for each step."""
-    steps = _rated_steps.STEPS.first(row, columns)
+    steps = _rated_steps.LISTED.first(row, columns)
     if steps is None:
         return None
     count = len(peek(row, steps))
     return Field("ratings", _LABELS, lambda value: _fits(value, count)).first(row, columns)
 
 
-class _Rated(Asking, abstract=True):
+class _Rated(_rated_steps.Steps, abstract=True):
     """A format whose rows have steps, and a list of ratings for them."""
-
-    kinds = (STEPS,)
 
     @abstractmethod
     def _chain(self, row: Row, options: FormatOptions, count: int | None) -> StepChain:
@@ -66,8 +64,6 @@ class _Stepwise(_ratings.Signed, _Rated):
     """
 
     name = "stepwise"
-    columns = columns_of("stepwise")
-    prompts = _rated_steps.PROBLEMS
     passes_on = (*_rated_steps.PROBLEMS, *_rated_steps.LISTS, *_LABELS)
 
     def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
@@ -76,11 +72,11 @@ class _Stepwise(_ratings.Signed, _Rated):
 
     def matches(self, row: Row) -> str | None:
         labels = _labels(row)
-        steps = _rated_steps.STEPS.first(row)
+        steps = _rated_steps.LISTED.first(row)
         return f"{steps} and a rating each in {labels}" if labels else None
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
-        names = [_rated_steps.STEPS.first(row, columns) for row in rows]
+        names = [_rated_steps.LISTED.first(row, columns) for row in rows]
         lists = [peek(row, name) for row, name in zip(rows, names, strict=True) if name]
         if several := [some for some in lists if len(some) > 1]:
             whole = sum(map(_rated_steps.are_attempts, several))
@@ -90,7 +86,7 @@ class _Stepwise(_ratings.Signed, _Rated):
         return super().doubt(rows, columns)
 
     def _chain(self, row: Row, options: FormatOptions, count: int | None) -> StepChain:
-        steps = _rated_steps.texts(row, _rated_steps.STEPS, options)
+        steps = _rated_steps.texts(row, _rated_steps.LISTED, options)
         return StepChain(_rated_steps.problem(row, options), steps, [])
 
 
@@ -109,7 +105,6 @@ class _NextStep(_ratings.Signed):
     name = "next_step"
     columns = _NEXT
     _needs = (_STEP, _ONE)
-    prompts = _rated_steps.PROBLEMS
 
     def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
         return (peek(row, name) for name in _ONE.held(row, columns))
@@ -148,12 +143,7 @@ class _SoftPrefix(_Rated):
     """
 
     name = "soft_prefix"
-    columns = columns_of("soft_prefix")
-    _needs = (
-        Field("prefixes", columns["prefixes"], is_list),
-        Field("ratings", columns["ratings"], is_list),
-    )
-    prompts = _rated_steps.PROBLEMS
+    _needs = fields_of("soft_prefix", prefixes=is_list, ratings=is_list)
 
     def _chain(self, row: Row, options: FormatOptions, count: int | None) -> StepChain:
         steps = _steps_of(_rated_steps.texts(row, self._needs[0], options))
@@ -163,7 +153,7 @@ class _SoftPrefix(_Rated):
 # Steps in one text or in turns, with a tag after each or a turn that rates it.
 
 
-class _MathShepherd(Asking):
+class _MathShepherd(_rated_steps.Steps):
     """Two aligned texts: a step tag in ``input``, the rating at the same place in ``label``.
 
     Only the characters of ``label`` that stand where ``input`` has the tag are ratings; every other
@@ -171,16 +161,9 @@ class _MathShepherd(Asking):
     """
 
     name = "math_shepherd"
-    kinds = (STEPS,)
-    columns = columns_of("math_shepherd")
-    _needs = (
-        Field("text", columns["text"], is_text),
-        Field("ratings", columns["ratings"], is_text),
-    )
+    _needs = fields_of("math_shepherd", text=is_text, ratings=is_text)
+    _words = "{} and {} texts"
     prompts = ("input",)
-
-    def matches(self, row: Row) -> str | None:
-        return "input and label texts" if super().matches(row) else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         _rated_steps.require_alone(row)
@@ -201,8 +184,7 @@ class _OpenRLHF(_Rated):
     a list of ratings: ``+``/``-`` or numbers."""
 
     name = "openrlhf_prm"
-    columns = columns_of("openrlhf_prm")
-    _needs = (Field("ratings", columns["ratings"], is_list),)
+    _needs = fields_of("openrlhf_prm", ratings=is_list)
     prompts = ("input",)
 
     def matches(self, row: Row) -> str | None:
@@ -226,8 +208,8 @@ class _TaggedMessages(_Rated):
     """A question and an answer with a step token after each step, and a list of ``labels``."""
 
     name = "tagged_messages"
-    columns = columns_of("tagged_messages")
-    _needs = (Field("ratings", columns["ratings"], is_list),)
+    _needs = fields_of("tagged_messages", ratings=is_list)
+    prompts = ()
 
     def matches(self, row: Row) -> str | None:
         column, labels = _rated_steps.SPOKEN.first(row), super().matches(row)

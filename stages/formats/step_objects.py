@@ -71,15 +71,11 @@ class _RatedSteps(_ratings.Signed):
     """
 
     name = "rated_steps"
-    columns = columns_of("rated_steps")
-    prompts = _rated_steps.PROBLEMS
+    _needs = (_STEPS,)
+    _words = "{} with a text and a rating in each"
 
     def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
         return _shown_by(row)
-
-    def matches(self, row: Row) -> str | None:
-        name = _STEPS.first(row)
-        return f"{name} with a text and a rating in each" if name else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         return [StepChain(_rated_steps.problem(row, options), *_rated(row, self._label(options)))]
@@ -91,7 +87,7 @@ _OUTER = columns_of("nested_steps")["solutions"]
 
 def _beside(inner: Row) -> tuple[str, str] | None:
     """The keys of a solution's texts and of the ratings beside them."""
-    steps, labels = _rated_steps.STEPS.first(inner), Field("", _LISTS, is_list).first(inner)
+    steps, labels = _rated_steps.LISTED.first(inner), Field("", _LISTS, is_list).first(inner)
     return (steps, labels) if steps and labels else None
 
 
@@ -112,8 +108,8 @@ class _NestedSteps(_ratings.Signed):
     """
 
     name = "nested_steps"
-    columns = columns_of("nested_steps")
-    prompts = _rated_steps.PROBLEMS
+    _needs = (_SOLUTIONS,)
+    _words = "{}, each with rated steps"
     fans_out = True
     _asks = False  # of what one solution leaves open, instead of refusing it alone
 
@@ -124,10 +120,8 @@ class _NestedSteps(_ratings.Signed):
         return (value for inner in filter(_is_solution, row[name]) for value in _shown_by(inner))
 
     def matches(self, row: Row) -> str | None:
-        name = _SOLUTIONS.first(row)
-        if name is None and _are_taken(row):
-            return "the steps of several solutions, and the labels of each"
-        return f"{name}, each with rated steps" if name else None
+        taken = "the steps of several solutions, and the labels of each"
+        return super().matches(row) or (taken if _are_taken(row) else None)
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
         asking = copy.copy(self)
@@ -201,14 +195,12 @@ class _RatedMessages(_ratings.Signed):
     """
 
     name = "rated_messages"
-    columns = columns_of("rated_messages")
+    _needs = (_SPOKEN,)
+    _words = "{} with a rating of each step"
+    prompts = ()
 
     def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
         return map(_given, filter(_speaks, row[_SPOKEN.first(row) or ""]))
-
-    def matches(self, row: Row) -> str | None:
-        name = _SPOKEN.first(row)
-        return f"{name} with a rating of each step" if name else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = required(_SPOKEN.first(row), "no assistant turn has a rating")

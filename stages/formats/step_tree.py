@@ -122,8 +122,8 @@ class _Tree:
 
 class _StepTree(_ratings.Signed):
     name = "step_tree"
-    columns = columns_of("step_tree")
-    prompts = _rated_steps.PROBLEMS
+    _needs = (_TREE,)
+    _words = "{} of steps with a value each"
     fans_out = True
     _word = "values"
 
@@ -131,10 +131,6 @@ class _StepTree(_ratings.Signed):
         root = peek(row, _TREE.first(row) or "")
         nodes = (root, *_fields.below(root, _CHILDREN))
         return (peek(node, name) for node in nodes for name in _VALUES)
-
-    def matches(self, row: Row) -> str | None:
-        name = _TREE.first(row)
-        return f"{name} of steps with a value each" if name else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _fields.required(_TREE.first(row), "there is no tree of steps with a value each")

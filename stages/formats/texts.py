@@ -6,7 +6,7 @@ from stages.contract import BARE, Conversation, Example, FormatOptions, Message,
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _turns, message_trees
-from stages.formats._fields import Asking, Field, columns_of, is_any, open_question, says
+from stages.formats._fields import Asking, Field, columns_of, fields_of, is_any, open_question, says
 from stages.kinds import CONVERSATION
 from stages.rows import stop_text
 from stages.rows.column_names import Overlaid, peek
@@ -21,14 +21,10 @@ class _QueryResponse(Asking):
 
     name = "query_response"
     kinds = (CONVERSATION,)
-    columns = columns_of("query_response")
-    _needs = (
-        Field("question", columns["question"], _turns.are_said),
-        Field("answer", columns["answer"], _turns.are_said),
-    )
+    _needs = fields_of("query_response", question=_turns.are_said, answer=_turns.are_said)
     _never = frozenset(("instruction", "chosen"))
-    prompts = columns["question"]
-    passes_on = (*prompts, *columns["answer"], *_turns.SYSTEM)
+    prompts = _needs[0].names
+    passes_on = (*prompts, *_needs[1].names, *_turns.SYSTEM)
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         if says(row, "instruction") and options.columns.keys().isdisjoint(self.prompts):
@@ -43,13 +39,10 @@ class _MessageThinking(Asking):
 
     name = "message_thinking"
     kinds = (CONVERSATION,)
-    columns = columns_of("message_thinking")
-    prompts = columns["question"]
-    _needs = (
-        Field("question", prompts, _turns.are_said),
-        Field("reasoning", columns["reasoning"], is_any),
-        Field("answer", columns["answer"], is_text),
+    _needs = fields_of(
+        "message_thinking", question=_turns.are_said, reasoning=is_any, answer=is_text
     )
+    prompts = _needs[0].names
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         asked = self._needs[0].needed(row, options.columns)
@@ -63,8 +56,7 @@ class _PromptCompletion(Asking):
 
     name = "prompt_completion"
     kinds = (CONVERSATION,)
-    _needs = (Field("question", ("prompt",), is_any), Field("answer", ("completion",), is_any))
-    columns = columns_of("prompt_completion")
+    _needs = fields_of("prompt_completion", question=is_any, answer=is_any)
     prompts = ("prompt",)
     passes_on = ("prompt", "completion", *_turns.SYSTEM)
 

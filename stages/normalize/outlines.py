@@ -82,12 +82,13 @@ def _is_empty(value: Any) -> bool:
 
 def _is_odd(text: str, strips: bool) -> bool:
     """Whether a text may be more than a text: templated, the JSON of turns, one that ends in a stop
-    token, one with reasoning that is left open or to be removed."""
+    token, one with reasoning that is left open, to be removed, or all that it says."""
     if stop_text.opens(text) or _turns.turns_in(text) is not None or _inside.results(text):
         return True
     if text[-1] in _ENDS and stop_text.ending_stop(text):
         return True
-    return OPEN in text and (strips or stop_text.opens_reasoning(text))
+    open_or_alone = stop_text.opens_reasoning(text) or stop_text.only_reasons(text)
+    return OPEN in text and (strips or open_or_alone)
 
 
 def _add_turn(turn: Any, key: list[Any], texts: Texts) -> bool:

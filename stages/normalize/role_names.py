@@ -175,6 +175,12 @@ def is_worse(path: str) -> bool:
     return not WORSE.isdisjoint(parts(path))
 
 
+def is_failed(path: str) -> bool:
+    """Whether the name says that this answer is the worse one, or a bad one: nobody is to learn
+    it."""
+    return is_worse(path) or signals.is_low(path)
+
+
 def answer_beside(path: str, row: Row) -> str:
     """The answer of whoever a column is of, by what their names share; empty where none is."""
     whose = signals.whose(path)

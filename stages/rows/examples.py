@@ -133,11 +133,14 @@ def require_asked(messages: list[Message]) -> None:
         raise RowError("begins_with_assistant", _ANSWERS_NOBODY)
 
 
+def calls(message: Message) -> bool:
+    """Whether a turn calls a tool."""
+    return bool(message.fields and message.fields.get(_CALLS))
+
+
 def is_empty(message: Message) -> bool:
     """Whether a turn says nothing: blanks alone, and no tool call."""
-    return not (message.content and message.content.strip()) and not (
-        message.fields and message.fields.get("tool_calls")
-    )
+    return not (message.content and message.content.strip()) and not calls(message)
 
 
 def notes(messages: list[Message]) -> list[str]:

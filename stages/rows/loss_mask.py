@@ -46,6 +46,9 @@ def conversation(example: Conversation, train_on: str) -> Conversation:
         if trained and message.role == "assistant":
             if examples.is_empty(message):
                 raise RowError("empty_answer", f"turn {i + 1} (assistant) is empty")
+            if stop_text.only_reasons(message.content or "") and not examples.calls(message):
+                detail = f"turn {i + 1} (assistant) says nothing behind its reasoning"
+                raise RowError("empty_answer", detail)
             stop_text.require_finished(message, f"turn {i + 1} (assistant)")
         message.trained = trained
         some |= trained

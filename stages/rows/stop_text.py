@@ -101,6 +101,7 @@ def treat(example: Example, policy: str) -> str | None:
 
 
 _OPENED = re.compile(rf"(?:\A|\n)\s*{OPEN}")
+_BLOCK = re.compile(rf"{OPEN}.*?{CLOSE}", re.DOTALL)
 _CUT = ("length", "max_tokens", "max_output_tokens", "model_length")
 # Fields of a turn, and which of their values mean that the turn is not complete.
 FLAGS: dict[str, Callable[[Any], bool]] = {
@@ -119,6 +120,11 @@ def opens_reasoning(text: str) -> bool:
         return False
     last = text.rfind(CLOSE)
     return _OPENED.search(text, max(last, 0)) is not None
+
+
+def only_reasons(text: str) -> bool:
+    """Whether a text is closed blocks of reasoning, and nothing behind or between them."""
+    return text.rstrip().endswith(CLOSE) and not _BLOCK.sub("", text).strip()
 
 
 def require_finished(message: Message, where: str) -> None:
