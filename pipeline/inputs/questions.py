@@ -41,7 +41,7 @@ def condition_for(path: str, column: Column) -> str:
     where a value only names one of two answers."""
     ties = dict.fromkeys(value for value in column.values if signals.is_tie(value))
     sides = any(len(str(value)) > 1 for value in column.values)  # A and B may also be grades
-    if ties or (sides and judgements.name_sides(column.values)):
+    if ties or (sides and judgements.name_sides(judgements.decided(column.values))):
         return " ".join(differs_from(path, tie) for tie in ties)
     if column.of:
         everywhere = column.own and column.is_everywhere and not signals.is_low(path)
@@ -85,7 +85,8 @@ def _of_another(path: str, row: Row, raw: Sequence[Row], reading: str, config: C
     which its lists say something; else empty."""
     taken = [one.partition(",")[0] for one in config.source.map.values() if "[good]" in one]
     for name in (*config.source.ignore, *taken):
-        if all(_are_as_many(one.get(name), one.get(path)) for one in raw):
+        told = [one for one in raw if one.get(path) not in EMPTY]
+        if told and all(_are_as_many(one.get(name), one[path]) for one in told):
             return name
     given = {**row, **dict.fromkeys(config.source.ignore, "")}
     found, about = formats.load(reading), answer_beside(path, given)

@@ -21,7 +21,9 @@ _SCALES = (3, 4, 5, 6, 7, 10, 100)  # the best mark of a scale that begins at 0 
 
 def able(held: Columns, role: str) -> list[str]:
     """The paths that may play a role, in the order of the rows."""
-    return _FINDERS[role](held)
+    if role not in held.playing:
+        held.playing[role] = _FINDERS[role](held)
+    return held.playing[role]
 
 
 def couples(held: Columns, role: str) -> list[tuple[str, str]]:

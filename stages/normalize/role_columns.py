@@ -9,7 +9,7 @@ answer that is checked against it. Columns that differ in their number alone (``
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -90,11 +90,13 @@ class Columns:
     Attributes:
         answers_alone: every answer is trained, so one of two sides is no answer.
         guess: the one text that has no role by its name may be the question, or the answer.
+        playing: the paths that may play each role that was asked for.
     """
 
     values: Mapping[str, list[Any]]
     answers_alone: bool
     guess: bool = False
+    playing: dict[str, list[str]] = field(default_factory=dict)
 
     @cached_property
     def _rows(self) -> list[Row]:
@@ -172,6 +174,11 @@ class Columns:
         bare = {*map(judgements.bare, paths)}
         size = {path: sum(map(len, filter(None, self.values[path]))) for path in self.single}
         return 2 * sum(n for path, n in size.items() if path in bare) >= sum(size.values())
+
+    def size(self, path: str) -> int:
+        """Characters of all texts at a path, or in lists there."""
+        texts = judgements.flat(self.told(path)) if path else ()
+        return sum(len(one) for one in texts if isinstance(one, str))
 
     def is_dialogue(self, path: str) -> bool:
         """Whether most texts at a path are dialogues, whose speakers stand before what they say."""

@@ -175,6 +175,8 @@ def _found(
     every = [*talks.values()]
     every += [one for one in found.values() if one not in every and not _is_in(one, held, talks)]
     best = [one for one in every if not any(other.paths > one.paths for other in every)]
+    size = {one.reading: held.size(one.renamed.get("responses", "")) for one in best}
+    best = [o for o in best if not size[o.reading] or 2 * size[o.reading] >= max(size.values())]
     best = [one for one in best if not one.is_mixed] or best
     # Orders that disagree are the most likely to agree about the best and the worst.
     way = ["/extremes" * (len(best) > 1 and _are_many(one, held)) for one in best]

@@ -131,7 +131,7 @@ def _name_answers(path: str, values: Sequence[Any], names: Collection[str]) -> b
     """Whether texts name the better of two answers, as left and right or by their columns."""
     texts = [one for one in values if isinstance(one, str)]
     columns = len({*texts}) > 1 and {*texts} <= {*names}
-    named = is_rating(path) and judgements.name_sides(texts)
+    named = is_rating(path) and judgements.name_sides(judgements.decided(texts))
     return len(texts) == len(values) > 0 and (columns or named)
 
 

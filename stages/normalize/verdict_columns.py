@@ -97,13 +97,15 @@ def verdict(held: Columns) -> list[str]:
     few += [f"{p}[nearest]" for p in between if role_names.mentions(p, "verdict")]
     said = [p for p in verdicts if _is_few(held, p) and _names_columns(held, p)]
     said += _one_hot(held) or _named_winners(held, scalars) or [*few, *_votes(held)]
-    guessed = [p for p in scalars if held.guess and judgements.name_sides(held.told(p))]
+    guessed = [
+        p for p in scalars if held.guess and judgements.name_sides(judgements.decided(held.told(p)))
+    ]
     return [*dict.fromkeys(said)] or guessed
 
 
 def _names_columns(held: Columns, path: str) -> bool:
     """Whether the few texts of a column name two columns of texts by their words."""
-    values = {one for one in held.values[path] if isinstance(one, str)}
+    values = judgements.decided(one for one in held.values[path] if isinstance(one, str))
     words = {part for one in values for part in judgements.parts(one)}
     texts = [p for p in held.single if held.is_spoken(p) and words & {*judgements.parts(p)}]
     each = itertools.permutations(texts, 2)
@@ -141,7 +143,7 @@ def _votes(held: Columns) -> list[str]:
     for path in (",".join(by_key[key]) for key in said_of_all):  # two lists: two groups of judges
         said = [value for value in held.told(f"{path}[most]") if value not in column_names.EMPTY]
         if "," in path:
-            found += [f"{path}[most]"] * judgements.name_sides(said)
+            found += [f"{path}[most]"] * judgements.name_sides(judgements.decided(said))
             continue
         said = [value for value in held.values[path] if value not in column_names.EMPTY]
         hot = all(judgements.one_hot(value) is not None for value in said)
@@ -156,12 +158,14 @@ def _named_winners(held: Columns, scalars: Iterable[str]) -> list[str]:
     each = itertools.product(scalars, role_names.by_side(texts))
     some = [(path, *both) for path, both in each if path not in both]
     told = {",".join(one): zip(*map(held.values.get, one), strict=True) for one in some}
-    return [one for one, values in told.items() if judgements.name_sides(map(list, values))]
+    said = {one: judgements.decided(map(list, values)) for one, values in told.items()}
+    return [*filter(lambda one: judgements.name_sides(said[one]), said)]
 
 
 def named_sides(held: Columns) -> list[tuple[str, str]]:
     """Two texts whose columns a verdict names: ``answer_ours`` where it says ``ours``."""
-    verdicts = [held.told(path) for path in verdict(held) if "," not in path]
+    paths = [path for path in verdict(held) if "," not in path]
+    verdicts = [judgements.decided(held.told(path)) for path in paths]
     each = itertools.combinations(held.single, 2)
     return [both for both in each if any(judgements.name_sides(said, both) for said in verdicts)]
 

@@ -304,12 +304,21 @@ def named_by(value: Any, names: tuple[str, ...]) -> int | None:
     return own.index(True) if own.count(True) == 1 else None
 
 
-def name_sides(values: Iterable[Any], names: tuple[str, ...] = ()) -> bool:
-    """Whether verdicts name both sides, and nothing else but ties.
+def decided(values: Iterable[Any]) -> list[Any]:
+    """The different verdicts among some values: what says nothing, and ties, are none."""
+    different = {repr(value): value for value in values if value not in _NOTHING}
+    return [value for value in different.values() if not is_tie(value)]
+
+
+def name_sides(verdicts: Iterable[Any], names: tuple[str, ...] = ()) -> bool:
+    """Whether verdicts that are no ties name both sides, and nothing else.
 
     Args:
         names: of the columns that they name; without any, sides are left and right, or A and B.
     """
-    said = [v for v in values if v not in _NOTHING and not is_tie(v)]
-    name = named_by if names else side_of
-    return {name(value, names) for value in said} == {0, 1}
+    name, named = named_by if names else side_of, set[int]()
+    for verdict in verdicts:
+        if (side := name(verdict, names)) is None:
+            return False
+        named.add(side)
+    return named == {0, 1}
