@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import click
 import pytest
-from support import ROOT, SAMPLES, printed, run_python, table, write_rows
+from support import ROOT, SAMPLES, printed, records_of, run_python, table, write_rows
 
 from pipeline import exports, tasks
 from pipeline.options.recipe import builds_of
@@ -322,12 +322,7 @@ def _records(path: Path) -> list[contract.Record]:
     reader = readers.load(path.suffix[1:])
     if reader.name == "csv":  # others are not refused for what a look at them shows
         reader.glimpse(str(path), 10)
-    return [
-        record
-        for split in reader.splits(str(path))
-        for lines in readers.load(split.reader).read(split)
-        for record in lines.records
-    ]
+    return records_of(*reader.splits(str(path)))
 
 
 CASES = _documented_cases()

@@ -16,12 +16,11 @@ import fsspec
 import pytest
 from fsspec.implementations.http import HTTPFileSystem
 from stub_http import Site, serve_http
-from support import SAMPLES, read_manifest, read_rows
+from support import SAMPLES, read_manifest, read_rows, records_of
 
 from pipeline import filesystem, sources
 from pipeline.inputs.scan import Input, scan
 from pipeline.options.config import Config
-from stages import readers
 from stages.errors import ContainerError, SurroundingsError, UsageError
 
 ROWS = [{"question": f"q{i} é", "answer": f"a{i}"} for i in range(40)]
@@ -36,13 +35,7 @@ def scanned(cache: Path, *data: str) -> list[Input]:
 
 def rows(found: list[Input]) -> list[Any]:
     """Every row of the inputs."""
-    return [
-        record.data
-        for source in found
-        for split in source.splits
-        for lines in readers.load(split.reader).read(split)
-        for record in lines.records
-    ]
+    return [record.data for source in found for record in records_of(*source.splits)]
 
 
 def test_a_folder_holds_what_its_links_lead_to(tmp_path):
