@@ -40,6 +40,11 @@ from stages.rows.column_names import Watched
 
 ROOT = Path(__file__).parent.parent
 SAMPLES = ROOT / "sample_data"
+SAMPLE_OF = {
+    "sft": SAMPLES / "sft" / "word_problems.jsonl",
+    "rm": SAMPLES / "rm" / "pairs.jsonl",
+    "prm": SAMPLES / "prm" / "math_shepherd.jsonl",
+}
 WIDE = bool(os.environ.get("WIDE"))  # sweeps try all that they know, not a part of it
 
 

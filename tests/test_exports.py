@@ -165,21 +165,12 @@ def builds(built) -> dict[str, Path]:
     return {task: built(task, source) for task, source in SOURCE.items()}
 
 
-COLUMNS = {
-    ("axolotl", "sft"): ["input_ids", "attention_mask", "labels"],
-    ("axolotl", "prm"): ["input_ids", "attention_mask", "labels"],
-    ("trl", "prm"): ["input_ids", "labels"],
-    ("open-r1", "sft"): ["input_ids", "completion_mask"],
-    ("openrlhf", "sft"): ["row_ids", "input_ids", "labels", "seq_lengths"],
-}
-
-
-@pytest.mark.parametrize(("name", "task"), list(COLUMNS))
-def test_columns_of_an_export(builds, tmp_path, name, task):
+@pytest.mark.parametrize(("name", "task", "wanted"), table("export_columns.jsonl"))
+def test_columns_of_an_export(builds, tmp_path, name, task, wanted):
     """Exactly the trainer's columns, and both ways of loading see the same rows."""
     export_build(name, builds[task], tmp_path / "out")
     loaded = load_from_disk(str(tmp_path / "out"))["train"]
-    assert loaded.column_names == COLUMNS[name, task]
+    assert loaded.column_names == wanted
     again = load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "hf"))["train"]
     assert again.to_list() == loaded.to_list()
     assert canonical(tmp_path / "out") == canonical(builds[task])
