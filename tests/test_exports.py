@@ -25,6 +25,7 @@ from support import (
     files_of,
     model_record,
     program,
+    raised,
     read_manifest,
     started,
     stored_rows,
@@ -324,8 +325,7 @@ def test_an_export_takes_the_place_of_the_same_export_alone(builds, tmp_path):
         ("trl", version, version, "is the build itself"),
         ("trl", current, version, "is the build itself"),
     ):
-        with pytest.raises(UsageError, match=says):
-            export_build(name, source, target)
+        raised(UsageError, export_build, name, source, target, says=says)
     assert [files_of(one) for one in (out, build, version)] == there
     shard = next((build / "train").glob("*.arrow"))
     shard.unlink()
@@ -350,8 +350,7 @@ def test_megatron_refuses_a_token_trained_after_eos():
         return projection.forward(pa.table({"row_ids": [["a", "b"]], **table}))
 
     assert stored(eos=8).column("loss_mask").to_pylist() == [[1, 1, 0, 1, 0]]
-    with pytest.raises(UsageError, match="after an eos token, and row 0"):
-        stored(eos=9)
+    raised(UsageError, stored, eos=9, says="after an eos token, and row 0")
 
 
 def test_a_step_of_a_small_build_is_made_of_whole_micro_batches():

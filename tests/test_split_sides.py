@@ -16,7 +16,7 @@ import pytest
 from datasets import load_from_disk
 from hypothesis import given
 from hypothesis import strategies as st
-from support import planned_examples, read_manifest, table, write_rows
+from support import planned_examples, raised, read_manifest, table, write_rows
 
 from pipeline.options.build_options import Budget, require_mixture
 from pipeline.options.config import Config
@@ -396,6 +396,5 @@ def test_a_wrong_source_closes_the_gate(tmp_path, cache_dir, monkeypatch):
 
     monkeypatch.setattr(collect.Collector, "source_names", wrong)
     (config,) = builds_of(recipe)
-    with pytest.raises(ExpectationError, match="sources_named: 10 of 10"):
-        build(config, lambda *_: None)
+    raised(ExpectationError, build, config, lambda *_: None, says="sources_named: 10 of 10")
     assert not list((tmp_path / "out").rglob("manifest.json"))

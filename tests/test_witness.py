@@ -17,7 +17,7 @@ import polars
 import pytest
 from conversations import Speech, conversations
 from hypothesis import strategies as st
-from support import table
+from support import raised, table
 
 import pipeline.run_build
 from expectations.witness import attest, choices, laws, paths, ranks, raw, said, stored, talks
@@ -580,8 +580,7 @@ def test_rows_are_found_by_their_place(suffix, tmp_path):
     assert raw.rows(str(path), {*places}, kind) == dict(zip(places, rows, strict=True))
     assert raw.rows(str(path), {places[-1]}, kind) == {places[-1]: rows[-1]}
     assert raw.rows(str(path), {999}, kind) == {}
-    with pytest.raises(raw.UnreadError):
-        raw.rows(str(path), {1}, {"container": "cards"})
+    raised(raw.UnreadError, raw.rows, str(path), {1}, {"container": "cards"})
 
 
 @hypothesis.given(name=st.text("abcxyz", min_size=3), scores=st.permutations([1, 2, 3]))
@@ -589,8 +588,7 @@ def test_numbers_of_answers_under_another_name_are_no_order(name, scores):
     """The build may have ranked them by these, and stored a margin."""
     row = {"prompt": "q", "responses": ["a", "b", "c"], name: scores}
     view = said.View(row, "", {"map": ()})
-    with pytest.raises(raw.UnreadError):
-        ranks.ranked(view)
+    raised(raw.UnreadError, ranks.ranked, view)
 
 
 @pytest.mark.parametrize(
