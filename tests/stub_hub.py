@@ -1,4 +1,7 @@
-"""A hub on the loopback that takes commits: git files, large files by their hashes, one branch."""
+"""A hub on the loopback that takes commits: git files, large files by their hashes, one branch.
+
+Of datasets and of models alike; what is read of either may name a commit.
+"""
 
 import base64
 import hashlib
@@ -11,17 +14,25 @@ from typing import Any
 from stub_http import Answer, Asked, serve_http
 
 LARGE = (".arrow", ".parquet", "tokenizer.json")
+GATED = "someone/gated"
 
 
 def _blob(data: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
+def _told(status: int, content: Any) -> Answer:
+    headers = {"Content-Type": "application/json"}
+    headers |= {"X-Error-Code": "RepoNotFound"} if status == 404 else {}
+    return Answer(status, json.dumps(content).encode(), headers)
+
+
 @dataclass
 class HubStub:
-    """Its repositories of datasets.
+    """Its repositories.
 
     Attributes:
+        asked: paths of all requests.
         commits: of each repository: files by path, oldest first.
         objects: large files, by sha256.
         puts: hashes of the large files that were sent, in order.
@@ -40,6 +51,7 @@ class HubStub:
     damages: bool = False
     private: dict[str, bool] = field(default_factory=dict)
     branches: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
     url: str = ""
 
     def sha(self, name: str) -> str:
@@ -121,19 +133,27 @@ class HubStub:
         self.objects[oid] = body[:-1] + bytes([body[-1] ^ 1]) if self.damages else body
         return 200
 
-    def get(self, path: str) -> tuple[int, Any]:
-        """Status, and content: bytes of a file, or JSON."""
+    def get(self, path: str) -> Answer:
+        """A file, or what is told of a repository: of the commit in the path, or the latest."""
         parts = path.strip("/").split("/")
-        name = "/".join(parts[2:4]) if parts[0] == "api" else "/".join(parts[1:3])
-        if name not in self.commits:
-            return 404, {"error": "no such repository"}
-        if parts[0] == "datasets":  # /datasets/org/name/resolve/COMMIT/path
-            return 200, self.files(name)["/".join(parts[5:])]
+        if parts == [""]:
+            return Answer()
+        at = parts.index("resolve") if "resolve" in parts else 4
+        name, file = "/".join(parts[at - 2 : at]), "/".join(parts[at + 2 :])
+        if name == GATED:
+            return Answer(403, b"{}", {"X-Error-Code": "GatedRepo"})
+        known = {f"{n:040x}": files for n, files in enumerate(self.commits.get(name, ()), 1)}
+        revision = next((part for part in parts if part in known), next(reversed(known), ""))
+        files = known.get(revision)
+        if files is None or ("resolve" in parts and file not in files):
+            return _told(404, {"error": "no such repository"})
+        if "resolve" in parts:
+            tag = f'"{hashlib.sha256(files[file]).hexdigest()}"'
+            return Answer(200, files[file], {"ETag": tag, "X-Repo-Commit": revision})
         if "tree" in parts:
-            return 200, [
-                self._entry(*one) for one in self.commits[name][int(parts[5], 16) - 1].items()
-            ]
-        return 200, {"id": name, "sha": self.sha(name), "siblings": []}
+            return _told(200, [self._entry(*one) for one in files.items()])
+        siblings = [{"rfilename": one} for one in files]
+        return _told(200, {"id": name, "sha": revision, "siblings": siblings})
 
     def _entry(self, path: str, data: bytes) -> dict[str, Any]:
         entry = {"type": "file", "path": path, "size": len(data), "oid": _blob(data)}
@@ -148,15 +168,11 @@ def serve_hub(stub: HubStub) -> Iterator[str]:
     """Run it; gives its address, which ``HF_ENDPOINT`` takes."""
 
     def answer(asked: Asked) -> Answer:
+        stub.asked.append(asked.path)
         path = asked.path.partition("?")[0]
         if asked.method == "PUT":
-            status, content = stub.put(asked.path, asked.body), {}
-        elif asked.method == "POST":
-            status, content = stub.post(path, asked.body)
-        else:
-            status, content = stub.get(path)
-        data = content if isinstance(content, bytes) else json.dumps(content).encode()
-        return Answer(status, data, {"X-Error-Code": "RepoNotFound"} if status == 404 else {})
+            return _told(stub.put(asked.path, asked.body), {})
+        return _told(*stub.post(path, asked.body)) if asked.method == "POST" else stub.get(path)
 
     with serve_http(answer) as stub.url:
         yield stub.url

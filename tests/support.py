@@ -22,21 +22,29 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pipeline.builds.build import Build
 from pipeline.manifest.records import ModelRecord
+from pipeline.shards.doubles import DIGEST
+from pipeline.shards.examples import PlannedExamples
 from pipeline.tasks import kind_of
-from stages import formats
-from stages.contract import Example, FormatOptions, Row
+from stages import formats, readers
+from stages.contract import Example, FormatOptions, Record, Row, Split
 from stages.format import Format
 from stages.normalize import evidence
 from stages.rows.column_names import Watched
 
 ROOT = Path(__file__).parent.parent
 SAMPLES = ROOT / "sample_data"
+SAMPLE_OF = {
+    "sft": SAMPLES / "sft" / "word_problems.jsonl",
+    "rm": SAMPLES / "rm" / "pairs.jsonl",
+    "prm": SAMPLES / "prm" / "math_shepherd.jsonl",
+}
 WIDE = bool(os.environ.get("WIDE"))  # sweeps try all that they know, not a part of it
 
 
@@ -213,6 +221,16 @@ def stored_rows(folder: Path, split: str = "train") -> list[dict[str, Any]]:
     return [row for table in Build.open(folder).splits[split].tables() for row in table.to_pylist()]
 
 
+def records_of(*splits: Split) -> list[Record]:
+    """The records of splits, in order."""
+    return [
+        record
+        for split in splits
+        for lines in readers.load(split.reader).read(split)
+        for record in lines.records
+    ]
+
+
 def silent(*_: object) -> None:
     """Progress that nobody reads."""
 
@@ -268,6 +286,16 @@ def model_record(**given: Any) -> ModelRecord:
     made = {f.name: empty.get(str(f.type)) for f in fields(ModelRecord) if f.default is MISSING}
     made = {k: v for k, v in made.items() if k not in ("unknown", "added_tokens")}
     return ModelRecord(**{**made, **given})
+
+
+def planned_examples(count: int, **given: Any) -> PlannedExamples:
+    """So many examples of one part, all of one token and different, but for what is given."""
+    at, ones = np.arange(count), np.ones(count, np.int32)
+    digest = np.zeros(count, DIGEST)
+    digest["a"] = at
+    usual: dict[str, Any] = {"starts": np.array([0, count]), "row": at, "digest": digest}
+    usual |= {"length": ones, "trained": ones, "source": np.zeros(count, np.int16)}
+    return PlannedExamples(**(usual | given))
 
 
 def example(name: str) -> ModuleType:
@@ -456,8 +484,6 @@ def example_groups() -> set[str]:
 
 def read_row(path: Path, name: str, row: int) -> Any:
     """One row of a two-dimensional tensor in a safetensors file, widened to float32."""
-    import numpy as np
-
     from pipeline.serving import checkpoint as stored
 
     entries, start = stored.header(path)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from support import SAMPLES, few, rows_to
+from support import SAMPLES, few, raised, rows_to, table
 
 from expectations.audits import (
     FAIL,
@@ -101,10 +101,9 @@ def test_a_token_seen_once_tells_nothing_about_itself(model):
 def test_a_shortcut_fails_the_build_and_is_named(make, tmp_path, feature, doctor):
     """Nothing is published, and the message names audit, feature and way on."""
     data = pairs_file(tmp_path / "pairs.jsonl", [doctor(a, b) for a, b in answers(60)])
-    with pytest.raises(errors.ExpectationError, match=f"shortcuts, {feature}: ") as caught:
-        make("rm", data)
-    assert caught.value.exit_code == 3
-    assert "--tolerance shortcuts.fail=1" in caught.value.remedy
+    caught = raised(errors.ExpectationError, make, "rm", data, says=f"shortcuts, {feature}: ")
+    assert caught.exit_code == 3
+    assert "--tolerance shortcuts.fail=1" in caught.remedy
     assert not (tmp_path / "out").exists()
 
 
@@ -115,8 +114,7 @@ def test_limits():
     assert [level(v, allowed, 49) for v in (0.75, 0.99)] == [PASS, FEW]
     assert level(1.0, {}, 10) == PASS
     for given_ in ({"nothing.fail": 1.0}, {"shortcuts.most": 1.0}, {"lengths.warn": 1.0}):
-        with pytest.raises(errors.UsageError):
-            with_tolerances(given_)
+        raised(errors.UsageError, with_tolerances, given_)
 
 
 def test_layouts_unpack_to_the_same_examples(make, step_model):
@@ -260,16 +258,7 @@ _NESTED = st.recursive(
 )
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "value",
-        "value | tojson",
-        "value | tojson if value is mapping or value is boolean else value",
-        "value | tojson if value is not none else value",
-        "'true' if value is sameas true else value",
-    ],
-)
+@pytest.mark.parametrize("value", table("chat_templates.toml")["values"])
 @given(argument=_NESTED)
 def test_values_in_pythons_spelling_are_those_that_are_printed(value, argument):
     """In any place of an argument, whatever the template does with some of them."""

@@ -21,7 +21,7 @@ import pytest
 import zstandard
 from click.testing import CliRunner
 from small_tokenizers import byte_level
-from support import SAMPLES, few, repeated, started, table, table_bytes
+from support import SAMPLES, few, raised, repeated, started, table, table_bytes
 
 from pipeline.inputs.readings import glimpses, recognise_all
 from pipeline.inputs.scan import expand, scan
@@ -318,9 +318,7 @@ ENDLESS = LOOPING | GROWING | TABLES["slow"]
 
 def refused(source: str) -> RowError:
     """What a template is refused with when it renders."""
-    with pytest.raises(RowError) as caught:
-        Template(source, DATE).render([{"role": "user", "content": "x"}])
-    return caught.value
+    return raised(RowError, Template(source, DATE).render, [{"role": "user", "content": "x"}])
 
 
 def test_nothing_is_reached():
@@ -349,18 +347,14 @@ def test_the_verdict_is_the_same_each_time():
         details = set()
         for _ in range(2):
             assert template.render([turn]) == "fine"
-            with pytest.raises(RowError) as caught:
-                template.render([turn, turn])
-            details.add(caught.value.detail)
+            details.add(raised(RowError, template.render, [turn, turn]).detail)
         assert len(details) == 1, name
 
 
 def test_what_cannot_be_compiled_is_a_fault_of_the_recipe():
     """Other files, randomness, and source that would exhaust the compiler."""
     for source in SOURCE.values():
-        with pytest.raises(ModelError, match="chat template") as caught:
-            Template(source, DATE)
-        assert caught.value.exit_code == 2
+        assert raised(ModelError, Template, source, DATE, says="chat template").exit_code == 2
 
 
 def test_ordinary_work_is_far_from_the_limits():

@@ -4,13 +4,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from datasets import load_from_disk
-from support import SAMPLES, read_manifest, read_rows, table, write_rows
+from support import SAMPLE_OF, SAMPLES, read_manifest, read_rows, table, write_rows
 
-SOURCES = {
-    "sft": SAMPLES / "sft" / "chat.jsonl",
-    "rm": SAMPLES / "rm" / "pairs.jsonl",
-    "prm": SAMPLES / "prm" / "math_shepherd.jsonl",
-}
 COLUMNS = {
     (task, layout): columns
     for task, layouts in table("columns.toml").items()
@@ -28,7 +23,7 @@ def spelled(kind: pa.DataType) -> str:
 @pytest.mark.parametrize(("task", "layout"), COLUMNS)
 def test_columns_and_readers(built, task, layout):
     """Every layout has its columns, and datasets, pyarrow and polars read the same rows."""
-    folder = built(task, SOURCES[task], "--layout", layout)
+    folder = built(task, SAMPLE_OF[task], "--layout", layout)
     manifest = read_manifest(folder)
     rows = load_from_disk(str(folder))["train"]
     assert len(rows) == manifest["splits"]["train"]["rows"]
@@ -61,7 +56,7 @@ def test_a_test_split_takes_whole_rows(built, tmp_path):
 
 def test_manifest_has_its_keys_and_no_clock(built):
     """The manifest names every file by hash, and holds no absolute path."""
-    folder = built("prm", SOURCES["prm"], "--layout", "packed")
+    folder = built("prm", SAMPLE_OF["prm"], "--layout", "packed")
     manifest = read_manifest(folder)
     wanted = (
         "schema_version version build_id recipe_fingerprint task layout max_length seed model prm "

@@ -16,7 +16,7 @@ import pytest
 import recorded_builds
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import ROOT, SAMPLES, read_manifest, started, table, writable
+from support import ROOT, SAMPLES, raised, read_manifest, started, table, writable
 
 import posttrain_pipeline as pp
 from pipeline import __version__
@@ -157,9 +157,8 @@ def test_every_missing_key_is_named(builds, file):
         if plain in optional:
             assert json_records.as_json(json_records.from_json(kind, damaged)) == damaged
             continue
-        with pytest.raises(json_records.MalformedError) as caught:
-            json_records.from_json(kind, damaged)
-        assert str(caught.value) == f"{dotted(path)} is missing"
+        caught = raised(json_records.MalformedError, json_records.from_json, kind, damaged)
+        assert str(caught) == f"{dotted(path)} is missing"
     assert len(tried) > len(optional)
 
 
@@ -188,8 +187,7 @@ def test_any_value_of_another_type_is_named_or_kept(builds, file, data):
 @given(data=st.binary(max_size=40) | st.text(max_size=40).map(str.encode))
 def test_any_bytes_are_a_manifest_or_an_error(data):
     """That says what is wrong."""
-    with pytest.raises(json_records.MalformedError):
-        parse(data)
+    raised(json_records.MalformedError, parse, data)
 
 
 def copied(builds: Path, name: str, target: Path, change: Callable[[Any], None]) -> Path:
@@ -247,8 +245,7 @@ def test_keys_of_a_newer_version_are_kept(builds, tmp_path, cache_dir):
     assert next(iter(exported["model"])) == "first"
     folder = copied(builds, "rm-ragged", tmp_path / "next", lambda m: m.update(schema_version=9))
     for opened in (Build.open, lambda at: check(at, cache_dir)):
-        with pytest.raises(UsageError, match=f"schema 9; this version reads {SCHEMA_VERSION}"):
-            opened(folder)
+        raised(UsageError, opened, folder, says=f"schema 9; this version reads {SCHEMA_VERSION}")
 
 
 @pytest.mark.parametrize("command", ["check DIR", "show DIR", "report DIR", "export trl DIR -o x"])
@@ -283,11 +280,9 @@ def test_a_damaged_file_is_named(builds, tmp_path):
         (folder / f"{name}.json").unlink()
         (folder / f"{name}.json").write_text("[")
         build = Build.open(folder)
-        with pytest.raises(DataError, match=f"{name}.json is damaged: it is not JSON"):
-            getattr(build, name)
+        raised(DataError, getattr, build, name, says=f"{name}.json is damaged: it is not JSON")
         if name != "run":  # which no manifest names, since equal builds differ in it
-            with pytest.raises(DataError, match="has changed since the build"):
-                build.require_intact()
+            raised(DataError, build.require_intact, says="has changed since the build")
 
 
 def test_damaged_rejects_and_shards_are_named(builds, tmp_path):
@@ -320,8 +315,7 @@ def test_a_link_in_a_build_is_refused(builds, tmp_path, cache_dir):
         (folder / name).rename(tmp_path / "elsewhere")
         (folder / name).symlink_to(tmp_path / "elsewhere")
         for refuse in (Build.open, pp.open):
-            with pytest.raises(DataError, match="is a link, or in a linked folder"):
-                refuse(tmp_path / "current")
+            raised(DataError, refuse, tmp_path / "current", says="is a link, or in a linked folder")
         faults = check(folder, cache_dir).faults
         assert any(fault.detail == "a link is in its place" for fault in faults), name
         (folder / name).unlink()
@@ -338,36 +332,27 @@ def test_what_the_disk_does_not_give_is_no_fault_of_the_data(
     """Neither where a build is read, nor where it is checked."""
     folder = copied(builds, "sft-ragged", tmp_path / "build", lambda manifest: None)
     build = Build.open(folder)
-    with monkeypatch.context() as changed:
-        changed.setattr(Path, "open", _unreadable)
-        with pytest.raises(SurroundingsError, match="Input/output error"):
-            list(build.rejects())
-    with monkeypatch.context() as changed:
-        changed.setattr(Path, "read_bytes", _unreadable)
-        for read in (lambda: build.serving, lambda: Build.open(folder)):
-            with pytest.raises(SurroundingsError, match="Input/output error"):
-                read()
-    with monkeypatch.context() as changed:
-        changed.setattr("pipeline.builds.stored.read_file", _unreadable)
-        with pytest.raises(SurroundingsError, match="Input/output error"):
-            list(build.splits["train"].tables())
-    for name in ("pipeline.shards.mapped.Mapped", "pipeline.publish.check.stored_model"):
+    for name, read in (
+        ("pathlib.Path.open", lambda: list(build.rejects())),
+        ("pathlib.Path.read_bytes", lambda: build.serving),
+        ("pathlib.Path.read_bytes", lambda: Build.open(folder)),
+        ("pipeline.builds.stored.read_file", lambda: list(build.splits["train"].tables())),
+        ("pipeline.shards.mapped.Mapped", lambda: check(folder, cache_dir)),
+        ("pipeline.publish.check.stored_model", lambda: check(folder, cache_dir)),
+    ):
         with monkeypatch.context() as changed:
             changed.setattr(name, _unreadable)
-            with pytest.raises(SurroundingsError, match="Input/output error"):
-                check(folder, cache_dir)
+            raised(SurroundingsError, read, says="Input/output error")
 
 
 def test_what_is_no_build_is_said(tmp_path):
     """No folder, an empty one, and one with another program's manifest."""
     with pytest.raises(UsageError, match="is not a build: there is no such folder"):
         Build.open(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match=r"is not a build: it has no manifest\.json"):
-        Build.open(tmp_path)
+    raised(UsageError, Build.open, tmp_path, says=r"is not a build: it has no manifest\.json")
     for content, why in (("{}", "schema_version is missing"), ("[]", "it is a list, not an")):
         (tmp_path / "manifest.json").write_text(content)
-        with pytest.raises(DataError, match=re.escape(why)):
-            Build.open(tmp_path)
+        raised(DataError, Build.open, tmp_path, says=re.escape(why))
 
 
 def test_reading_a_build_needs_nothing_that_builds():

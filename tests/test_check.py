@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
-from support import SAMPLES, few, files_of, table, writable
+from support import SAMPLE_OF, SAMPLES, few, files_of, table, writable
 
 from expectations.witness import turns
 from pipeline import exports, tasks
@@ -202,15 +202,10 @@ def test_every_layout_is_checked(make, cache_dir, task, data, layout):
     assert found.rows_made_again > 0
 
 
-SOURCES = {
-    "sft": SAMPLES / "sft" / "word_problems.jsonl",
-    "rm": SAMPLES / "rm" / "pairs.jsonl",
-    "prm": SAMPLES / "prm" / "math_shepherd.jsonl",
-}
 TAKEN = [
     (name, task)
     for name in exports.names()
-    for task in SOURCES
+    for task in SAMPLE_OF
     if tasks.kind_of(task).trains_as in exports.load(name).takes
 ]
 
@@ -218,7 +213,7 @@ TAKEN = [
 @pytest.fixture(scope="module")
 def builds(built) -> dict[str, Path]:
     """One build a task, one example a row."""
-    return {task: built(task, source, "--layout", "ragged") for task, source in SOURCES.items()}
+    return {task: built(task, source, "--layout", "ragged") for task, source in SAMPLE_OF.items()}
 
 
 @pytest.mark.great_expectations

@@ -125,12 +125,7 @@ def test_a_folder_without_python_code_shadows_nothing(tmp_path):
     run_python(code, tmp_path, PYTHONPATH=str(tmp_path)).ended()
 
 
-VALUES = {"neutral": "bad", "prm_template": "raw", "thinking": "on", "train_on": "last"} | {
-    "history": "appended",
-    "reasoning": "strip",
-    "reasoning_in": "think",
-    "stop_text": "strip",
-}
+VALUES = TOLD["options_of_tasks"]  # that options take; others take any
 
 
 @pytest.mark.parametrize("task", tasks.names())

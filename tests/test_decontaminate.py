@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support import read_manifest, read_rows, stored_rows, table, write_rows
+from support import raised, read_manifest, read_rows, stored_rows, table, write_rows
 
 from pipeline.shards import doubles
 from stages import columns, kinds
@@ -405,5 +405,4 @@ def test_groups_of_a_cluster_become_one(rows):
 def test_without_the_library_the_command_says_so(monkeypatch):
     """And how it is installed."""
     monkeypatch.setitem(sys.modules, "rensa", None)
-    with pytest.raises(Exception, match=r"posttrain-pipeline\[near\]"):
-        signatures.version()
+    raised(Exception, signatures.version, says=r"posttrain-pipeline\[near\]")

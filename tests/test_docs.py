@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import click
 import pytest
-from support import ROOT, SAMPLES, printed, run_python, table, write_rows
+from support import ROOT, SAMPLES, printed, raised, records_of, run_python, table, write_rows
 
 from pipeline import exports, tasks
 from pipeline.options.recipe import builds_of
@@ -322,12 +322,7 @@ def _records(path: Path) -> list[contract.Record]:
     reader = readers.load(path.suffix[1:])
     if reader.name == "csv":  # others are not refused for what a look at them shows
         reader.glimpse(str(path), 10)
-    return [
-        record
-        for split in reader.splits(str(path))
-        for lines in readers.load(split.reader).read(split)
-        for record in lines.records
-    ]
+    return records_of(*reader.splits(str(path)))
 
 
 CASES = _documented_cases()
@@ -342,8 +337,7 @@ def test_inputs_are_read_as_documented(tmp_path, case):
     path.write_bytes(content)
     refusal = re.search(r"file refused: `([^`]+)`", outcome)
     if refusal is not None:
-        with pytest.raises(errors.ContainerError, match=re.escape(refusal[1])):
-            _records(path)
+        raised(errors.ContainerError, _records, path, says=re.escape(refusal[1]))
         return
     found = _records(path)
     codes = re.findall(r"refused: `(\w+)`", outcome)

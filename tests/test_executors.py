@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import SAMPLES, Ran, started, table
+from support import SAMPLES, Ran, raised, started, table
 from worker_tasks import die, die_once, square
 
 import posttrain_pipeline as pp
@@ -79,9 +79,8 @@ def test_a_killed_part_or_shard_is_named_in_words():
 
 def test_an_exception_arrives_as_it_was_raised():
     """Our errors keep their text and remedy on the way out of a worker."""
-    with pytest.raises(DataError) as caught:
-        dict(pmap(_refuse, None, range(3), 2))
-    assert (caught.value.what, caught.value.remedy) == ("row 7 is bad.", "Correct it.")
+    caught = raised(DataError, dict, pmap(_refuse, None, range(3), 2))
+    assert (caught.what, caught.remedy) == ("row 7 is bad.", "Correct it.")
 
 
 class _Fatal:

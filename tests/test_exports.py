@@ -25,6 +25,7 @@ from support import (
     files_of,
     model_record,
     program,
+    raised,
     read_manifest,
     started,
     stored_rows,
@@ -165,21 +166,12 @@ def builds(built) -> dict[str, Path]:
     return {task: built(task, source) for task, source in SOURCE.items()}
 
 
-COLUMNS = {
-    ("axolotl", "sft"): ["input_ids", "attention_mask", "labels"],
-    ("axolotl", "prm"): ["input_ids", "attention_mask", "labels"],
-    ("trl", "prm"): ["input_ids", "labels"],
-    ("open-r1", "sft"): ["input_ids", "completion_mask"],
-    ("openrlhf", "sft"): ["row_ids", "input_ids", "labels", "seq_lengths"],
-}
-
-
-@pytest.mark.parametrize(("name", "task"), list(COLUMNS))
-def test_columns_of_an_export(builds, tmp_path, name, task):
+@pytest.mark.parametrize(("name", "task", "wanted"), table("export_columns.jsonl"))
+def test_columns_of_an_export(builds, tmp_path, name, task, wanted):
     """Exactly the trainer's columns, and both ways of loading see the same rows."""
     export_build(name, builds[task], tmp_path / "out")
     loaded = load_from_disk(str(tmp_path / "out"))["train"]
-    assert loaded.column_names == COLUMNS[name, task]
+    assert loaded.column_names == wanted
     again = load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "hf"))["train"]
     assert again.to_list() == loaded.to_list()
     assert canonical(tmp_path / "out") == canonical(builds[task])
@@ -333,8 +325,7 @@ def test_an_export_takes_the_place_of_the_same_export_alone(builds, tmp_path):
         ("trl", version, version, "is the build itself"),
         ("trl", current, version, "is the build itself"),
     ):
-        with pytest.raises(UsageError, match=says):
-            export_build(name, source, target)
+        raised(UsageError, export_build, name, source, target, says=says)
     assert [files_of(one) for one in (out, build, version)] == there
     shard = next((build / "train").glob("*.arrow"))
     shard.unlink()
@@ -359,8 +350,7 @@ def test_megatron_refuses_a_token_trained_after_eos():
         return projection.forward(pa.table({"row_ids": [["a", "b"]], **table}))
 
     assert stored(eos=8).column("loss_mask").to_pylist() == [[1, 1, 0, 1, 0]]
-    with pytest.raises(UsageError, match="after an eos token, and row 0"):
-        stored(eos=9)
+    raised(UsageError, stored, eos=9, says="after an eos token, and row 0")
 
 
 def test_a_step_of_a_small_build_is_made_of_whole_micro_batches():

@@ -9,13 +9,13 @@ import pytest
 from datasets import load_from_disk
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Run, raised, table, write_rows
+from support import Run, planned_examples, raised, table, write_rows
 
 from pipeline.options.build_options import PlanOptions, SourceOptions
 from pipeline.options.config import Config, carried
 from pipeline.shards import doubles, values
 from pipeline.shards.choose import choose
-from pipeline.shards.examples import Fate, PlannedExamples, rows_left_out
+from pipeline.shards.examples import Fate, rows_left_out
 from pipeline.shards.filters import SourceFilters
 from stages import columns, contract, errors
 from stages.rows import carried as carrying
@@ -253,14 +253,10 @@ def test_every_example_has_one_fate(said, dedup, fan_out):
     """Used, filtered or a double; a double of what is filtered stays; the counts of rows add up."""
     digests = np.zeros(len(said), doubles.DIGEST)
     digests["a"] = [content for content, _, _ in said]
-    ones = np.ones(len(said), np.int32)
-    examples = PlannedExamples(
-        starts=np.array([0, len(said)]),
+    examples = planned_examples(
+        len(said),
         row=np.arange(len(said)) // fan_out,
-        length=ones,
-        trained=ones,
         digest=digests,
-        source=np.zeros(len(said), np.int16),
         filtered=np.array([by for _, by, _ in said], np.uint16),
         score=np.array([np.nan if x is None else x for _, _, x in said], np.float64),
     )

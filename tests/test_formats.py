@@ -17,6 +17,7 @@ from support import (
     few,
     raised,
     read_manifest,
+    records_of,
     rows_to,
     table,
 )
@@ -208,9 +209,7 @@ def test_sample_files_are_recognised_and_read() -> None:
     made = []
     for name, (reading, count, codes) in SAMPLE_FILES.items():
         reader = readers.load(readers.suffixes()[f".{name.partition('.')[2]}"])
-        splits = reader.splits(str(SAMPLES / name))
-        batches = [batch for split in splits for batch in reader.read(split)]
-        found = [record for batch in batches for record in batch.records]
+        found = records_of(*reader.splits(str(SAMPLES / name)))
         task = name.partition("/")[0] if "/" in name else "sft"
         rows = [record.data for record in found if record.data is not None]
         detected, _ = detected_as(rows, task, reading)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from damages import damages
-from support import SAMPLES, Make, few, read_manifest
+from support import SAMPLES, Make, few, raised, read_manifest
 from test_check import rewrite
 
 import pipeline.builder.build
@@ -114,9 +114,7 @@ LAWS = {law.name for law in invariants()}
 
 def caught(build: Make, *arguments: Any, **options: Any) -> str:
     """What a build that is not published says."""
-    with pytest.raises(ExpectationError) as error:
-        build(*arguments, **options)
-    return str(error.value)
+    return str(raised(ExpectationError, build, *arguments, **options))
 
 
 def test_swapped_shards_are_found(build, monkeypatch):

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from pyarrow import feather
-from support import ROOT, SAMPLES, install_examples, modules_of, packages_of, read_manifest
+from support import ROOT, SAMPLES, install_examples, modules_of, packages_of, raised, read_manifest
 
 from docs import dependencies
 from docs.dependencies import COME_ALONG, MOMENTS, PACKAGES, ROOMS, importing, required
@@ -185,5 +185,4 @@ def test_the_calls_that_the_page_names_open_a_shard(built):
     }
     for call, read in refused.items():
         assert f"`{call}`" in page
-        with pytest.raises((pl.exceptions.PolarsError, pa.ArrowInvalid)):
-            read(path)
+        raised((pl.exceptions.PolarsError, pa.ArrowInvalid), read, path)

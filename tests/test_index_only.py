@@ -10,7 +10,7 @@ import datasets
 import numpy as np
 import pyarrow as pa
 import pytest
-from support import noted, rows_to, silent
+from support import noted, raised, rows_to, silent
 
 import pipeline.shards.plan
 from pipeline.builder.exporting import export_build
@@ -160,8 +160,7 @@ def test_an_index_is_read_as_the_packed_build(bench, monkeypatch, windows, optio
     same_to_diff(packed, indexed)
     exported(packed, indexed, bench)
     if windows > 1:
-        with pytest.raises(UsageError, match="Leave --shuffle out"):
-            bench.both(data, shuffle=True)
+        raised(UsageError, bench.both, data, shuffle=True, says="Leave --shuffle out")
 
 
 def test_an_export_of_large_shards_has_the_bytes_of_the_packed_build(bench, monkeypatch):
@@ -324,12 +323,10 @@ def test_a_damaged_index_is_found(indexed):
         assert {"hash", law} <= codes(), change
     path.write_bytes(sound[:50])
     assert "unjudged" in codes()
-    with pytest.raises(DataError, match="cannot be read"):
-        Packs(indexed.folder)
+    raised(DataError, Packs, indexed.folder, says="cannot be read")
     path.write_bytes(sound)
 
 
 def test_the_layout_of_an_index_is_no_choice(bench):
     data = bench.write("a.jsonl", [{"question": "q", "answer": "a"}])
-    with pytest.raises(UsageError, match="Give --index-only instead"):
-        bench.build("out", data, layout="indexed")
+    raised(UsageError, bench.build, "out", data, layout="indexed", says="Give --index-only instead")

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from support import few, noted, own_cache, table_bytes
+from support import few, noted, own_cache, raised, table_bytes
 
 from pipeline.builder import planning, preparation
 from pipeline.inputs import recipe as recipes
@@ -288,8 +288,7 @@ def test_a_shard_that_is_cut_off_while_it_is_read_kills_nobody(tmp_path, monkeyp
     found = reader.read(replace(split, version=file_version.take(str(path))))
     next(found)
     os.truncate(path, 4096)
-    with pytest.raises(errors.SurroundingsError, match="changed"):
-        list(found)
+    raised(errors.SurroundingsError, list, found, says="changed")
 
 
 def test_bytes_that_are_only_counted_are_hashed_again_where_the_file_has_changed(

@@ -258,13 +258,6 @@ def test_an_option_that_changes_nothing_says_so():
         assert "already templated in 3 of 3 sampled rows" in found.evidence
 
 
-SPEAKERS = [
-    ("Human", "Assistant"),
-    ("User", "AI"),
-    ("USER", "GPT"),
-    ("User", "Bot"),
-    ("用户", "助手"),
-]
 COLONS = (":", "：")
 GAPS = ("\n", "\n\n")
 HEADS = ("", "### ", "**")
@@ -277,7 +270,7 @@ def talk(who: tuple[str, str], colon: str, gap: str, head: str, last: str) -> st
     return gap.join(f"{head}{name}{colon}{close} {text}".rstrip() for name, text in said)
 
 
-@pytest.mark.parametrize("who", SPEAKERS)
+@pytest.mark.parametrize("who", table("speakers_in_texts.jsonl"))
 def test_dialogues_in_one_text_are_read_in_every_place(who):
     """Pairs of them at once; in a question, a text or a turn where the option allows it."""
     turns = [

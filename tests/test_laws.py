@@ -28,6 +28,7 @@ from support import (
     flip,
     noted,
     own_cache,
+    raised,
     read_manifest,
     silent,
     table,
@@ -228,8 +229,7 @@ def test_another_version_makes_no_parts_of_a_stored_build(config, monkeypatch):
         (make_shards, planned, silent),
         (finish, made, silent),
     ):
-        with pytest.raises(UsageError, match="prepared by another version"):
-            phase(prepared, *more)
+        raised(UsageError, phase, prepared, *more, says="prepared by another version")
 
 
 # A build that the ranks of a job array make: the same bytes, whatever becomes of a rank.
@@ -366,8 +366,7 @@ def test_a_rank_reads_the_parts_of_its_shards_alone(config, tmp_path, monkeypatc
     with pytest.raises(SurroundingsError, match=changed):
         finish(prepared, joined(), silent)
     last.unlink()
-    with pytest.raises(UsageError, match=r"those of rank 3 of 4."):
-        joined()
+    raised(UsageError, joined, says=r"those of rank 3 of 4.")
     ranks.make_share(prepared, ranks.Rank(3, 4), silent)
     finish(prepared, joined(), silent)
     assert files_of(tmp_path / "out") == files_of(tmp_path / "one")
@@ -393,9 +392,8 @@ def test_one_difference_turns_all_ranks_to_the_reference(config, monkeypatch):
     monkeypatch.setattr(part, "make", make)
     assert ranks.make_share(prepared, ranks.Rank(2, 3), silent)[0].backend == planning.REFERENCE
     missing = r"2 of 4 parts are missing \(.* has to make all\)"
-    with pytest.raises(UsageError, match=missing) as told:
-        ranks.joined(prepared)
-    assert told.value.figures == {"ranks": [0], "of": 3}
+    told = raised(UsageError, ranks.joined, prepared, says=missing)
+    assert told.figures == {"ranks": [0], "of": 3}
     assert ranks.make_share(prepared, ranks.Rank(0, 3), silent)[1] == []
     built = finish(prepared, ranks.joined(prepared), silent)
     assert built.build.manifest.encoder.backend == planning.REFERENCE
@@ -411,8 +409,7 @@ def test_versions_are_not_mixed(config, monkeypatch):
         lambda: ranks.make_share(prepared, ranks.Rank(1, 2), silent),
         lambda: ranks.joined(prepared),
     ):
-        with pytest.raises(UsageError, match=r"Rank 0 of 2 ran with pyarrow .* instead of 1.2.3"):
-            phase()
+        raised(UsageError, phase, says=r"Rank 0 of 2 ran with pyarrow .* instead of 1.2.3")
     changed = {**declared.versions(), declared.CODE: "f" * 64}
     monkeypatch.setattr(declared, "versions", lambda: changed)
     # As another code would name it.

@@ -26,13 +26,7 @@ from stages.normalize import evidence, stage
 
 Ids = tuple[list[int], ...]
 # Form: task, commit, file, function; read in copies of these commits' files.
-FOLLOWS = {
-    "2023": ("rm", "023756e", "reward_modeling.py", "preprocess_reward_function"),
-    "2024": ("rm", "44929eb", "reward_modeling.py", "preprocess_reward_function"),
-    "current": ("rm", "9200708", "training/reward_modeling.py", "preprocess_reward_function"),
-    "sft 2023": ("sft", "02a2a93", "scripts/supervised_finetuning.py", "preprocess_function"),
-    "sft current": ("sft", "d6f9b03", "training/supervised_finetuning.py", "preprocess_function"),
-}
+FOLLOWS = dict(table("medicalgpt_code.jsonl"))
 TEMPLATES = ("117f510", "template.py")  # Conversation._format_example, and the template base
 
 

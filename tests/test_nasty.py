@@ -4,7 +4,7 @@ door accepts is unambiguous and arrives exactly as written."""
 import gzip
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from nasty import CASES, reference, same
-from support import read_manifest, read_rows, table, table_bytes
+from support import read_manifest, read_rows, records_of, table, table_bytes
 
 from stages import contract, errors, readers
 from stages.files.line_block import MAX_DEPTH, dump, parse
@@ -34,13 +34,11 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-def records(path: Path) -> Iterator[contract.Record]:
+def records(path: Path) -> list[contract.Record]:
     """Every record of a file."""
     name = readers.of_path(path.name)
     assert name is not None
-    for split in readers.load(name).splits(str(path)):
-        for lines in readers.load(split.reader).read(split):
-            yield from lines.records
+    return records_of(*readers.load(name).splits(str(path)))
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz", "jsonl.zst"])
@@ -72,7 +70,7 @@ def test_each_item_of_an_array_is_read_or_the_array_is_refused(tmp_path):
         except (ValueError, RecursionError):
             items = None
         try:
-            found = list(records(path))
+            found = records(path)
         except errors.PipelineError:
             assert items is None, raw[:80]
             continue
@@ -104,7 +102,7 @@ def _count(content: bytes, as_lines: bool) -> int:
 def _outcome(path: Path) -> tuple[list[contract.Record], errors.PipelineError | None]:
     """The records of a file, or why there are none."""
     try:
-        return list(records(path)), None
+        return records(path), None
     except errors.PipelineError as error:
         return [], error
 

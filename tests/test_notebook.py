@@ -8,17 +8,11 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from support import ROOT, SAMPLES, started, table, write_rows
+from support import ROOT, SAMPLE_OF, SAMPLES, raised, started, table, write_rows
 
 import posttrain_pipeline as pp
 from pipeline.messages import progress, screen
 from pipeline.report.drawing import KINDS, Shards
-
-DATA = {
-    "sft": SAMPLES / "sft" / "word_problems.jsonl",
-    "rm": SAMPLES / "rm" / "pairs.jsonl",
-    "prm": SAMPLES / "prm" / "math_shepherd.jsonl",
-}
 
 
 def text_of(fragment: str) -> str:
@@ -38,10 +32,10 @@ def _drawn(fragment: str) -> list[str]:
     return [html.unescape(re.sub(r"<[^>]*>", "", one)).replace("↵\n", "\n") for one in strips]
 
 
-@pytest.mark.parametrize("task", DATA)
+@pytest.mark.parametrize("task", SAMPLE_OF)
 def test_a_plan_and_a_build_show_their_counts_their_losses_and_a_row(task, tmp_path, cache_dir):
     """The numbers of the manifest, each code with its rows, and the first row as it is stored."""
-    given: dict[str, Any] = {"model": "qwen2-1.5b", "data": DATA[task], "cache_dir": cache_dir}
+    given: dict[str, Any] = {"model": "qwen2-1.5b", "data": SAMPLE_OF[task], "cache_dir": cache_dir}
     plan = pp.plan(task, **given)
     build = pp.run(task, output=tmp_path / "out", **given)
     planned, built = plan._repr_html_(), build._repr_html_()
@@ -95,11 +89,11 @@ def outputs(monkeypatch) -> list[list[str]]:
 def test_a_kernel_shows_the_phases_in_one_output(outputs, tmp_path, cache_dir):
     """Its last text has every phase in order; a function that is given takes its place."""
     given: dict[str, Any] = {"model": "qwen2-1.5b", "cache_dir": cache_dir}
-    pp.run("prm", data=DATA["prm"], output=tmp_path / "out", **given)
+    pp.run("prm", data=SAMPLE_OF["prm"], output=tmp_path / "out", **given)
     (output,) = outputs
     phases = [line.split()[0] for line in output[-1].splitlines() if line[0] != " "]
     assert phases == ["start", "encode", "plan", "write", "check", "report", "publish"]
-    pp.run("prm", data=DATA["prm"], output=tmp_path / "2", progress=lambda *_: None, **given)
+    pp.run("prm", data=SAMPLE_OF["prm"], output=tmp_path / "2", progress=lambda *_: None, **given)
     assert len(outputs) == 1
 
 
@@ -120,7 +114,7 @@ def test_a_script_builds_without_asking_whether_it_is_main(tmp_path, cache_dir):
         "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
         "import posttrain_pipeline as pp\n"
         "print('began')\n"
-        f"build = pp.run('prm', model='qwen2-1.5b', data={str(DATA['prm'])!r}, output='out',"
+        f"build = pp.run('prm', model='qwen2-1.5b', data={str(SAMPLE_OF['prm'])!r}, output='out',"
         f" cache_dir={str(cache_dir)!r}, workers=2)\n"
         "print(build.manifest.rows.used)\n"
     )
@@ -184,9 +178,7 @@ def test_errors_are_those_of_the_command(tmp_path, cache_dir, given, kind, says)
     """What the command prints is raised, under one root."""
     usual: dict[str, Any] = {"task": "sft", "model": "qwen2-1.5b", "data": PROBLEMS}
     asked = {**usual, "output": tmp_path / "out", "cache_dir": cache_dir, **given}
-    with pytest.raises(getattr(pp, kind), match=says) as caught:
-        pp.run(**asked)
-    assert isinstance(caught.value, pp.PipelineError)
+    assert isinstance(raised(getattr(pp, kind), pp.run, **asked, says=says), pp.PipelineError)
     assert not (tmp_path / "out").exists()
 
 
@@ -206,8 +198,7 @@ def test_every_name_is_there_and_none_is_loaded_before_it_is_asked_for():
     assert all(getattr(pp, name) is not None for name in pp.__all__)
     assert set(pp.__all__) <= set(dir(pp))
     missing = "build_it"
-    with pytest.raises(AttributeError, match=missing):
-        getattr(pp, missing)
+    raised(AttributeError, getattr, pp, missing, says=missing)
     heavy = "{'pyarrow', 'click', 'pipeline', 'stages'}"
     code = f"import sys, posttrain_pipeline; print({heavy} & set(sys.modules))"
     assert started(sys.executable, "-c", code).ended().out == "set()\n"

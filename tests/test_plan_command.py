@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from datasets import load_from_disk
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, read_manifest
+from support import SAMPLES, planned_examples, read_manifest
 from transformers import AutoTokenizer
 
 from pipeline.builder import plan_page, population
@@ -160,13 +160,12 @@ def numbers_planned(
     values = np.zeros(len(size), doubles.DIGEST)
     values["a"] = np.arange(len(size)) // 2  # every second one shares its first half
     values["b"] = np.arange(len(size))
-    return PlannedExamples(
+    return planned_examples(
+        len(size),
         starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        row=np.arange(len(size)),
         length=size,
         trained=size // 2,
         digest=values,
-        source=np.zeros(len(size), np.int16),
         group=np.arange(1, len(size) + 1, dtype=np.uint64) if grouped else None,
     )
 

@@ -27,10 +27,12 @@ from support import (
     Run,
     few,
     files_of,
+    raised,
     read_manifest,
     read_rows,
     silent,
     started,
+    table,
     write_rows,
 )
 from test_check import SHARD, resealed, rewrite
@@ -155,9 +157,11 @@ def memory() -> Iterator[Watched]:
     MemoryFileSystem.store.clear()
 
 
-def place(filesystem: Any) -> StoreTarget:
-    """Its folder ``place``."""
-    return StoreTarget(Store(filesystem, "/place", "memory://place"))
+def place(filesystem: Any, known: dict[str, Any] | None = None) -> StoreTarget:
+    """Its folder ``place``; ``known``: what was read back before."""
+    return StoreTarget(
+        Store(filesystem, "/place", "memory://place"), {} if known is None else known
+    )
 
 
 def written(files: dict[str, bytes], target: Path) -> Path:
@@ -263,17 +267,15 @@ def test_what_does_not_arrive_as_it_was_sent_is_an_error(copies, memory, monkeyp
 
 def test_what_was_read_back_is_read_again_when_its_tag_changes(copies, memory):
     """Not else; and an object that somebody replaced by as many bytes is sent again."""
-    filesystem, known = Tagged(), {}
-    at = StoreTarget(Store(filesystem, "/place", "memory://place"), known)
-    bring(at, copies["new"], silent)
+    filesystem, known = Tagged(), dict[str, Any]()
+    bring(place(filesystem, known), copies["new"], silent)
     filesystem.reads = 0
-    at = StoreTarget(Store(filesystem, "/place", "memory://place"), known)
-    assert bring(at, copies["new"], silent).names == ()
+    assert bring(place(filesystem, known), copies["new"], silent).names == ()
     assert filesystem.reads == 1  # the manifest, for the names in it
     data = filesystem.cat_file("/place/serving.json")
     filesystem.pipe_file("/place/serving.json", data[:-1] + b" ")
-    at = StoreTarget(Store(filesystem, "/place", "memory://place"), known)
-    assert bring(at, copies["new"], silent).names == ("serving.json", "manifest.json")
+    sent = bring(place(filesystem, known), copies["new"], silent)
+    assert sent.names == ("serving.json", "manifest.json")
     assert filesystem.cat_file("/place/serving.json") == data
 
 
@@ -353,14 +355,12 @@ def test_stopped_at_each_large_file_the_next_call_finishes(builds, copies, hub_s
         start, commits = len(hub_stub.puts), len(hub_stub.commits.get(NAME, []))
         for number in range(len({piece.sha256 for piece in large} - {*hub_stub.objects})):
             hub_stub.breaks_at = start + number
-            with pytest.raises(SurroundingsError, match="publish again") as stopped:
-                to_hub(copies[name])
-            assert "hf_aaa" not in f"{stopped.value.what} {stopped.value.remedy}"
+            stopped = raised(SurroundingsError, to_hub, copies[name], says="publish again")
+            assert "hf_aaa" not in f"{stopped.what} {stopped.remedy}"
             assert len(hub_stub.puts) == start + number
             assert len(hub_stub.commits[NAME]) == max(commits, 1)
         hub_stub.breaks_at, hub_stub.breaks_commit = None, True
-        with pytest.raises(SurroundingsError, match="not now"):
-            to_hub(copies[name])
+        raised(SurroundingsError, to_hub, copies[name], says="not now")
         hub_stub.breaks_commit = False
         done = to_hub(copies[name])
         assert done.revision == hub_stub.sha(NAME)
@@ -378,15 +378,13 @@ def test_stopped_at_each_large_file_the_next_call_finishes(builds, copies, hub_s
 def test_the_hub_is_asked_for_the_hashes_of_what_arrived(copies, hub_stub):
     """A large file that is another one there is an error."""
     hub_stub.damages = True
-    with pytest.raises(SurroundingsError, match="does not have the bytes"):
-        to_hub(copies["old"])
+    raised(SurroundingsError, to_hub, copies["old"], says="does not have the bytes")
 
 
 def test_a_repository_with_other_files_is_not_written(copies, hub_stub):
     """It may be somebody's work."""
     hub_stub.commits[NAME] = [{"README.md": b"# mine", "model.safetensors": b"x"}]
-    with pytest.raises(UsageError, match=r"model\.safetensors"):
-        to_hub(copies["old"])
+    raised(UsageError, to_hub, copies["old"], says=r"model\.safetensors")
     assert len(hub_stub.commits[NAME]) == 1
 
 
@@ -447,8 +445,7 @@ def test_an_address_that_cannot_be_written_is_a_usage_error(builds, tmp_path):
         with pytest.raises(UsageError, match=says):
             publish(builds["new"], address, NOTHING, cache_dir=tmp_path, report=silent)
     for address in ("hf://name", "hf://datasets/a/b/c", "hf://a/b@", "hf:///a/b"):
-        with pytest.raises(UsageError, match="not a dataset"):
-            hub.repository(address)
+        raised(UsageError, hub.repository, address, says="not a dataset")
     assert hub.repository("hf://datasets/a/b@v1.0") == hub.Repository("a/b", "v1.0")
     assert hub.repository("hf://a/b.c-d/") == hub.Repository("a/b.c-d")
 
@@ -469,8 +466,7 @@ def test_of_a_folder_of_versions_the_current_one_is_published(
     with monkeypatch.context() as patch:
         patch.setattr(StoreTarget, "send", killed)
         patch.setattr(FolderVersions, "release", lambda *_: False)  # as where the process is killed
-        with pytest.raises(KeyboardInterrupt):
-            publish(folder / "current", target, NOTHING, **given)
+        raised(KeyboardInterrupt, publish, folder / "current", target, NOTHING, **given)
     ((name,),) = seen
     assert name.startswith("publish-")
     assert [one.holds for one in FolderVersions(folder).all()] == [(name,)]
@@ -481,8 +477,7 @@ def test_of_a_folder_of_versions_the_current_one_is_published(
     assert [one["status"] for one in lines] == ["built", "published"]
     assert lines[-1]["message"] == f"published at {target}"
     (folder / "current").unlink()
-    with pytest.raises(UsageError, match="no current version"):
-        publish(folder, target, NOTHING, **given)
+    raised(UsageError, publish, folder, target, NOTHING, **given, says="no current version")
 
 
 def test_the_view_has_every_example_as_text(copies):
@@ -616,8 +611,7 @@ def test_load_dataset_refuses_a_folder_with_fewer_rows(make):
     folder = make("rm", SOURCES["rm"])
     (shard,) = folder.glob("train/*.arrow")
     rewrite(shard, read(shard).to_pylist()[1:])
-    with pytest.raises(datasets.exceptions.NonMatchingSplitsSizesError):
-        datasets.load_dataset(str(folder))
+    raised(datasets.exceptions.NonMatchingSplitsSizesError, datasets.load_dataset, str(folder))
 
 
 def test_check_compares_what_datasets_reads_with_what_the_trainer_reads(make, tmp_path):
@@ -662,17 +656,7 @@ def require_the_same(pipeline: Run, folder: Path) -> str:
 @pytest.mark.slow
 def test_the_recipe_in_the_card_builds_the_same(pipeline, make, tmp_path):
     """With options of many kinds."""
-    options: dict[str, Any] = {
-        "map": {"prompt": "question", "completion": "solution"},
-        "system": 'Say "why".\n\x7f',
-        "stop": ("</answer>",),
-        "test_size": 0.25,
-        "shuffle": True,
-        "seed": -3,
-        "tolerance": {"duplicates.warn": 0.5},
-        "max_length": 512,
-        "trainer": "trl",
-    }
+    options = table("card_options.toml")
     rows = [json.loads(line) for line in SOURCES["sft"].read_text().splitlines()]
     asked = [row.get("messages", row) for row in rows]
     data = tmp_path / "rows.jsonl"
@@ -680,7 +664,7 @@ def test_the_recipe_in_the_card_builds_the_same(pipeline, make, tmp_path):
         {"question": f"{i}: {json.dumps(one)}", "solution": "2"} for i, one in enumerate(asked)
     ]
     write_rows(data, texts)
-    folder = make("sft", data, **options)
+    folder = make("sft", data, **options | {"stop": (*options["stop"],)})
     assert tomllib.loads(require_the_same(pipeline, folder))["data"] == ["rows.jsonl"]
 
 

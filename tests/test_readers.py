@@ -22,7 +22,7 @@ import zstandard
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rows import normalizing
-from support import ROOT, few, noted, raised, rows_to, started, table, table_bytes
+from support import ROOT, few, noted, raised, records_of, rows_to, started, table, table_bytes
 
 from expectations import undo_layout
 from pipeline.inputs.scan import scan
@@ -369,8 +369,7 @@ def test_a_line_added_behind_a_split_changes_nothing_in_it(folder):
     """A split is its own bytes: what was appended later is simply not part of the build."""
     (piece,) = readers.load("jsonl").splits(put(folder, "grew.jsonl", LINES))
     put(folder, "grew.jsonl", LINES + b'{"late": 1}\n')
-    rows = [r.data for batch in readers.load("jsonl").read(piece) for r in batch.records]
-    assert rows == ROWS
+    assert [record.data for record in records_of(piece)] == ROWS
 
 
 @given(content=st.binary(max_size=80) | st.text('{}[]":,\\ \t01e-NaN\n').map(str.encode))
@@ -606,9 +605,8 @@ def test_equal_rows_give_equal_columns_from_every_container(folder, kind):
     def check(rows: Rows) -> None:
         made = {}
         for name, form in FORMS.items():
-            path = folder / name
-            path.write_bytes(form(rows))
-            made[name] = normalizing(task, kind)(records(str(path))[0])
+            path = put(folder, name, form(rows))
+            made[name] = normalizing(task, kind)(records(path)[0])
         first = made["rows.jsonl"]
         assert first.num_rows >= len(rows)
         assert all(batch.equals(first) for batch in made.values()), made.keys()
@@ -628,10 +626,9 @@ def test_salvage_keeps_what_stands_before_a_cut(folder, suffix, keep):
     """Every row that can be decompressed, the cut one refused by name; refused whole without."""
     packed = gzip.compress(PLAIN) if suffix == "gz" else zstandard.compress(PLAIN)
     cut = packed[: int(len(packed) * keep)]
-    path = folder / f"cut.jsonl.{suffix}"
-    path.write_bytes(cut)
-    raised(errors.ContainerError, records, str(path), says="--salvage")
-    found, damage = records(str(path), salvage=True)
+    path = put(folder, f"cut.jsonl.{suffix}", cut)
+    raised(errors.ContainerError, records, path, says="--salvage")
+    found, damage = records(path, salvage=True)
     opened: Any = zlib.decompressobj(31) if suffix == "gz" else None
     opened = opened or zstandard.ZstdDecompressor().decompressobj()
     text = opened.decompress(cut)
@@ -642,8 +639,7 @@ def test_salvage_keeps_what_stands_before_a_cut(folder, suffix, keep):
     assert all(record.error for record in found[whole:] if record.data is None)
     flawed = packed[:-6] + bytes([packed[-6] ^ 1]) + packed[-5:]
     if suffix == "gz":  # noticed at the end: all rows are there, and the file is marked
-        path.write_bytes(flawed)
-        found, damage = records(str(path), salvage=True)
+        found, damage = records(put(folder, f"cut.jsonl.{suffix}", flawed), salvage=True)
         assert [record.data for record in found] == EXCHANGES
         assert "incorrect data check" in str(damage)
 
@@ -655,13 +651,9 @@ def test_a_frame_may_refer_back_as_far_as_the_tool_lets_it(folder):
     frame = bytearray(squeezed.compress(rows) + squeezed.flush())
     frame[5] = 31 - 10 << 3  # the exponent of what may be referred back to
     assert zstandard.get_frame_parameters(bytes(frame)).window_size == 1 << 31
-    path = folder / "far.jsonl.zst"
-    path.write_bytes(frame)
-    (split,) = readers.load("jsonl").splits(str(path))
-    read = [one for lines in readers.load("jsonl").read(split) for one in lines.records]
-    assert [one.data for one in read] == EXCHANGES
-    counted = row_counts.count(split)
-    assert counted.rows == len(EXCHANGES)
+    (split,) = readers.load("jsonl").splits(put(folder, "far.jsonl.zst", frame))
+    assert [one.data for one in records_of(split)] == EXCHANGES
+    assert row_counts.count(split).rows == len(EXCHANGES)
 
 
 @pytest.mark.parametrize("name", ["cut.json", "oops.json", "cut.arrow"])
@@ -673,10 +665,9 @@ def test_salvage_keeps_the_items_before_the_damage_of_a_table(folder, name):
         "oops.json": json.dumps(EXCHANGES).encode().replace(b'"q1000"', b"oops"),
         "cut.arrow": table_bytes(pa.Table.from_pylist(EXCHANGES), "stream", 100)[:-20_000],
     }[name]
-    path = folder / name
-    path.write_bytes(content)
-    raised(errors.ContainerError, records, str(path), says=name)
-    found, damage = records(str(path), salvage=True)
+    path = put(folder, name, content)
+    raised(errors.ContainerError, records, path, says=name)
+    found, damage = records(path, salvage=True)
     assert damage
     assert name not in damage
     assert 500 < len(found) < 3000
@@ -729,12 +720,11 @@ def test_a_bad_byte_in_an_array_is_named(folder):
     """Its place in the file, wherever the window ends, and what it is."""
     content = json.dumps(EXCHANGES, ensure_ascii=False).encode()
     at = len(content) // 2
-    path = folder / "latin.json"
-    path.write_bytes(content[:at] + b"\xe9" + content[at:])
+    path = put(folder, "latin.json", content[:at] + b"\xe9" + content[at:])
     for window in (7, 1 << 20):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_values, "WINDOW", window)
-            raised(errors.ContainerError, records, str(path), says=f"byte {at} is 0xe9")
+            raised(errors.ContainerError, records, path, says=f"byte {at} is 0xe9")
 
 
 def test_two_columns_of_one_name_are_refused(folder):
@@ -751,9 +741,8 @@ def test_a_value_that_cannot_be_read_costs_its_own_row(folder):
     column = pa.Array.from_buffers(
         pa.string(), 3, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     )
-    path = folder / "bytes.arrow"
-    path.write_bytes(table_bytes(pa.table({"q": column}), "file", 9))
-    found, _ = records(str(path))
+    table = pa.table({"q": column})
+    found, _ = records(put(folder, "bytes.arrow", table_bytes(table, "file", 9)))
     assert [record.data for record in found] == [{"q": "a"}, None, {"q": "b"}]
     assert [record.error and record.error[0] for record in found] == [None, "bad_encoding", None]
 

@@ -16,7 +16,7 @@ import pytest
 from conftest import NAME
 from hypothesis import given
 from hypothesis import strategies as st
-from support import ROOT, SAMPLES, few, read_manifest, table
+from support import ROOT, SAMPLE_OF, SAMPLES, few, raised, read_manifest, table
 
 from pipeline import tasks
 from pipeline.builder import plan_page, population
@@ -103,11 +103,10 @@ def test_a_key_takes_its_values_and_no_others(key, tmp_path):
         (config,) = builds_of(write_recipe(tmp_path, right), trust=True)
         if of != "source":
             assert getattr(getattr(config, PHASE_OF[option.name]), option.name) != option.default
-        with pytest.raises(errors.UsageError) as raised:
-            builds_of(write_recipe(tmp_path, wrong), trust=True)
+        error = raised(errors.UsageError, builds_of, write_recipe(tmp_path, wrong), trust=True)
         where = f"recipe.toml:{wrong.count(chr(10))}: {f'{of} 1: ' if of else ''}"
-        assert where in raised.value.what
-        assert key in raised.value.what
+        assert where in error.what
+        assert key in error.what
         assert VALIDATOR.is_valid(_json(right))
         assert key in _UNREAD or not VALIDATOR.is_valid(_json(wrong))
         assert not VALIDATOR.is_valid(_json(right.replace(f"\n{key} = ", f"\n{key}x = ")))
@@ -123,11 +122,10 @@ def test_the_schema_takes_the_examples(path):
 def test_all_mistakes_are_named_at_once(tmp_path):
     """Each with its line: of keys, types, ranges, choices, and of what does not go together."""
     wrong = table("refusals.toml")["mistakes"]
-    with pytest.raises(errors.UsageError) as raised:
-        builds_of(write_recipe(tmp_path, wrong["recipe"]))
-    assert f"recipe.toml has {len(wrong['said'])} mistakes" in raised.value.what
+    error = raised(errors.UsageError, builds_of, write_recipe(tmp_path, wrong["recipe"]))
+    assert f"recipe.toml has {len(wrong['said'])} mistakes" in error.what
     for line, words in wrong["said"]:
-        assert f"recipe.toml:{line}: {words}" in raised.value.what
+        assert f"recipe.toml:{line}: {words}" in error.what
 
 
 def _toml(value: Any) -> str:
@@ -301,11 +299,10 @@ def test_variables_of_the_environment(tmp_path, monkeypatch):
     assert config.plan.stop == ("<2048>",)
     assert VALIDATOR.is_valid(_json(HEAD + text))
     bad = HEAD + '# here\nlayout = "${NO_LAYOUT}"\nstop = ["a",\n"${NO_STOP}", "${1}"]\n'
-    with pytest.raises(errors.UsageError) as raised:
-        builds_of(write_recipe(tmp_path, bad))
-    assert ":5: layout needs the environment variable NO_LAYOUT" in raised.value.what
-    assert ":7: stop needs the environment variable NO_STOP" in raised.value.what
-    assert ":7: ${1} names no variable" in raised.value.what
+    error = raised(errors.UsageError, builds_of, write_recipe(tmp_path, bad))
+    assert ":5: layout needs the environment variable NO_LAYOUT" in error.what
+    assert ":7: stop needs the environment variable NO_STOP" in error.what
+    assert ":7: ${1} names no variable" in error.what
 
 
 def test_set_changes_a_key(tmp_path):
@@ -327,8 +324,7 @@ def test_set_changes_a_key(tmp_path):
         ("speed=9", "^--set speed=9: there is no option 'speed'"),
         *((wrong, "is not KEY=VALUE") for wrong in ("max-length", "=3", "map.=3")),
     ):
-        with pytest.raises(errors.UsageError, match=says):
-            builds_of(path, [wrong])
+        raised(errors.UsageError, builds_of, path, [wrong], says=says)
 
 
 def test_build_has_every_flag_of_run():
@@ -464,9 +460,7 @@ def test_what_is_wrong_with_tables(text, says, tmp_path):
     """Named with line and table."""
     for name, known in (("TOP", TOP), ("MATH", MATH), ("TALK", TALK)):
         text = text.replace(f"{name}\n", known)
-    with pytest.raises(UsageError) as raised:
-        builds_of(_recipe(tmp_path, text))
-    assert says in raised.value.what
+    assert says in raised(UsageError, builds_of, _recipe(tmp_path, text)).what
 
 
 def test_what_may_differ_comes_from_the_top(tmp_path):
@@ -694,18 +688,12 @@ def test_recorded_options_are_read_back(tmp_path):
 @pytest.mark.parametrize(("task", "options", "says"), table("refusals.toml")["options"])
 def test_what_does_not_go(task, options, says, tmp_path):
     """Each phase checks its own options, and the whole what two phases must agree on."""
-    with pytest.raises(UsageError, match=says):
-        _config(tmp_path, tmp_path, task=task, **options)
+    raised(UsageError, _config, tmp_path, tmp_path, task=task, **options, says=says)
 
 
 # ``pipeline init``: the recipe that it writes is one, and builds as it is.
 
 MODEL = ("--model", "qwen2-1.5b")
-FILES = {
-    "sft": SAMPLES / "sft" / "word_problems.jsonl",
-    "rm": SAMPLES / "rm" / "pairs.jsonl",
-    "prm": SAMPLES / "prm" / "math_shepherd.jsonl",
-}
 
 
 def _uncommented(text: str) -> str:
@@ -716,15 +704,15 @@ def _uncommented(text: str) -> str:
     return "\n".join([*lines[:start], *offered, ""])
 
 
-@pytest.mark.parametrize("task", few(FILES, 1))
+@pytest.mark.parametrize("task", few(SAMPLE_OF, 1))
 def test_what_it_writes_builds(pipeline, tmp_path, task):
     """The task is found, and the build is that of ``run``; what it offers is right too."""
-    assert pipeline("init", FILES[task], *MODEL).ended().out == "recipe.toml\n"
+    assert pipeline("init", SAMPLE_OF[task], *MODEL).ended().out == "recipe.toml\n"
     path = tmp_path / "recipe.toml"
     VALIDATOR.validate(_json(path.read_text()))
     assert tomllib.loads(path.read_text())["task"] == task
     pipeline("build", "recipe.toml", "-o", "one", "--quiet").ended()
-    pipeline("run", task, FILES[task], *MODEL, "-o", "two", "--quiet").ended()
+    pipeline("run", task, SAMPLE_OF[task], *MODEL, "-o", "two", "--quiet").ended()
     one, two = (tmp_path / name / "manifest.json" for name in ("one/current", "two"))
     assert one.read_bytes() == two.read_bytes()
     every = tmp_path / "every.toml"
@@ -732,7 +720,7 @@ def test_what_it_writes_builds(pipeline, tmp_path, task):
     VALIDATOR.validate(_json(every.read_text()))
     (config,) = builds_of(every)
     assert config.plan.trainer == "trl"
-    pipeline("init", FILES[task], *MODEL).refused(2, "is there already")
+    pipeline("init", SAMPLE_OF[task], *MODEL).refused(2, "is there already")
 
 
 def test_it_prints_the_schema(pipeline):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from stub_http import Answer, Asked, Site, serve_http
-from support import Ran, Run, few, table
+from support import Ran, Run, few, raised, table
 
 from pipeline import secrets, sources
 from pipeline.options.recipe import builds_of
@@ -194,9 +194,8 @@ def test_a_recipe_runs_nothing_unless_it_is_trusted(tmp_path, key):
         head = 'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "d.jsonl"\n'
         text = f'{head}{under}engine = "ray"\n{key}\n'
         path.write_text(text)
-        with pytest.raises(UsageError, match=r"r\.toml:\d: .*runs code") as raised:
-            builds_of(path)
-        assert "--trust" in raised.value.remedy
+        error = raised(UsageError, builds_of, path, says=r"r\.toml:\d: .*runs code")
+        assert "--trust" in error.remedy
         assert builds_of(path, trust=True)
         name, _, value = key.partition(" = ")
         flags = {name.replace("-", "_"): () if "[" in value else "x"}

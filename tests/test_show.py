@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from small_tokenizers import small
-from support import SAMPLES, model_record, silent, write_rows
+from support import SAMPLES, model_record, raised, silent, write_rows
 from transformers import AutoTokenizer
 
 from pipeline.builds.build import Build
@@ -166,10 +166,8 @@ def test_rows_are_found_by_id_in_any_layout(built):
     shards = drawing.Shards(Build.open(folder))
     with pytest.raises(errors.UsageError, match="No example has the row_id 'word_problems"):
         shards.find("word_problems.jsonl:99")
-    with pytest.raises(errors.UsageError, match="train has no row 10"):
-        shards.row("train", 10)
-    with pytest.raises(errors.UsageError, match="There is no split 'test'"):
-        shards.row("test", 0)
+    raised(errors.UsageError, shards.row, "train", 10, says="train has no row 10")
+    raised(errors.UsageError, shards.row, "test", 0, says="There is no split 'test'")
 
 
 def test_data_cannot_drive_the_terminal(make, tmp_path):

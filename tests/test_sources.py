@@ -16,12 +16,11 @@ import fsspec
 import pytest
 from fsspec.implementations.http import HTTPFileSystem
 from stub_http import Site, serve_http
-from support import SAMPLES, read_manifest, read_rows
+from support import SAMPLES, raised, read_manifest, read_rows, records_of
 
 from pipeline import filesystem, sources
 from pipeline.inputs.scan import Input, scan
 from pipeline.options.config import Config
-from stages import readers
 from stages.errors import ContainerError, SurroundingsError, UsageError
 
 ROWS = [{"question": f"q{i} é", "answer": f"a{i}"} for i in range(40)]
@@ -36,13 +35,7 @@ def scanned(cache: Path, *data: str) -> list[Input]:
 
 def rows(found: list[Input]) -> list[Any]:
     """Every row of the inputs."""
-    return [
-        record.data
-        for source in found
-        for split in source.splits
-        for lines in readers.load(split.reader).read(split)
-        for record in lines.records
-    ]
+    return [record.data for source in found for record in records_of(*source.splits)]
 
 
 def test_a_folder_holds_what_its_links_lead_to(tmp_path):
@@ -118,8 +111,7 @@ def test_a_folder_that_cannot_be_listed(tmp_path, monkeypatch):
         return listed(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    with pytest.raises(PermissionError, match="shut"):
-        sources.locate(str(tmp_path / "data"), tmp_path / "cache")
+    raised(PermissionError, sources.locate, str(tmp_path / "data"), tmp_path / "cache", says="shut")
 
 
 @pytest.fixture
@@ -216,21 +208,17 @@ def test_an_object_that_changes_while_it_is_fetched_is_refused(tmp_path, site, m
 
     monkeypatch.setattr(HTTPFileSystem, "_get_file", racing)
     HTTPFileSystem.clear_instance_cache()  # instances hold the method that they were made with
-    with pytest.raises(SurroundingsError, match="changed while it was being fetched"):
-        scanned(tmp_path, address)
+    raised(SurroundingsError, scanned, tmp_path, address, says="changed while it was being fetched")
 
 
 def test_what_is_not_there_and_what_does_not_answer(tmp_path, site, memory):
     """A missing object is a usage error; a server in trouble is the surroundings."""
-    with pytest.raises(UsageError, match="nothing at"):
-        scanned(tmp_path, f"{site.url}/nope.jsonl")
+    raised(UsageError, scanned, tmp_path, f"{site.url}/nope.jsonl", says="nothing at")
     for address in ("memory://nope.jsonl", "memory://nope/*.jsonl"):
-        with pytest.raises(UsageError, match="nope"):
-            scanned(tmp_path, address)
+        raised(UsageError, scanned, tmp_path, address, says="nope")
     site.files["/busy.jsonl"] = LINES
     site.status = 503
-    with pytest.raises(SurroundingsError, match="503"):
-        scanned(tmp_path, f"{site.url}/busy.jsonl")
+    raised(SurroundingsError, scanned, tmp_path, f"{site.url}/busy.jsonl", says="503")
     assert len([asked for asked in site.asked if "busy" in asked]) >= filesystem.ATTEMPTS
     with pytest.raises(SurroundingsError, match=r"127\.0\.0\.1:9/x"):
         scanned(tmp_path, "http://user:word@127.0.0.1:9/x.jsonl?X-Amz-Signature=abc")
@@ -291,8 +279,7 @@ def test_a_saved_dataset_is_its_listed_shards(tmp_path):
     assert [source.reader for source in found] == ["hf"] * 3
     assert rows(found) == ROWS
     (folder / "data-00001-of-00003.arrow").unlink()
-    with pytest.raises(ContainerError, match="data-00001-of-00003"):
-        scanned(tmp_path / "cache", str(folder))
+    raised(ContainerError, scanned, tmp_path / "cache", str(folder), says="data-00001-of-00003")
 
 
 def test_splits_of_a_saved_dataset_are_never_mixed(tmp_path):

@@ -18,12 +18,7 @@ from stages.rows import speakers
 from stages.rows.selection import Selection, renamed
 
 WORDS = dict(table("speaker_words.jsonl"))
-BESIDE = {
-    "system": ["prompt", "message"],
-    "user": ["prompt", "question", "input", "turn"],
-    "assistant": ["response", "answer", "output", "message"],
-    "tool": ["response", "result", "output"],
-}
+BESIDE = dict(table("words_beside_speakers.jsonl"))
 CASES = (str.lower, str.upper, str.capitalize)
 JOINTS = ("_", "-", ".", " ")
 

@@ -16,7 +16,7 @@ import pytest
 from datasets import load_from_disk
 from hypothesis import given
 from hypothesis import strategies as st
-from support import read_manifest, table, write_rows
+from support import planned_examples, raised, read_manifest, table, write_rows
 
 from pipeline.options.build_options import Budget, require_mixture
 from pipeline.options.config import Config
@@ -170,13 +170,8 @@ def test_no_question_and_no_group_is_on_both_sides(rows, seed):
     group, asked = (np.array(column, np.uint64) for column in zip(*rows, strict=True))
     options = {"test_size": SHARE, "group_by": "topic+question", "seed": seed}
     config = Config.of("sft", ("rows.jsonl",), "acme", Path("out"), **options)
-    ones = np.ones(len(rows), np.int32)
-    digest = np.zeros(len(rows), doubles.DIGEST)
-    digest["a"] = np.arange(len(rows))
-    at = np.arange(len(rows))
-    examples = PlannedExamples(
-        at[:1], at, ones, ones, digest, at.astype(np.int16), group=group, asked=asked
-    )
+    source = np.arange(len(rows), dtype=np.int16)
+    examples = planned_examples(len(rows), source=source, group=group, asked=asked)
     try:
         test = choose(config, examples).test
     except UsageError:  # all of them hang together
@@ -231,9 +226,8 @@ def examples(of: Sequence[Own]) -> PlannedExamples:
     digest = np.zeros(len(rows), doubles.DIGEST)
     digest["a"] = source * 1000 + at
     digest["b"] = extra
-    return PlannedExamples(
-        starts=np.array([0, len(rows)]),
-        row=np.arange(len(rows)),
+    return planned_examples(
+        len(rows),
         length=(trained + extra).astype(np.int32),
         trained=trained.astype(np.int32),
         digest=digest,
@@ -402,6 +396,5 @@ def test_a_wrong_source_closes_the_gate(tmp_path, cache_dir, monkeypatch):
 
     monkeypatch.setattr(collect.Collector, "source_names", wrong)
     (config,) = builds_of(recipe)
-    with pytest.raises(ExpectationError, match="sources_named: 10 of 10"):
-        build(config, lambda *_: None)
+    raised(ExpectationError, build, config, lambda *_: None, says="sources_named: 10 of 10")
     assert not list((tmp_path / "out").rglob("manifest.json"))

@@ -10,10 +10,10 @@ import itertools
 import json
 import re
 import shutil
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from stub_memory import Watched
 from stub_s3 import BUCKET, S3Stub
-from support import SAMPLES, files_of, flip, read_manifest
+from support import SAMPLES, files_of, flip, raised, read_manifest
 
 from pipeline import filesystem, object_store, stores
 from pipeline.builds import lease, store_versions
@@ -118,15 +118,13 @@ def test_files_go_there_and_back_with_their_hashes(store, tmp_path):
     with pytest.raises(DataError, match="has changed"):
         stores.fetch(store, "x/file", tmp_path / "second", sha256)
     assert not (tmp_path / "second").exists()
-    with pytest.raises(DataError, match="is missing"):
-        stores.fetch(store, "never", tmp_path / "third", sha256)
+    raised(DataError, stores.fetch, store, "never", tmp_path / "third", sha256, says="is missing")
 
 
 def test_the_store_decides_who_is_first(store):
     """To create, and to replace what has a tag; a folder has locks and renames for that."""
     if not store.conditions:
-        with pytest.raises(UsageError, match="no conditional writes"):
-            store.put_if("lock", b"one", None)
+        raised(UsageError, store.put_if, "lock", b"one", None, says="no conditional writes")
         return
     assert store.put_if("lock", b"one", None)
     assert not store.put_if("lock", b"two", None)
@@ -142,11 +140,8 @@ def test_the_store_decides_who_is_first(store):
 
 def _at_once(work: Callable[[int], None], count: int) -> None:
     """So many threads do it, each with its number."""
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(count) as threads:
+        list(threads.map(work, range(count)))
 
 
 @pytest.mark.parametrize("store", ["memory", "s3"], indirect=True)
@@ -194,14 +189,12 @@ def test_what_a_store_cannot_do_is_one_sentence_without_secrets(monkeypatch):
             raise self.error
 
     store = Store(Broken(), "/x", "s3://bucket/x")
-    with pytest.raises(UsageError, match="no such bucket"):
-        store.put("a", b"")
+    raised(UsageError, store.put, "a", b"", says="no such bucket")
     assert len(tries) == 1
     Broken.error = ConnectionError("https://me:word@host/x?X-Amz-Signature=abc")
-    with pytest.raises(SurroundingsError) as failed:
-        store.put("a", b"")
+    failed = raised(SurroundingsError, store.put, "a", b"")
     assert len(tries) == 1 + filesystem.ATTEMPTS
-    assert not any(secret in failed.value.what for secret in ("word", "abc"))
+    assert not any(secret in failed.what for secret in ("word", "abc"))
 
 
 def test_an_address_survives_being_a_path():
@@ -305,9 +298,8 @@ def test_a_file_that_changed_in_the_store_is_never_used(shared_store, tmp_path, 
         if content is not None:
             shared_store.put(name, content)
         path = next(path for path in two.all if path.name.endswith(suffix))
-        with pytest.raises(SurroundingsError, match=r"has changed|is missing") as refused:
-            storage.here(path)
-        assert "made again" in refused.value.remedy
+        refused = raised(SurroundingsError, storage.here, path, says=r"has changed|is missing")
+        assert "made again" in refused.remedy
         assert not path.exists()
         assert storage.read(two) is None
         again = write_part(tmp_path / f"two-{content}")

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from peers import packages
 from rows import turns
 from small_tokenizers import SMALL, byte_level, model_folder, small
-from stub_http import Answer, Asked, serve_http
+from stub_hub import GATED, HubStub, serve_hub
 from support import SAMPLES, Ran, few, raised, read_manifest, read_row, rows_to, say, started, table
 from test_overlay import model_dir
 
@@ -438,69 +438,27 @@ def test_a_model_that_ranked_merges_cannot_follow_is_refused():
 
 # The hub route, against a server on this machine that answers as the hub does.
 
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
-OTHER = "89abcdef0123456789abcdef0123456789abcdef"
+OTHER, COMMIT = (f"{number:040x}" for number in (1, 2))
 MODEL = "someone/some-model"
-GATED = "someone/gated"
-
-
-class Hub:
-    """One model with two commits; notes what is asked."""
-
-    def __init__(self, files: dict[str, bytes]) -> None:
-        self.files = files
-        self.asked: list[str] = []
-        self.url = ""
-
-    def answer(self, asked: Asked) -> Answer:
-        """As the hub does, of its files and of one repository that is gated."""
-        self.asked.append(asked.path)
-        parts = asked.path.split("?")[0].strip("/").split("/")
-        if GATED in asked.path:
-            return Answer(403, b"{}", {"X-Error-Code": "GatedRepo"})
-        if "tree" in parts and MODEL in asked.path:
-            return _json(
-                [
-                    {"type": "file", "path": name, "size": len(body), "oid": "0" * 40}
-                    for name, body in self.files.items()
-                ]
-            )
-        if parts[:2] == ["api", "models"] and MODEL in asked.path:
-            sha = OTHER if parts[-1] == OTHER else COMMIT
-            return _json(
-                {"id": MODEL, "sha": sha, "siblings": [{"rfilename": name} for name in self.files]}
-            )
-        if "resolve" in parts and parts[-1] in self.files:
-            body = self.files[parts[-1]]
-            tag = f'"{hashlib.sha256(body).hexdigest()}"'
-            commit = parts[parts.index("resolve") + 1]
-            return Answer(200, body, {"ETag": tag, "X-Repo-Commit": commit})
-        return Answer() if parts == [""] else Answer(404, b"{}", {"X-Error-Code": "RepoNotFound"})
-
-
-def _json(content: object) -> Answer:
-    return Answer(200, json.dumps(content).encode(), {"Content-Type": "application/json"})
 
 
 @pytest.fixture
-def served_hub(tokenizer_json) -> Iterator[Hub]:
-    """A hub that serves a Qwen2-like model."""
-    profile = all_profiles()["qwen2-1.5b"]
+def served_hub(tokenizer_json) -> Iterator[HubStub]:
+    """A hub that serves two commits of a Qwen2-like model."""
     config = {
         "eos_token": "<|im_end|>",
         "pad_token": "<|endoftext|>",
-        "chat_template": profile.chat_template,
+        "chat_template": all_profiles()["qwen2-1.5b"].chat_template,
     }
-    served = Hub(
-        {
-            "tokenizer.json": tokenizer_json,
-            "tokenizer_config.json": json.dumps(config).encode(),
-            "config.json": b'{"vocab_size": 151936, "max_position_embeddings": 32768}',
-            "model.safetensors": b"not asked for",
-        }
-    )
-    with serve_http(served.answer) as served.url:
-        yield served
+    files = {
+        "tokenizer.json": tokenizer_json,
+        "tokenizer_config.json": json.dumps(config).encode(),
+        "config.json": b'{"vocab_size": 151936, "max_position_embeddings": 32768}',
+        "model.safetensors": b"not asked for",
+    }
+    stub = HubStub({MODEL: [files, files]})
+    with serve_hub(stub):
+        yield stub
 
 
 @pytest.fixture

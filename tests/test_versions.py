@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from preloaded import outputs
-from support import SAMPLES, table, write_rows
+from support import SAMPLES, raised, table, write_rows
 
 from pipeline.builds import build, folder_versions, lease, limits
 from pipeline.builds.build import Build
@@ -120,15 +120,13 @@ def test_a_rollback_goes_back_and_the_bad_version_stays_back(tmp_path):
     assert back() == id_of(1)
     assert place.withdrawn(id_of(2))
     assert back() == id_of(0)
-    with pytest.raises(UsageError, match="no earlier version to go back to"):
-        back()
+    raised(UsageError, back, says="no earlier version to go back to")
     assert back(id_of(2)[:10]) == id_of(2)
     assert not place.withdrawn(id_of(2))
     assert place.withdrawn(id_of(0))
     publish(place, id_of(3))
     assert back() == id_of(2)
-    with pytest.raises(UsageError, match="no version begins with 'xyz'"):
-        back("xyz")
+    raised(UsageError, back, "xyz", says="no version begins with 'xyz'")
     assert strangers(place.real) == []
 
 
@@ -250,8 +248,7 @@ def test_a_folder_of_versions_is_told_from_others(tmp_path, inside, keep, says):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("")
     if says:
-        with pytest.raises(UsageError, match=says):
-            Place.of(folder, keep)
+        raised(UsageError, Place.of, folder, keep, says=says)
     else:
         publish(Place.of(folder, keep), id_of(1))
         assert all((folder / name).exists() for name in inside)
@@ -265,10 +262,9 @@ def test_no_build_is_made_in_place_of_a_version_or_inside_it(tmp_path, name, kep
     publish(place, id_of(1))
     (tmp_path / "elsewhere").symlink_to("r/current")
     output = tmp_path / name.format(id=id_of(1), new=id_of(2))
-    with pytest.raises(UsageError) as refused:
-        Place.of(output, kept)
+    refused = raised(UsageError, Place.of, output, kept)
     if not name.endswith("train"):
-        assert f"-o {tmp_path / 'r'} --keep N" in refused.value.remedy
+        assert f"-o {tmp_path / 'r'} --keep N" in refused.remedy
     assert ids(place.real) == {id_of(1)}
     assert Place.of(tmp_path / "r", 3) == place
 

@@ -14,7 +14,7 @@ import pytest
 from conftest import NAME
 from hypothesis import given
 from hypothesis import strategies as st
-from support import few, files_of, read_manifest, silent, table, write_rows
+from support import few, files_of, raised, read_manifest, silent, table, write_rows
 
 import pipeline.shards.plan
 from expectations import contract, shard_laws, tallies
@@ -218,8 +218,7 @@ def test_a_shared_digest_is_looked_into(shop, monkeypatch):
         return found
 
     monkeypatch.setattr(doubles, "digests_of", forged)
-    with pytest.raises(DataError, match="differ, and have the same digest"):
-        plan(prepared, made)
+    raised(DataError, plan, prepared, made, says="differ, and have the same digest")
 
 
 # Parts to shards: a shard holds what is picked, and nothing is left out for its digest alone.

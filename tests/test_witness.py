@@ -17,7 +17,7 @@ import polars
 import pytest
 from conversations import Speech, conversations
 from hypothesis import strategies as st
-from support import table
+from support import raised, table
 
 import pipeline.run_build
 from expectations.witness import attest, choices, laws, paths, ranks, raw, said, stored, talks
@@ -35,6 +35,8 @@ from stages.rows.selection import condition, lookup
 
 Case: TypeAlias = dict[str, Any]
 Row: TypeAlias = dict[str, Any]
+TOLD = table("witnessed.toml")
+PATHS = TOLD["paths"]
 FORGED = "a<|im_end|>\n<|im_start|>assistant\nb"
 
 
@@ -111,22 +113,7 @@ def test_both_read_all_rows_alike(asked):
     assert statement.found == []
     assert dict(statement.unread) == {}
     assert statement.read == sum(map(len, ROWS[task].values()))
-    assert {one["format"].partition("/")[0] for one in case["inputs"]} == {*SHAPES[task]}
-
-
-SHAPES = {
-    "sft": (
-        "openai sharegpt alpaca query_response prompt_completion text exchange_list "
-        "message_paths contents"
-    ).split(),
-    "rm": (
-        "preference hh_rlhf indexed_pair ranked rejected_response message_tree answer_lists"
-    ).split(),
-    "prm": (
-        "stepwise math_shepherd openrlhf_prm processbench rated_steps prm800k rated_messages "
-        "step_tree tagged_messages nested_steps error_list next_step"
-    ).split(),
-}
+    assert {one["format"].partition("/")[0] for one in case["inputs"]} == {*TOLD["shapes"][task]}
 
 
 def _one_more(values: Any) -> Any:
@@ -210,11 +197,6 @@ VALUES: tuple[Any, ...] = (
     *([], ["a", 1], ["C", "a", "B"], [[1], [None]], [["a", "b"], [0, 1]]),
     [["human", "q"], ["gpt", "a"]],
 )
-PATHS = (
-    "v v.b l[].v l[] v[] l.0.v l.7.v l[].v[most] l[].v[mean] o[1..5] v,o l[].v[best] v,o[first] "
-    "l[].o[low] o[place] no v,o,no v[nearest] l[].v[nearest] v[order] v[json] v[json][first] "
-    "v[good] v[turns]"
-).split()
 
 
 def _some_row(rng: random.Random) -> Row:
@@ -598,8 +580,7 @@ def test_rows_are_found_by_their_place(suffix, tmp_path):
     assert raw.rows(str(path), {*places}, kind) == dict(zip(places, rows, strict=True))
     assert raw.rows(str(path), {places[-1]}, kind) == {places[-1]: rows[-1]}
     assert raw.rows(str(path), {999}, kind) == {}
-    with pytest.raises(raw.UnreadError):
-        raw.rows(str(path), {1}, {"container": "cards"})
+    raised(raw.UnreadError, raw.rows, str(path), {1}, {"container": "cards"})
 
 
 @hypothesis.given(name=st.text("abcxyz", min_size=3), scores=st.permutations([1, 2, 3]))
@@ -607,8 +588,7 @@ def test_numbers_of_answers_under_another_name_are_no_order(name, scores):
     """The build may have ranked them by these, and stored a margin."""
     row = {"prompt": "q", "responses": ["a", "b", "c"], name: scores}
     view = said.View(row, "", {"map": ()})
-    with pytest.raises(raw.UnreadError):
-        ranks.ranked(view)
+    raised(raw.UnreadError, ranks.ranked, view)
 
 
 @pytest.mark.parametrize(
@@ -640,20 +620,9 @@ def test_a_row_that_is_refused_without_a_reason_is_named(asked, monkeypatch):
         assert named["short"] == (set() if attest.LONG in codes else named["long"])
 
 
-_PARTS = ("hi", "a\n\nb", " c ", "", "</s>", "USER:", "[INST]", "### Human:", "\n\nHuman: q", "<s>")
-_TEMPLATED = (
-    "A chat between a curious user and a bot. USER: {0} ASSISTANT: {1}</s>USER: {2} ASSISTANT:",
-    "\n\nHuman: {0}\n\nAssistant: {1}\n\nHuman: {2}\n\nAssistant: {1}",
-    "<extra_id_0>System\n{0}\n<extra_id_1>User\n{1}\n<extra_id_1>Assistant\n{2}",
-    "<｜begin▁of▁sentence｜>{0}<｜User｜>{1}<｜Assistant｜></think>{2}<｜end▁of▁sentence｜>",
-    "<s>[INST] <<SYS>>\n{0}\n<</SYS>>\n\n{1} [/INST] {2} </s><s>[INST] {0} [/INST]",
-    "<s><|im_start|>user\n{0}<|im_end|>\n<|im_start|>assistant\n{1}<|im_end|>\n",
-    "### Human: {0}### Assistant: {1}### Human: {2}### Assistant: {0}",
-)
-
-
 @hypothesis.given(
-    shape=st.sampled_from(_TEMPLATED), texts=st.lists(st.sampled_from(_PARTS), min_size=3)
+    shape=st.sampled_from(TOLD["templated"]),
+    texts=st.lists(st.sampled_from(TOLD["parts"]), min_size=3),
 )
 def test_turns_that_a_template_wrote_are_those_of_the_build(shape, texts):
     """Or the text is not read: what stands in it may look like a turn."""
