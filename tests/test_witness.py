@@ -242,13 +242,13 @@ WORDS = {NUMBER: ("0", "1.5", "-2", "1e2"), TEXT: ("'x'", "'É it''s'", "''"), T
 
 
 def _expression(rng: random.Random, kind: str, deep: int) -> str:
-    """Any expression of a type, that reads no figures and takes no remainder."""
+    """Any expression of a type, that reads no figures, divides nothing and takes no remainder."""
     numbers, texts, truths = (partial(_expression, rng, one, deep - 1) for one in NAMES)
     made: dict[str, list[Callable[[], str]]] = {
         NUMBER: [
             *(lambda: f"({numbers()} {rng.choice('+-*')} {numbers()})", lambda: f"-({numbers()})"),
             *(lambda: f"abs({numbers()})", lambda: f"length({texts()})"),
-            *(lambda: f"coalesce({numbers()}, {numbers()})", lambda: f"{numbers()} / {numbers()}"),
+            lambda: f"coalesce({numbers()}, {numbers()})",
         ],
         TEXT: [lambda: f"lower({texts()})", lambda: f"upper({texts()})"],
         TRUTH: [

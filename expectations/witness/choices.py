@@ -65,10 +65,8 @@ def _filtered(row: Row, expression: str, figures: dict[str, float]) -> Any:
 
     def asked(found: re.Match[str]) -> str:
         column, name = found["column"], found["name"]
-        if found["other"] == "/":
-            return "*1.0/"  # SQLite divides whole numbers without a fraction
-        if found["other"]:
-            raise UnreadError("a filter with a remainder")
+        if found["other"]:  # polars multiplies by what is one through a number
+            raise UnreadError("a filter that divides")
         if not column and (not name or name.lower() in _WORDS):
             return found.group()
         if name in _FIGURES and name not in figures:

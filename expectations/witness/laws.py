@@ -49,8 +49,12 @@ def refusal(said: Said, words: dict[str, Any]) -> str:
             return "sides: they are alike, or the prompt ends in an answer"
     if any(map(_is_empty, answers)):
         return "answers: one is empty"
-    if isinstance(said, Talk) and any(map(_only_thinks, answers)):
-        return "answers: one is nothing but its reasoning"
+    if isinstance(said, Talk):
+        behind = [*said.turns[1:], {}]
+        each = zip(said.turns, behind, said.weights, strict=True)
+        ended = [one for one, after, weight in each if weight and after.get("role") != one["role"]]
+        if any(_only_thinks(one) for one in ended if one["role"] == "assistant"):
+            return "answers: one is nothing but its reasoning"
     finished = answers if isinstance(said, Talk) else said.chosen[said.shared :]
     if any(turn["role"] == "assistant" and _is_cut_off(turn) for turn in finished):
         return "answers: one was cut off"

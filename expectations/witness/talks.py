@@ -249,6 +249,7 @@ def _is_unsure(
         each = zip(roles[:-1], found, pieces, strict=False)
         unsure += [role != "user" or "｜" not in mark for role, one, piece in each if one == piece]
         unsure.append("user" not in roles or "tool" in roles or "call" in roles)
+        unsure.append(roles[0] == "assistant")
         return any(unsure)
     roles = roles[roles[0] == "system" :]
     unsure += [one.count("</s>") > n % 2 for n, one in enumerate(pieces)]

@@ -195,9 +195,10 @@ class _Choice:
             tested = {one.group for one in held[1] if times[one.number]} & {*sizes}
             largest = round(max(sizes.values(), default=0) / max(len(split), 1), 6)
             spread = sum(size**2 for size in sizes.values()) * sides.asked * (1 - sides.asked)
-            chance = round(spread**0.5 / max(len(split), 1), 6)
-            told = (sides.groups, sides.groups_in_test, sides.largest, sides.deviation)
-            found["sides"] = told, (len(sizes), len(tested), largest, chance)
+            chance = spread**0.5 / max(len(split), 1)
+            near = abs(sides.deviation - chance) < 1e-6  # it is rounded to six places
+            told = (sides.groups, sides.groups_in_test, sides.largest, near)
+            found["sides"] = told, (len(sizes), len(tested), largest, True)
         # Rows are of one group where they ask the same, and of two where they do not.
         asks, by = self.evidence.questions, any(x.get("group_by") for x in self.evidence.asked)
         names = (re.sub(r"#\d+$", "", x.name) for x in self.made)

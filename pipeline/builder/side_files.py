@@ -267,12 +267,14 @@ def _rejects(evidence: Evidence) -> Iterator[Problem]:
         if (source, False) in numbered:
             yield REJECTS, f"of {source} some ids have a number behind the line, and others none"
     whole = Counter(first.values())
-    if len(first) < rows.rejected or (not rows.used_in_part and len(first) != rows.rejected):
+    every_row = rows.used + rows.rejected == rows.in_  # none of several examples is a duplicate
+    alone = every_row and not rows.used_in_part
+    if len(first) < rows.rejected or (alone and len(first) != rows.rejected):
         yield REJECTS, f"it has {counted(len(first), 'row')}, and the manifest {rows.rejected}"
     for code, count in rows.rejected_by_code.items():
         if count > whole[code]:
             yield REJECTS, f"it has {whole[code]} rows with {code}, and the manifest {count}"
-    if evidence.case and every and rows.used + rows.rejected == rows.in_:
+    if evidence.case and every and every_row:
         yield from _in_part(evidence, {place_of(name)[:2] for name in every}, refused)
     yield from origin.displaced(evidence, entries)
     yield from _pages(evidence)

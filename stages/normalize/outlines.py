@@ -87,8 +87,9 @@ def _is_odd(text: str, strips: bool) -> bool:
         return True
     if text[-1] in _ENDS and stop_text.ending_stop(text):
         return True
-    open_or_alone = stop_text.opens_reasoning(text) or stop_text.only_reasons(text)
-    return OPEN in text and (strips or open_or_alone)
+    if OPEN not in text:
+        return False
+    return strips or stop_text.opens_reasoning(text) or stop_text.only_reasons(text)
 
 
 def _add_turn(turn: Any, key: list[Any], texts: Texts) -> bool:

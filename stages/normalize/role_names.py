@@ -72,6 +72,7 @@ SPOKEN, TALKS = exact("spoken", "role"), exact("talk", "role")
 _REFERENCE = exact("reference", "role")
 _CHECKED = _REFERENCE | exact("checked", "role")
 BETTER, WORSE = exact("better", "both", "role"), exact("worse", "both", "role")
+_FAILED = WORSE | exact("failed", "role")
 _SIDES = [tuple(two.split(":")) for two in exact("sides", "role")]
 
 
@@ -177,8 +178,9 @@ def is_worse(path: str) -> bool:
 
 def is_failed(path: str) -> bool:
     """Whether the name says that this answer is the worse one, or a bad one: nobody is to learn
-    it."""
-    return is_worse(path) or signals.is_low(path)
+    it. A word further in front says something else: ``failure_analysis_response``."""
+    said = [part for part in parts(path) if not part.isdigit()]
+    return not _FAILED.isdisjoint(said[-2:]) and (len(said) == 1 or role_of(path) == "answer")
 
 
 def answer_beside(path: str, row: Row) -> str:

@@ -112,10 +112,11 @@ def rates_inside(name: str, value: Any, kind: "Kind") -> bool:
         return False
     said = [(f"{name}.{key}", v) for one in objects if type(one) is dict for key, v in one.items()]
     told = [(key, one) for key, one in said if one not in EMPTY]
+    named = kind.compares or signals.classes(name)
+    if named and any(rates_inside(key, one, kind) for key, one in told if isinstance(one, dict)):
+        return True
     if kind.compares:
-        flags = [key for key, one in told if one is True]
-        deeper = any(rates_inside(key, one, kind) for key, one in told if isinstance(one, dict))
-        return deeper or any(signals.is_low(key) for key in flags)
+        return any(signals.is_low(key) for key, one in told if one is True)
     return any(rates(key, one, kind) for key, one in told if not isinstance(one, dict | list))
 
 
@@ -168,7 +169,8 @@ def reasons(name: str, value: Any, kind: "Kind") -> Iterator[tuple[str, str]]:
     """Why a value of a column may not be ignored without an option: codes of errors, and what it is
     or says; see ``unread``."""
     found = signals.classes(name)
-    inside = isinstance(value, dict | list) and rates_inside(name, value, kind)
+    held = signals.nested_in(value) if found and isinstance(value, str) else value
+    inside = isinstance(held, dict | list) and rates_inside(name, held, kind)
     tools = signals.are_tools(value) or signals.are_calls(value)
     short = type(value) is str and len(value) <= signals.SHORT
     if not (inside or found or tools or short):

@@ -46,7 +46,9 @@ def conversation(example: Conversation, train_on: str) -> Conversation:
         if trained and message.role == "assistant":
             if examples.is_empty(message):
                 raise RowError("empty_answer", f"turn {i + 1} (assistant) is empty")
-            if stop_text.only_reasons(message.content or "") and not examples.calls(message):
+            behind = messages[i + 1].role if i + 1 < len(messages) else ""
+            goes_on = examples.calls(message) or behind == "assistant"
+            if stop_text.only_reasons(message.content or "") and not goes_on:
                 detail = f"turn {i + 1} (assistant) says nothing behind its reasoning"
                 raise RowError("empty_answer", detail)
             stop_text.require_finished(message, f"turn {i + 1} (assistant)")
