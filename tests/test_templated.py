@@ -12,7 +12,6 @@ from rows import normalizing, unfolded
 from support import table
 
 from expectations.witness import talks
-from expectations.witness import turns as turns_of
 from expectations.witness.raw import UnreadError
 from stages import errors
 from stages.chat_template import turn_ends
@@ -156,7 +155,7 @@ def test_the_witness_reads_the_same_turns_or_none(said, system, name, cut, answe
                 ]
         with suppress(UnreadError, errors.RowError):
             alone = stop_text.allowed(text, "", already_templated=True, whole=True)
-            inside = turns_of.inside(text)
+            inside = talks.inside(text)
             assert (alone and [(x.role, x.content) for x in alone[1].messages]) == (
                 inside and [(x["role"], x["content"]) for x in inside[0]]
             )
@@ -169,7 +168,7 @@ UNREAD = {"DeepSeek", "Harmony", "Human/Assistant", "Llama 2 or Mistral", "NeMo"
 def test_the_witness_reads_what_templates_write(name: str) -> None:
     """Most of them, as a question with its answer and as a whole text."""
     turns = [{"role": one.role, "content": one.content} for one in wanted(TALK, name)]
-    found = turns_of.inside(write(name, TALK))
+    found = talks.inside(write(name, TALK))
     assert found[0] == turns
     asked = {"role": "user", "content": write(name, TALK[:-1]) + DIALECTS[name]["opening"]}
     assert talks.unfolded([asked, turns[-1]], [None, 0.5]) == (

@@ -190,7 +190,8 @@ def _better(choice: Any, names: Sequence[str], variant: str) -> int:
 def _indexed(view: View) -> list[Said]:
     names, answers = _candidates(view)
     names = [view.named.get(name, name) for name in names]
-    said = [view.get(name) for name in (*_CHOICES, *_VERDICTS)]
+    told = (*_CHOICES, *_VERDICTS)  # those that the user named, if some are
+    said = [view.get(one) for one in [n for n in told if n in view.named] or told]
     places = {_better(one, names, view.variant) for one in said if one is not None}
     if len(places) != 1:
         raise UnreadError("choices of several answers, or none")

@@ -125,8 +125,7 @@ def _of_files(evidence: Evidence) -> Iterator[Figure]:
         for about in manifest.decontamination.evaluations:
             mine = [one for one in hits if one["evaluation"] == about.name]
             found = [{one[key] for one in mine} for key in ("line", "id")]
-            least = round(manifest.decontamination.share, 6)  # as the shares of hits are
-            few = sum(one["share"] < least for one in mine)
+            few = sum(one["share"] < round(manifest.decontamination.share, 6) for one in mine)
             wanted = (len(found[0]), len(found[1]), len({_row(name) for name in found[1]}), few)
             yield f"hits of {about.name}", (about.found, about.examples, about.rows, 0), wanted
 

@@ -4,9 +4,9 @@ sides, in the same order, in the same packs.
 
 What an example's text says is no part of it: its tokens, the hashes of what it asks and of what it
 is, whether a filter leaves it out, and the files of what is like something else are given; the
-hashes of what rows ask are compared with what the witness has read. Builds
-that are not in ``Evidence.examples`` are not chosen again, and neither are those whose sides follow
-from likeness; of those of several windows, order and packs are not.
+hashes of what rows ask are compared with what the witness has read. Builds that are not in
+``Evidence.examples`` are not chosen again, and neither are those whose sides follow from likeness;
+of those of several windows, order and packs are not.
 """
 
 import re
@@ -195,8 +195,7 @@ class _Choice:
             tested = {one.group for one in held[1] if times[one.number]} & {*sizes}
             largest = round(max(sizes.values(), default=0) / max(len(split), 1), 6)
             spread = sum(size**2 for size in sizes.values()) * sides.asked * (1 - sides.asked)
-            chance = spread**0.5 / max(len(split), 1)
-            near = abs(sides.deviation - chance) < 1e-6  # it is rounded to six places
+            near = abs(sides.deviation - spread**0.5 / max(len(split), 1)) < 1e-6  # rounded
             told = (sides.groups, sides.groups_in_test, sides.largest, near)
             found["sides"] = told, (len(sizes), len(tested), largest, True)
         # Rows are of one group where they ask the same, and of two where they do not.

@@ -200,7 +200,7 @@ def _message(turn: Any, where: str) -> Message:
     fields = _fields(turn, where)
     if body is None and not (fields and fields.get("tool_calls")):
         more = [k for k, v in turn.items() if k not in _SPOKEN and v not in (None, "", [], {})]
-        why = f": {' and '.join(more)} of it hold no call under tool_calls" if more else ""
+        why = f"; it has {' and '.join(more)}, and no tool_calls" if more else ""
         code = "empty_answer" if role == "assistant" else "bad_column"
         raise RowError(code, f"{where} has no content, or null{why}")
     return Message(role, body, fields, *trained(turn, where))

@@ -3,8 +3,7 @@
 A path is a column, a key of an object in it (``info.post``), or a key of every object in a list
 (``answers[].score``), as ``--map`` takes it. A name suggests a role; values that cannot play it
 take it back: a question differs from row to row, and a reference is repeated at the end of the
-answer that is checked against it. Columns that differ in their number alone (``step_1``,
-``step_2``, ``step_3``) are one path too.
+answer that is checked against it. Columns that differ in their number alone are one path too.
 """
 
 from collections import Counter
@@ -174,11 +173,6 @@ class Columns:
         bare = {*map(judgements.bare, paths)}
         size = {path: sum(map(len, filter(None, self.values[path]))) for path in self.single}
         return 2 * sum(n for path, n in size.items() if path in bare) >= sum(size.values())
-
-    def size(self, path: str) -> int:
-        """Characters of all texts at a path, or in lists there."""
-        texts = judgements.flat(self.told(path)) if path else ()
-        return sum(len(one) for one in texts if isinstance(one, str))
 
     def is_dialogue(self, path: str) -> bool:
         """Whether most texts at a path are dialogues, whose speakers stand before what they say."""

@@ -175,13 +175,20 @@ def _found(
     every = [*talks.values()]
     every += [one for one in found.values() if one not in every and not _is_in(one, held, talks)]
     best = [one for one in every if not any(other.paths > one.paths for other in every)]
-    size = {one.reading: held.size(one.renamed.get("responses", "")) for one in best}
+    size = {one.reading: _text_of_answers(one, held) for one in best}
     best = [o for o in best if not size[o.reading] or 2 * size[o.reading] >= max(size.values())]
     best = [one for one in best if not one.is_mixed] or best
     # Orders that disagree are the most likely to agree about the best and the worst.
     way = ["/extremes" * (len(best) > 1 and _are_many(one, held)) for one in best]
     named = [_looks_like_others(one, some[0], kind) for one in best]
     return [replace(one, way=way[at], named=named[at]) for at, one in enumerate(best)]
+
+
+def _text_of_answers(one: Candidate, held: Columns) -> int:
+    """Characters of the answers that a candidate ranks: what is cut out of answers has fewer."""
+    path = one.renamed.get("responses", "")
+    texts = judgements.flat(held.told(path)) if path else ()
+    return sum(len(text) for text in texts if isinstance(text, str))
 
 
 def _is_crossed(one: Candidate, rows: Sequence[Row]) -> bool:

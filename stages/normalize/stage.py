@@ -308,7 +308,8 @@ class Normalize:
                 try:
                     odd, ready = self._ready(example)
                 except RowError as error:
-                    detail = selection.told_raw(error, self.options.columns)
+                    named = {**self.format.renamed, **self.options.columns}
+                    detail = selection.told_raw(error, named)
                     refused[len(rows)] = error.code, detail
                     rows.append(None)
                     continue

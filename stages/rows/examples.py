@@ -212,7 +212,9 @@ def pair(
             ``unclosed_reasoning`` and ``unfinished_answer``. A rejected answer may be cut off.
     """
     if not example.prompt:
-        raise RowError("no_prompt", "chosen and rejected share no prompt")
+        raise RowError(
+            "no_prompt", "chosen and rejected share no prompt, or one has no answer behind it"
+        )
     require_asked(example.prompt)
     if example.prompt[-1].role == "assistant":
         raise RowError("prompt_ends_in_answer", "the prompt ends with an assistant turn")
