@@ -16,7 +16,7 @@ from stages.errors import AskError, RowError, counted
 from stages.format import Format
 from stages.formats._messages import role_of
 from stages.rows import judgements, shapes, signals, speakers
-from stages.rows.column_names import Watched, are_set_aside, are_verdicts, is_rating
+from stages.rows.column_names import EMPTY, Watched, are_set_aside, are_verdicts, is_rating
 from stages.rows.selection import Selection
 from stages.rows.selection import inside as selection_inside
 from stages.rows.unread import Leaving, ReadRow, Unread, asked, ignore, mapped, rated
@@ -248,4 +248,8 @@ def survey(
     result.listed = _listed(rows, format_, settled.union(result.columns))
     _ask_of_all(result, kind, settled, rows[0].keys() if rows else ())
     _ask_of_long(result, unread, total, 2 if format_.name == "text" else 1)
+    for path, column in result.columns.items():
+        there = sum(row.get(path) not in EMPTY for row in rows)
+        if column.rows <= (1 - shapes.NEARLY_ALL) * there:  # the build refuses these one by one
+            column.asked = None
     return result
