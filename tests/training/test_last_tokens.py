@@ -29,7 +29,7 @@ SIZE = {
     "num_experts_per_tok": 2,
     "use_cache": False,
 }
-STEPS = 80
+STEPS = 160
 
 
 def _gpt_oss(folder: Path) -> Path:
