@@ -171,21 +171,24 @@ def each(said: Talk, words: dict[str, Any]) -> list[Talk]:
 
 # Turns in one text, as chat templates write them: the mark before each, with who speaks, what the
 # text may begin with, and the ends of a turn. All up to an end is said; behind marks that are no
-# control tokens, blanks around it are not.
+# control tokens, blanks around it are not. A line that begins with a blank goes on.
 _WRITTEN = r"""
 <\|im_start\|>(\w+)<\|im_sep\|> \s* <|im_end|> <|endoftext|>
 <\|im_start\|>(\w+)(?:\n|\s*\Z) \s* <|im_end|> <|endoftext|>
-<\|start_header_id\|>(\w+)<\|end_header_id\|>(?:\n\n|\s*\Z) \s*(<\|begin_of_text\|>)? <|eot_id|> <|end_of_text|>
-<\|header_start\|>(\w+)<\|header_end\|>(?:\n\n|\s*\Z) \s*(<\|begin_of_text\|>)? <|eot|> <|end_of_text|>
+<\|start_header_id\|>(\w+)<\|end_header_id\|>(?:\n\n|\s*\Z)
+    \s*(<\|begin_of_text\|>)? <|eot_id|> <|end_of_text|>
+<\|header_start\|>(\w+)<\|header_end\|>(?:\n\n|\s*\Z)
+    \s*(<\|begin_of_text\|>)? <|eot|> <|end_of_text|>
 <start_of_turn>(\w+)(?:\n|\s*\Z) \s*(<bos>)? <end_of_turn> <eos>
 <\|(system|user|assistant)\|>\n? \s*(<s>\s*)? </s> <|end|> <|endoftext|>
-<｜(User|Assistant)｜>(?:(?<=t｜>)</think>)? (<｜begin▁of▁sentence｜>(?P<system>[^<]*))? <｜end▁of▁sentence｜>
+<｜(User|Assistant)｜>(?:(?<=t｜>)</think>)?
+    (<｜begin▁of▁sentence｜>(?P<system>[^<]*))? <｜end▁of▁sentence｜>
 (?:<s>)?\s*\[(/?INST)\] \A </s>
 \#\#\#\s(Human|Assistant): \s*
 (?:<extra_id_[01]>)(System|User|Assistant)(?:\n|\Z) \s* <extra_id_1>
 (?:\A\s*A\schat\sbetween\sa\scurious\s[^\n]*?\s)?(?<!\w)(USER|ASSISTANT): \s* </s>
 (?:\A\s*|\n\n)(Human|Assistant): \A
-""".strip()  # noqa: E501
+""".strip()
 _SPOKEN = {"role": {"INST": "user", "/INST": "assistant"}}
 _BETWEEN = re.compile(r"(?:\A|</s>)\s*<s>")
 _SYS = re.compile(r"<<SYS>>\n(.*?)\n<</SYS>>\n\n", re.DOTALL)
@@ -208,7 +211,7 @@ def inside(text: Any) -> tuple[list[Turn], Callable[[str], str]] | None:
     if (task := _ALPACA.fullmatch(text)) and text.count("### ") == 2 + (task[2] is not None):
         more = f"\n\n{task[2]}" if task[2] else ""
         return [user(task[1] + more), assistant(task[3])], str
-    for mark, begin, *ends in map(str.split, _WRITTEN.splitlines()):
+    for mark, begin, *ends in map(str.split, re.split(r"\n(?! )", _WRITTEN)):
         before, *pieces = re.split(mark, text)
         begun = re.fullmatch(begin, before)
         if not pieces or not begun:

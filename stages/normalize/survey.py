@@ -192,6 +192,14 @@ def _ask_of_long(found: Survey, unread: Mapping[str, int], total: int, less: int
         )
 
 
+def _ask_of_no_few(found: Survey, rows: Sequence[contract.Row]) -> None:
+    """Ask about no column that nearly all rows with it have read: a build refuses the others."""
+    for path, column in found.columns.items():
+        there = sum(row.get(path) not in EMPTY for row in rows)
+        if column.rows <= (1 - shapes.NEARLY_ALL) * there:
+            column.asked = None
+
+
 def _listed(rows: Sequence[contract.Row], format_: Format, left: Collection[str]) -> Counter[str]:
     """In how many rows each column that is read as one text is the JSON of a list of texts."""
     meant = dict.fromkeys(name for one in _PLAIN for name in format_.columns.get(one, ()))
@@ -248,8 +256,5 @@ def survey(
     result.listed = _listed(rows, format_, settled.union(result.columns))
     _ask_of_all(result, kind, settled, rows[0].keys() if rows else ())
     _ask_of_long(result, unread, total, 2 if format_.name == "text" else 1)
-    for path, column in result.columns.items():
-        there = sum(row.get(path) not in EMPTY for row in rows)
-        if column.rows <= (1 - shapes.NEARLY_ALL) * there:  # the build refuses these one by one
-            column.asked = None
+    _ask_of_no_few(result, rows)
     return result
