@@ -141,6 +141,7 @@ def _ask_of_all(
     """Ask about the columns of which all values together show that they rate answers, or number
     steps."""
     for path, column in found.columns.items():
+        column.of_rows = found.rows
         open_to_doubt = column.asked is None and path not in settled
         numbers_steps = None not in column.numbers and any(column.numbers)
         if open_to_doubt and (numbers_steps or are_verdicts(path, column.values, kind)):
@@ -251,8 +252,6 @@ def survey(
                 if kind.trains_answers:
                     name, good = read.judged(left.path, left.values[0])
                     column.of, column.own = name or column.of, column.own and good is not False
-    for column in result.columns.values():
-        column.of_rows = result.rows
     result.listed = _listed(rows, format_, settled.union(result.columns))
     _ask_of_all(result, kind, settled, rows[0].keys() if rows else ())
     _ask_of_long(result, unread, total, 2 if format_.name == "text" else 1)
