@@ -63,7 +63,8 @@ def test_the_command_of_a_build_trains(pipeline, tmp_path, version, task, layout
     (tmp_path / "bin").mkdir()
     _program(tmp_path / "bin" / "pipeline-openrlhf", sys.executable, WITHOUT_GPU)
     deepspeed = Path(sys.executable).parent / "deepspeed"
-    _program(tmp_path / "bin" / "deepspeed", sys.executable, deepspeed)
+    # any port: two of these may run at once
+    _program(tmp_path / "bin" / "deepspeed", sys.executable, deepspeed, "--master_port", 0)
     script = tmp_path / "build" / "launch" / "openrlhf.sh"
     folders = [peer_folder(f"openrlhf-{version}"), peer_folder(FLASH_ATTENTION), ROOT]
     variables = {

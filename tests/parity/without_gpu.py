@@ -3,8 +3,9 @@
 Run in the place of ``pipeline-openrlhf`` by deepspeed's own launcher. OpenRLHF, deepspeed, and
 flash-attn's un-padding run as they were published. In their place stand the CPU for the device
 that OpenRLHF names "cuda", torch's AdamW for the optimizer that is compiled for a GPU, gloo for
-shared memory between ranks, and SDPA for flash-attn's kernels: given positions that restart and no
-mask, it keeps documents apart as they do.
+shared memory between ranks, products in float32 for those in bfloat16, which a processor without
+such units does one number after another, and SDPA for flash-attn's kernels: given positions that
+restart and no mask, it keeps documents apart as they do.
 """
 
 import importlib
@@ -37,6 +38,18 @@ def _cpu_for_cuda() -> None:
     device_mesh.init_device_mesh = lambda _, *shape, **names: of_device("cpu", *shape, **names)
 
 
+def _products_in_float32() -> None:
+    import torch
+
+    of_one_type = torch.nn.functional.linear
+
+    def linear(rows: Any, weight: Any, bias: Any = None) -> Any:
+        wide = of_one_type(rows.float(), weight.float(), None if bias is None else bias.float())
+        return wide.to(rows.dtype)
+
+    torch.nn.functional.linear = linear
+
+
 def _no_compiled_kernels() -> None:
     import torch
     from transformers import PreTrainedModel
@@ -59,6 +72,7 @@ def _no_compiled_kernels() -> None:
 if __name__ == "__main__":
     _enter("flash_attn")
     _cpu_for_cuda()
+    _products_in_float32()
     _no_compiled_kernels()
     from pipeline.builder.launch import main
 
