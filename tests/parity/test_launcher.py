@@ -42,8 +42,8 @@ def _program(path: Path, *words: object) -> None:
     [
         ("0.11.2", "sft", "packed", 99, f"{OF_0_11_2} --adam.lr 1e-1"),
         ("0.11.2", "rm", "ragged", 99, f"{OF_0_11_2} --adam.lr 1e-2"),
-        ("0.9.5", "prm", "packed", 8, OF_0_9_5),
-        ("0.9.5", "prm", "padded", 8, OF_0_9_5),
+        ("0.9.5", "prm", "packed", 4, OF_0_9_5),
+        ("0.9.5", "prm", "padded", 4, OF_0_9_5),
     ],
 )
 def test_the_command_of_a_build_trains(pipeline, tmp_path, version, task, layout, rows, options):
