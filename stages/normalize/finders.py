@@ -63,10 +63,13 @@ def _answer(held: Columns) -> list[str]:
     listed = held.called("answer", held.where(shapes.is_list_of_texts))
     listed.sort(key=lambda path: not held.all(path, lambda value: len(value) == 1))
     others = held.where(shapes.is_list_of_texts)  # of several that go together one by one
+    alone = [p for p in listed if all(len(one) == 1 for one in held.told(p) if one)]
+    inside = [p.replace("[]", ".0") for p in alone if p.count("[]") == 1]  # of one object each
     listed = [p for p in listed if not held.as_long(p, [q for q in others if q != p])]
     if held.answers or _good_answer(held):
         return [*(f"{path}[first]" for path in listed if JSON in path), *held.answers]
-    return [path + ("[first]" if JSON in path else ".0") for path in listed if "[]" not in path]
+    plain = [path for path in listed if "[]" not in path]
+    return inside + [path + ("[first]" if JSON in path else ".0") for path in plain]
 
 
 def _good_answer(held: Columns) -> list[str]:
@@ -130,12 +133,13 @@ def _are_marks(value: Any) -> bool:
 
 
 def steps_of(held: Columns) -> list[str]:
-    """Lists and families of texts that may be steps: those that are called so, else all."""
-    lists = [p for p in held.where(shapes.are_texts) if not role_names.is_about(p)]
-    lists = [p for p in lists if not role_names.are_answers(p)]
-    texts = [*lists, *held.texts_of_families]
-    texts = [p for p in texts if not held.all(p, _are_marks)]
-    return held.called("steps", texts) or texts
+    """Lists and families of texts that may be steps: those that are called so, else all. Many
+    solutions may have one step alone where the name says what they are."""
+    lists = [p for p in held.where(shapes.is_list_of_texts) if not role_names.is_about(p)]
+    several = [p for p in lists if any(map(shapes.are_texts, held.told(p)))]
+    several = [p for p in several if not role_names.are_answers(p)]
+    texts = [p for p in (*several, *held.texts_of_families) if not held.all(p, _are_marks)]
+    return held.called("steps", texts) or [p for p in texts if held.all(p, shapes.are_texts)]
 
 
 def _steps_of_solutions(held: Columns) -> list[str]:

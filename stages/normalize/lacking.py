@@ -7,6 +7,7 @@ from typing import Any
 
 from stages import contract, kinds
 from stages.errors import DataError
+from stages.format import Format
 from stages.formats import _rated_steps, _ratings, _turns
 from stages.formats._messages import as_role, role_of
 from stages.normalize import finders, role_columns, role_names
@@ -118,6 +119,26 @@ def refuse_unpaired(rows: Sequence[contract.Row], where: str) -> None:
             "trained on pairs, and there is no second answer to compare with.",
             "Give rows with chosen and rejected, or train with KTO, which reads unpaired data.",
         )
+
+
+def unasked(
+    format_: Format, rows: Sequence[contract.Row], columns: Mapping[str, str]
+) -> tuple[str, str] | None:
+    """Why answers have no question, and what would: a mark stands in its place in all rows."""
+    if "turns" in format_.columns or len(rows) < role_columns.ENOUGH:
+        return None
+    names = {*format_.columns.get("question", ())}
+    told = [(name, row[name]) for row in rows for name in names & row.keys() if row[name]]
+    if not told or not names.isdisjoint(columns) or not all(_is_mark(said) for _, said in told):
+        return None
+    name, said = told[0]
+    return f"{name} is {said!r} in every row, so nothing is asked", "Give each row its question"
+
+
+def _is_mark(value: Any) -> bool:
+    """Whether a text says nothing: a dash, dots, a word for none."""
+    plain = value.strip().casefold() if isinstance(value, str) else "text"
+    return plain in ("n/a", "na", "none", "null", "nan") or not any(map(str.isalnum, plain))
 
 
 # What rows lack that rate no steps.

@@ -21,7 +21,7 @@ from stages.rows.selection import lookup
 
 _DEEPEST = 5
 _MOST_PATHS = 300
-_ENOUGH = 8  # rows, of which a question and an answer are not nearly all the same text
+ENOUGH = 8  # rows, of which a question and an answer are not nearly all the same text
 _FEW = 0.2  # different texts in that many rows: a category, a name, a constant
 _SHORT = 16  # characters of what may only be checked against
 _END = 200  # characters of an answer in which it repeats the reference
@@ -153,7 +153,7 @@ class Columns:
     def is_varied(self, path: str) -> bool:
         """Whether a path has not the same few values in all rows."""
         told = self.told(path)
-        return len(told) < _ENOUGH or len({repr(one) for one in told}) > _FEW * len(told)
+        return len(told) < ENOUGH or len({repr(one) for one in told}) > _FEW * len(told)
 
     def distinct(self, paths: list[str]) -> list[str]:
         """One of those that say the same in every row."""
@@ -302,17 +302,21 @@ class Columns:
 
     @property
     def reasoning(self) -> list[str]:
-        """The texts that are reasoning by their names."""
-        return self.distinct(self.called("reasoning", self.texts))
+        """The texts that are reasoning by their names, and no flags."""
+        named = self.called("reasoning", self.texts)
+        said = {p: [value for value in self.told(p) if value not in EMPTY] for p in named}
+        return self.distinct([p for p in named if not signals.are_flags(said[p])])
 
     def _is_given(self, path: str) -> bool:
         """Whether a final answer is there to be given, not to check others against."""
         return "final" not in role_names.parts(path) or self.long(path) or bool(self.reasoning)
 
     def _holds(self, whole: str, part: str) -> bool:
-        """Whether a text has another one in it, in most rows: an answer, which it does not ask."""
+        """Whether a text has another one in it, in nearly all rows: an answer, which it does not
+        ask. What is to be sorted may stand there as it is."""
         both = zip(self.values[whole], self.values[part], strict=True)
-        return shapes.mostly(b in a for a, b in both if a and b)
+        held = [b in a for a, b in both if a and b]
+        return sum(held) >= max(1, shapes.NEARLY_ALL * len(held))
 
     def _repeats(self, long: str, short: str) -> bool:
         """Whether a longer text ends with what a shorter one says, in most rows."""

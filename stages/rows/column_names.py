@@ -57,6 +57,7 @@ _BESIDE = ("meta", "metadata", "extra", "info")  # objects for the one who keeps
 _MOST = 20  # objects of a list that are looked at
 _LOOSE = ("steps",)
 _SHAPES: Mapping[str, Callable[[Any, bool], bool]] = {
+    "reasoning": signals.is_thought,
     "tools": signals.is_declared,
     "media": signals.is_media,
     "arguments": lambda value, alone: True,
