@@ -174,18 +174,24 @@ def _are_broken(said: Sequence[str], counts: Iterable[Sequence[int]]) -> bool:
 def _rated(held: Columns) -> list[str]:
     """Lists of ratings that are as long as the steps; of several judges, what they say together;
     on another scale, brought to 0 to 1."""
-    found, several = [], held.where(of_several)
+    several, steps = held.where(of_several), steps_of(held)
     means = [p for p in several if held.all(p, lambda v: all(map(are_numbers, v)))]
     judged = [f"{p}[{'mean' if p in means else 'most'}]" for p in (*means, *several)]
-    for path in dict.fromkeys((*held.where(_are_marks), *held.families, *judged)):
-        if signals.is_low(judgements.bare(path)):
-            continue  # true says that something is bad, or not there
-        even = [p for p in steps_of(held) if held.as_long(path, [p], 1)]
-        steps = even or [p for p in steps_of(held) if _are_surely_rated(held, p, path)]
-        if held.all(path, _are_marks) and held.as_long(path, steps):
-            scale = _scale(held, path)
-            found += [f"{path}[{scale}]" if scale else path]
-    return found
+    paths = dict.fromkeys((*held.where(_are_marks), *held.families, *judged))
+    # Under a low name, true says that something is bad, or not there.
+    able = [p for p in paths if not signals.is_low(judgements.bare(p)) and held.all(p, _are_marks)]
+    sure = [p for p in able if any(_are_even(held, one, p) for one in steps)]
+    # Where no list is even in all rows, rows may be bad; then names say which lists are meant.
+    rating = [p for p in able if column_names.is_rating(judgements.bare(p))]
+    named = [p for p in rating if held.as_long(p, held.called("steps", steps))]
+    return [f"{p}[{scale}]" if (scale := _scale(held, p)) else p for p in sure or named]
+
+
+def _are_even(held: Columns, steps: str, ratings: str) -> bool:
+    """Whether each row has as many ratings as steps; nearly each, where they are surely such."""
+    if held.as_long(ratings, [steps], 1):
+        return True
+    return _are_surely_rated(held, steps, ratings) and held.as_long(ratings, [steps])
 
 
 def _are_surely_rated(held: Columns, steps: str, ratings: str) -> bool:

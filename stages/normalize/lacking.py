@@ -160,7 +160,8 @@ def without_ratings(rows: Sequence[contract.Row]) -> tuple[str, str] | None:
         if odd and not isinstance(odd[0], dict) and role_names.role_of(path):
             shown = " and ".join([*dict.fromkeys(map(repr, odd))][:2])
             what = f"{path} has a value for each of {steps}, but {shown} are no ratings"
-            return what, "Write + or -, true or false, correct, incorrect or neutral, or 0 to 1"
+            ways = "Write + or -, true or false, correct, incorrect or neutral, or 0 to 1"
+            return what, f"{ways}, or have such rows refused with {mapped('labels', path)}"
     return f"{steps} has steps, and nothing rates each of them", _GIVEN
 
 
