@@ -267,8 +267,8 @@ def options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> lis
         return [maps(("instruction", "input"), (asked, path))]
     if name == "message_thinking" and may_be_context and text and "." not in path:
         own = _column_of(record_format, row, "reasoning")
-        names = ("instruction", "input", "message_thinking", "output")
-        return [f"{maps(names, (asked, path, own, answered))} --reasoning-in think"]
+        every = ("instruction", "input", "message_thinking", "output")
+        return [f"{maps(every, (asked, path, own, answered))} --reasoning-in think"]
     if name in ("query_response", "prompt_completion") and "." not in path:
         if thought:
             names = ("problem", "message_thinking", "message_content")

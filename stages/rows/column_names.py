@@ -58,7 +58,9 @@ _MOST = 20  # objects of a list that are looked at
 _LOOSE = ("steps",)
 _NEEDED, _SENTENCE = words.exact("needed", "sign"), 200
 _SHAPES: Mapping[str, Callable[[Any, bool], bool]] = {
-    "reasoning": signals.is_thought,
+    "reasoning": lambda value, alone: (
+        signals.is_text(value, alone) and not signals.are_flags([value])
+    ),
     "tools": signals.is_declared,
     "media": signals.is_media,
     "arguments": lambda value, alone: True,

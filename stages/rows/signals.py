@@ -245,19 +245,11 @@ def is_text(value: Any, alone: bool) -> bool:
     return isinstance(value, str) and bool(value.strip()) if alone else is_prose(value)
 
 
-def is_thought(value: Any, alone: bool) -> bool:
-    """Whether a value can be reasoning, and is no switch that says whether there is some."""
-    return is_text(value, alone) and not _is_switch(value)
-
-
-def _is_switch(value: Any) -> bool:
-    return isinstance(value, str) and _plain(value) in _SWITCH
-
-
 def are_flags(values: Sequence[Any]) -> bool:
     """Whether the values of a column are switches, or few names that come again and again."""
     few = len({*map(str, values)}) <= min(FEW, len(values) // 2)
-    return all(map(_is_switch, values)) or (few and not any(map(is_prose, values)))
+    switches = (isinstance(one, str) and _plain(one) in _SWITCH for one in values)
+    return all(switches) or (few and not any(map(is_prose, values)))
 
 
 def is_media(value: Any, alone: bool) -> bool:
