@@ -147,11 +147,7 @@ def _read_as(
         DataError: a column's meaning stays open.
     """
     kind, columns, where = by_roles.kind, by_roles.columns, by_roles.where
-    if empty := lacking.unasked(detected, fitting, columns):
-        if ways := by_roles.found():
-            return by_roles.only(ways)
-        raise DataError(f"{where}: {empty[0]}.", f"{empty[1]}.")
-    doubt = detected.doubt(fitting, columns)
+    doubt = lacking.unasked(detected, fitting, columns) or detected.doubt(fitting, columns)
     # A doubt about answers may be about one and what it is checked against, which texts show; turns
     # without an answer may have it in another column.
     said = "" if doubt is None else doubt[0]

@@ -132,7 +132,8 @@ def unasked(
     if not told or not names.isdisjoint(columns) or not all(_is_mark(said) for _, said in told):
         return None
     name, said = told[0]
-    return f"{name} is {said!r} in every row, so nothing is asked", "Give each row its question"
+    what = f"nothing says what is asked: {name} is {said!r} in every row"
+    return what, "Give each row its question"
 
 
 def _is_mark(value: Any) -> bool:

@@ -229,6 +229,8 @@ def by_side(paths: Sequence[str]) -> list[tuple[str, str]]:
 
 # Options that have a format read a column that it leaves out, where it has a place for it.
 
+_THOUGHT = ("problem", "message_thinking", "message_content")
+_WITH_INPUT = ("instruction", "input", "message_thinking", "output")
 _BEGUN = ("begun", "beginning")  # the classes of a text that the answers go on from
 
 
@@ -267,16 +269,14 @@ def options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> lis
         return [maps(("instruction", "input"), (asked, path))]
     if name == "message_thinking" and may_be_context and text and "." not in path:
         own = _column_of(record_format, row, "reasoning")
-        every = ("instruction", "input", "message_thinking", "output")
-        return [f"{maps(every, (asked, path, own, answered))} --reasoning-in think"]
+        return [f"{maps(_WITH_INPUT, (asked, path, own, answered))} --reasoning-in think"]
     if name in ("query_response", "prompt_completion") and "." not in path:
         if thought:
-            names = ("problem", "message_thinking", "message_content")
             each = [n for n in row if column_names.is_a(n, "reasoning") and answer_beside(n, row)]
             each = sorted(each, key=lambda n: -how_good(n, rows)) if path in each else [path]
             all_three = ((asked, one, answer_beside(one, row) or answered) for one in each)
             # Every template has a place for a <think> block; not every one prints the field.
-            return [f"{maps(names, columns)} --reasoning-in think" for columns in all_three]
+            return [f"{maps(_THOUGHT, columns)} --reasoning-in think" for columns in all_three]
         if may_be_context and passages:
             if isinstance(row.get(asked), list):  # turns, before which it stands
                 return [mapped("system", path)]
