@@ -21,6 +21,14 @@ def _exchange(view: View, asked: str | None, said: str | None) -> Talk:
     return Talk(tuple(every), (None,) * len(every), tools(view))
 
 
+def _reasoned(view: View, asked: str | None, said: str | None) -> Talk:
+    """A question, and its answer with the reasoning of a column of its own."""
+    one = _exchange(view, asked, said)
+    reasoning, last = view.text("message_thinking"), one.turns[-1]
+    last = thinking(last, reasoning, view.words) if reasoning else last
+    return Talk((*one.turns[:-1], last), one.weights, one.tools)
+
+
 def instruction(view: View, more: Any = None) -> str | None:
     """An instruction and its input, with an empty line between them."""
     asked = view.text("instruction")
@@ -34,7 +42,7 @@ def instruction(view: View, more: Any = None) -> str | None:
 def _alpaca(view: View) -> list[Said]:
     several = view.get("instances")
     if several is None:
-        return [_exchange(view, instruction(view), view.text("output", "response"))]
+        return [_reasoned(view, instruction(view), view.text("output", "response"))]
     if not all(isinstance(one, dict) for one in several):
         raise UnreadError("instances that are no objects")
     each = [(instruction(view, one.get("input") or ""), one.get("output")) for one in several]
@@ -91,10 +99,7 @@ def _bare(view: View) -> list[Said]:
 
 
 def _thought(view: View) -> list[Said]:
-    one = _exchange(view, view.text(*QUESTIONS), view.text("message_content"))
-    reasoning, last = view.text("message_thinking"), one.turns[-1]
-    last = thinking(last, reasoning, view.words) if reasoning else last
-    return [Talk((*one.turns[:-1], last), one.weights, one.tools)]
+    return [_reasoned(view, view.text(*QUESTIONS), view.text("message_content"))]
 
 
 def _exchanges(view: View) -> list[Said]:

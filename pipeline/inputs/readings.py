@@ -4,6 +4,7 @@ An input is sampled at its head, middle and tail; one that can only be read from
 a compressed file, is sampled there.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -40,6 +41,7 @@ SAMPLE_ROWS = 1000
 LEAST_ROWS = 30  # of each input, where there are many
 TRIED_ROWS = 100  # of all inputs, which go on to the chat template
 MOST_FILES = 48  # of which rows are looked at
+_SOURCES = "Files that need other answers stand in a recipe, each under a [[source]] of its own."
 EMPTY = "the file is empty"  # the evidence for how it is read
 
 
@@ -192,6 +194,12 @@ class _Reading:
             self._require_kept(found, config, self._refusals)
         return found
 
+    @property
+    def of_shapes(self) -> bool:
+        """Whether the files differ in their columns."""
+        columns = ({*itertools.chain(*rows_of(look))} for *_, look in self._looks)
+        return len({*map(frozenset, columns)}) > 1
+
     def _own(self, number: int, config: Config) -> Config:
         """The options of one input: files of a source may be of several kinds, so that a column to
         ignore need not be in each."""
@@ -288,7 +296,13 @@ def recognise_looks(
 def _settled(reading: _Reading, config: Config) -> list[Detection]:
     """What reading the rows of one source gives; errors say which source they are about."""
     with said_of_source(*config.sources):
-        return answers.settled(reading, config, reading.page)
+        try:
+            return answers.settled(reading, config, reading.page)
+        except DataError as error:
+            if reading.of_shapes and error.remedy:
+                error.remedy = f"{error.remedy} {_SOURCES}"
+                error.args = (error.what, error.remedy, error.figures)
+            raise
 
 
 def recognise_all(

@@ -142,7 +142,10 @@ def _require_all_read(row: Row, columns: Mapping[str, str]) -> None:
         value = peek(row, name)
         if is_text(value) and value.strip() and value not in read:
             what = f"instruction and {name} could each be the question"
-            raise open_question(what, f"Say which with {mapped('input', name)} or {ignore(name)}")
+            ways = [mapped("input", name), ignore(name)]
+            if any(text.strip() in value for text in read):  # what made the answer has it inside
+                ways = [ignore(name), mapped("instruction", name)]
+            raise open_question(what, f"Say which with {' or '.join(ways)}")
 
 
 def asked(row: Row, options: FormatOptions) -> str:
@@ -193,6 +196,7 @@ class _Alpaca(Asking):
     def _one(self, row: Row, options: FormatOptions) -> Example:
         answer = _turns.text(row, self._needs[1].needed(row, options.columns))
         turns = _turns.exchange(row, asked(row, options), answer)
+        _turns.add_reasoning(row, turns)
         return Conversation(turns, _turns.tools(row))
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:

@@ -147,7 +147,7 @@ def _read_as(
         DataError: a column's meaning stays open.
     """
     kind, columns, where = by_roles.kind, by_roles.columns, by_roles.where
-    doubt = detected.doubt(fitting, columns)
+    doubt = lacking.unasked(detected, fitting, columns) or detected.doubt(fitting, columns)
     # A doubt about answers may be about one and what it is checked against, which texts show; turns
     # without an answer may have it in another column.
     said = "" if doubt is None else doubt[0]

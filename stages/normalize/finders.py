@@ -63,10 +63,13 @@ def _answer(held: Columns) -> list[str]:
     listed = held.called("answer", held.where(shapes.is_list_of_texts))
     listed.sort(key=lambda path: not held.all(path, lambda value: len(value) == 1))
     others = held.where(shapes.is_list_of_texts)  # of several that go together one by one
+    alone = [p for p in listed if all(len(one) == 1 for one in held.told(p) if one)]
+    inside = [p.replace("[]", ".0") for p in alone if p.count("[]") == 1]  # of one object each
     listed = [p for p in listed if not held.as_long(p, [q for q in others if q != p])]
     if held.answers or _good_answer(held):
         return [*(f"{path}[first]" for path in listed if JSON in path), *held.answers]
-    return [path + ("[first]" if JSON in path else ".0") for path in listed if "[]" not in path]
+    plain = [path for path in listed if "[]" not in path]
+    return inside + [path + ("[first]" if JSON in path else ".0") for path in plain]
 
 
 def _good_answer(held: Columns) -> list[str]:
@@ -130,12 +133,13 @@ def _are_marks(value: Any) -> bool:
 
 
 def steps_of(held: Columns) -> list[str]:
-    """Lists and families of texts that may be steps: those that are called so, else all."""
-    lists = [p for p in held.where(shapes.are_texts) if not role_names.is_about(p)]
-    lists = [p for p in lists if not role_names.are_answers(p)]
-    texts = [*lists, *held.texts_of_families]
-    texts = [p for p in texts if not held.all(p, _are_marks)]
-    return held.called("steps", texts) or texts
+    """Lists and families of texts that may be steps: those that are called so, else all. Many
+    solutions may have one step alone where the name says what they are."""
+    lists = [p for p in held.where(shapes.is_list_of_texts) if not role_names.is_about(p)]
+    several = [p for p in lists if any(map(shapes.are_texts, held.told(p)))]
+    several = [p for p in several if not role_names.are_answers(p)]
+    texts = [p for p in (*several, *held.texts_of_families) if not held.all(p, _are_marks)]
+    return held.called("steps", texts) or [p for p in texts if held.all(p, shapes.are_texts)]
 
 
 def _steps_of_solutions(held: Columns) -> list[str]:
@@ -170,18 +174,24 @@ def _are_broken(said: Sequence[str], counts: Iterable[Sequence[int]]) -> bool:
 def _rated(held: Columns) -> list[str]:
     """Lists of ratings that are as long as the steps; of several judges, what they say together;
     on another scale, brought to 0 to 1."""
-    found, several = [], held.where(of_several)
+    several, steps = held.where(of_several), steps_of(held)
     means = [p for p in several if held.all(p, lambda v: all(map(are_numbers, v)))]
     judged = [f"{p}[{'mean' if p in means else 'most'}]" for p in (*means, *several)]
-    for path in dict.fromkeys((*held.where(_are_marks), *held.families, *judged)):
-        if signals.is_low(judgements.bare(path)):
-            continue  # true says that something is bad, or not there
-        even = [p for p in steps_of(held) if held.as_long(path, [p], 1)]
-        steps = even or [p for p in steps_of(held) if _are_surely_rated(held, p, path)]
-        if held.all(path, _are_marks) and held.as_long(path, steps):
-            scale = _scale(held, path)
-            found += [f"{path}[{scale}]" if scale else path]
-    return found
+    paths = dict.fromkeys((*held.where(_are_marks), *held.families, *judged))
+    # Under a low name, true says that something is bad, or not there.
+    able = [p for p in paths if not signals.is_low(judgements.bare(p)) and held.all(p, _are_marks)]
+    sure = [p for p in able if any(_are_even(held, one, p) for one in steps)]
+    # Where no list is even in all rows, rows may be bad; then names say which lists are meant.
+    rating = [p for p in able if column_names.is_rating(judgements.bare(p))]
+    named = [p for p in rating if held.as_long(p, held.called("steps", steps))]
+    return [f"{p}[{scale}]" if (scale := _scale(held, p)) else p for p in sure or named]
+
+
+def _are_even(held: Columns, steps: str, ratings: str) -> bool:
+    """Whether each row has as many ratings as steps; nearly each, where they are surely such."""
+    if held.as_long(ratings, [steps], 1):
+        return True
+    return _are_surely_rated(held, steps, ratings) and held.as_long(ratings, [steps])
 
 
 def _are_surely_rated(held: Columns, steps: str, ratings: str) -> bool:

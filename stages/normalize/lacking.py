@@ -7,6 +7,7 @@ from typing import Any
 
 from stages import contract, kinds
 from stages.errors import DataError
+from stages.format import Format
 from stages.formats import _rated_steps, _ratings, _turns
 from stages.formats._messages import as_role, role_of
 from stages.normalize import finders, role_columns, role_names
@@ -120,6 +121,27 @@ def refuse_unpaired(rows: Sequence[contract.Row], where: str) -> None:
         )
 
 
+def unasked(
+    format_: Format, rows: Sequence[contract.Row], columns: Mapping[str, str]
+) -> tuple[str, str] | None:
+    """Why answers have no question, and what would: a mark stands in its place in all rows."""
+    if "turns" in format_.columns or len(rows) < role_columns.ENOUGH:
+        return None
+    names = {*format_.columns.get("question", ())}
+    told = [(name, row[name]) for row in rows for name in names & row.keys() if row[name]]
+    if not told or not names.isdisjoint(columns) or not all(_is_mark(said) for _, said in told):
+        return None
+    name, said = told[0]
+    what = f"nothing says what is asked: {name} is {said!r} in every row"
+    return what, "Give each row its question"
+
+
+def _is_mark(value: Any) -> bool:
+    """Whether a text says nothing: a dash, dots, a word for none."""
+    plain = value.strip().casefold() if isinstance(value, str) else "text"
+    return plain in ("n/a", "na", "none", "null", "nan") or not any(map(str.isalnum, plain))
+
+
 # What rows lack that rate no steps.
 
 
@@ -139,7 +161,8 @@ def without_ratings(rows: Sequence[contract.Row]) -> tuple[str, str] | None:
         if odd and not isinstance(odd[0], dict) and role_names.role_of(path):
             shown = " and ".join([*dict.fromkeys(map(repr, odd))][:2])
             what = f"{path} has a value for each of {steps}, but {shown} are no ratings"
-            return what, "Write + or -, true or false, correct, incorrect or neutral, or 0 to 1"
+            ways = "Write + or -, true or false, correct, incorrect or neutral, or 0 to 1"
+            return what, f"{ways}, or have such rows refused with {mapped('labels', path)}"
     return f"{steps} has steps, and nothing rates each of them", _GIVEN
 
 

@@ -21,7 +21,7 @@ from stages.rows.selection import lookup
 
 _DEEPEST = 5
 _MOST_PATHS = 300
-_ENOUGH = 8  # rows, of which a question and an answer are not nearly all the same text
+ENOUGH = 8  # rows, of which a question and an answer are not nearly all the same text
 _FEW = 0.2  # different texts in that many rows: a category, a name, a constant
 _SHORT = 16  # characters of what may only be checked against
 _END = 200  # characters of an answer in which it repeats the reference
@@ -153,7 +153,7 @@ class Columns:
     def is_varied(self, path: str) -> bool:
         """Whether a path has not the same few values in all rows."""
         told = self.told(path)
-        return len(told) < _ENOUGH or len({repr(one) for one in told}) > _FEW * len(told)
+        return len(told) < ENOUGH or len({repr(one) for one in told}) > _FEW * len(told)
 
     def distinct(self, paths: list[str]) -> list[str]:
         """One of those that say the same in every row."""
@@ -161,7 +161,7 @@ class Columns:
 
     def long(self, path: str) -> bool:
         """Whether most texts at a path are more than a word or two."""
-        said = (value for value in self.values[path] if value)
+        said = filter(None, self.values[path])
         return shapes.mostly(len(v) > _SHORT or len(v.split()) > 2 for v in said)
 
     def is_spoken(self, path: str) -> bool:
@@ -281,8 +281,7 @@ class Columns:
     def answers(self) -> list[str]:
         """The texts that may be answers, without those that one of these is checked against."""
         named = self.called("answer", self.alone)
-        named = [p for p in named if not role_names.is_reference(p) and self._is_given(p)]
-        named = [p for p in named if not self.is_dialogue(p)]
+        named = [p for p in named if self._is_given(p) and not self.is_dialogue(p)]
         if self.answers_alone:
             sides = {path for pair in role_names.by_better(self.texts) for path in pair}
             named = [p for p in named if not role_names.is_failed(p) and p not in sides]
@@ -302,17 +301,20 @@ class Columns:
 
     @property
     def reasoning(self) -> list[str]:
-        """The texts that are reasoning by their names."""
-        return self.distinct(self.called("reasoning", self.texts))
+        """The texts that are reasoning by their names, and no flags."""
+        said = {p: [*filter(None, self.told(p))] for p in self.called("reasoning", self.texts)}
+        return self.distinct([p for p, told in said.items() if not signals.are_flags(told)])
 
     def _is_given(self, path: str) -> bool:
-        """Whether a final answer is there to be given, not to check others against."""
-        return "final" not in role_names.parts(path) or self.long(path) or bool(self.reasoning)
+        """Whether an answer is there to be given, not to check others against."""
+        given = "final" not in role_names.parts(path) or self.long(path) or bool(self.reasoning)
+        return given and not role_names.is_reference(path)
 
     def _holds(self, whole: str, part: str) -> bool:
-        """Whether a text has another one in it, in most rows: an answer, which it does not ask."""
+        """Whether a text has another one in it, in nearly all rows, and does not ask for that."""
         both = zip(self.values[whole], self.values[part], strict=True)
-        return shapes.mostly(b in a for a, b in both if a and b)
+        held = [b in a for a, b in both if a and b]
+        return sum(held) >= max(1, shapes.NEARLY_ALL * len(held))
 
     def _repeats(self, long: str, short: str) -> bool:
         """Whether a longer text ends with what a shorter one says, in most rows."""
@@ -328,15 +330,12 @@ class Columns:
 
 def list_of_answers(held: Columns) -> list[str]:
     """Lists of texts or of objects, and families of texts, that are answers by their names."""
-    families = [
-        p for p in held.texts_of_families if role_names.role_of(p.split(",")[0]) == "answer"
-    ]
-    return [*held.called("answer", held.where(_turns.are_answers)), *families]
+    some = [p for p in held.texts_of_families if role_names.role_of(p.split(",")[0]) == "answer"]
+    return [*held.called("answer", held.where(_turns.are_answers)), *some]
 
 
 def talks(held: Columns, asks: bool = False) -> list[str]:
-    """Turns that have an answer, or end with a question, also where who speaks and what stand under
-    other names, and in numbered columns with a turn each."""
+    """Turns that have an answer, or end with a question, whatever names say who speaks and what."""
     paths = (*held.values, *held.families)
     plain = [p for p in paths if held.all(p, lambda value: _turns.ends_with(value, asks))]
     others = held.where(lambda v: isinstance(v, list | dict) and not _turns.are_turns(v))

@@ -229,6 +229,8 @@ def by_side(paths: Sequence[str]) -> list[tuple[str, str]]:
 
 # Options that have a format read a column that it leaves out, where it has a place for it.
 
+_THOUGHT = ("problem", "message_thinking", "message_content")
+_WITH_INPUT = ("instruction", "input", "message_thinking", "output")
 _BEGUN = ("begun", "beginning")  # the classes of a text that the answers go on from
 
 
@@ -257,21 +259,24 @@ def options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> lis
     if column_names.is_a(path, "corrected") and text and "answer" in read and "." not in path:
         answered = next((name for name in read["answer"] if name in (found or row)), None)
         return [] if answered is None else [mapped(answered, path)]
-    if column_names.is_a(path, "reasoning") and text and "turns" in read and "reasoning" in read:
+    thought = column_names.is_a(path, "reasoning") and text and not signals.are_flags(column.values)
+    if thought and "reasoning" in read and name != "message_thinking":
         return [f"{mapped(read['reasoning'][0], path)} --reasoning-in think"]
     begun = text and not signals.classes(path).keys().isdisjoint(_BEGUN)
     asked = _column_of(record_format, row, "question", "prompt")
     answered = _column_of(record_format, row, "answer")
     if begun and {"instruction", "prompt"} <= read.keys():
         return [maps(("instruction", "input"), (asked, path))]
+    if name == "message_thinking" and may_be_context and text and "." not in path:
+        own = _column_of(record_format, row, "reasoning")
+        return [f"{maps(_WITH_INPUT, (asked, path, own, answered))} --reasoning-in think"]
     if name in ("query_response", "prompt_completion") and "." not in path:
-        if column_names.is_a(path, "reasoning") and text:
-            names = ("problem", "message_thinking", "message_content")
+        if thought:
             each = [n for n in row if column_names.is_a(n, "reasoning") and answer_beside(n, row)]
             each = sorted(each, key=lambda n: -how_good(n, rows)) if path in each else [path]
             all_three = ((asked, one, answer_beside(one, row) or answered) for one in each)
             # Every template has a place for a <think> block; not every one prints the field.
-            return [f"{maps(names, columns)} --reasoning-in think" for columns in all_three]
+            return [f"{maps(_THOUGHT, columns)} --reasoning-in think" for columns in all_three]
         if may_be_context and passages:
             if isinstance(row.get(asked), list):  # turns, before which it stands
                 return [mapped("system", path)]

@@ -56,7 +56,11 @@ def seen(name: str, value: Any, kind: "Kind") -> str | None:
 _BESIDE = ("meta", "metadata", "extra", "info")  # objects for the one who keeps the data
 _MOST = 20  # objects of a list that are looked at
 _LOOSE = ("steps",)
+_NEEDED, _SENTENCE = words.exact("needed", "sign"), 200
 _SHAPES: Mapping[str, Callable[[Any, bool], bool]] = {
+    "reasoning": lambda value, alone: (
+        signals.is_text(value, alone) and not signals.are_flags([value])
+    ),
     "tools": signals.is_declared,
     "media": signals.is_media,
     "arguments": lambda value, alone: True,
@@ -138,6 +142,12 @@ def are_set_aside(name: str, values: Sequence[Any]) -> bool:
         return any(map(signals.is_set, values))
     few = signals.are_few(values) and not signals.is_about(name)
     return few and any(map(signals.is_given_up, values))
+
+
+def is_known_before(name: str, values: Sequence[Any]) -> bool:
+    """Whether each value names in a sentence what one must know to answer, and is not told."""
+    short = all(isinstance(one, str) and len(one) <= _SENTENCE for one in values)
+    return short and not _NEEDED.isdisjoint(words.parts(name))
 
 
 def is_rating(name: str) -> bool:

@@ -147,6 +147,7 @@ def is_low(path: str) -> bool:
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)\s*(?:%|/\s*\d+)?")
 _SAID, _TELLING = words.exact("value", "said"), words.exact("value", "telling")
+_SWITCH = words.exact("value", "switch")
 _OFF = {*words.exact("value", "no"), "", "0", "none", "null", "-"}
 _STATE = re.compile(r"[a-z]+ed|spam|duplicate")
 _TIES = re.compile(r"tied?|draw|equal|neither|unsure|(?:tie)?\W*both\W*(?:bad|good|same)\W*", re.I)
@@ -242,6 +243,13 @@ def is_text(value: Any, alone: bool) -> bool:
     if alone and isinstance(value, list | dict):
         return True
     return isinstance(value, str) and bool(value.strip()) if alone else is_prose(value)
+
+
+def are_flags(values: Sequence[Any]) -> bool:
+    """Whether the values of a column are switches, or few names that come again and again."""
+    few = len({*map(str, values)}) <= min(FEW, len(values) // 2)
+    switches = (isinstance(one, str) and _plain(one) in _SWITCH for one in values)
+    return all(switches) or (few and not any(map(is_prose, values)))
 
 
 def is_media(value: Any, alone: bool) -> bool:
