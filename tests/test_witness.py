@@ -17,7 +17,7 @@ import polars
 import pytest
 from conversations import Speech, conversations
 from hypothesis import strategies as st
-from support import raised, table
+from support import ROOT, raised, run_python, table
 
 import pipeline.run_build
 from expectations.witness import attest, choices, laws, paths, ranks, raw, said, stored, talks
@@ -631,3 +631,28 @@ def test_turns_that_a_template_wrote_are_those_of_the_build(shape, texts):
         mine, theirs = talks.inside(text), stop_text.read(text)
         turns = [(one.role, one.content) for one in theirs[1].messages] if theirs else None
         assert (mine and [(one["role"], one["content"]) for one in mine[0]]) == turns
+
+
+NAMED = """
+from expectations.witness import hugging_face
+hugging_face.HOW()
+import transformers
+from transformers.models.auto import tokenization_auto as auto
+names = sorted({*auto.TOKENIZER_MAPPING_NAMES.values()} - {None})
+names += ["PreTrainedTokenizerFast", "Qwen2TokenizerFast", "BarthezTokenizer", "NoSuchTokenizer"]
+print([str(auto.tokenizer_class_from_name(name)) for name in names])
+print(hasattr(transformers, "Qwen2Config"))
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_loads_tokenizers_alone_finds_the_same_classes(tmp_path):
+    """By every name, of a class of any model or of none; it has not read the files of models."""
+    both = [
+        run_python(NAMED.replace("HOW", name), tmp_path, PYTHONPATH=str(ROOT))
+        for name in ("for_tokenizers", "library")
+    ]
+    (few, whole), (told, every) = zip(*(one.out.splitlines() for one in both), strict=True)
+    assert few == whole
+    assert "Tokenizer" in few
+    assert (told, every) == ("False", "True")

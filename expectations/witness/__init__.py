@@ -11,14 +11,3 @@ the folder that will be published), and shares no code with what it judges::
 
 What it cannot read it does not judge: such rows are counted, each with the reason.
 """
-
-import os
-from typing import Any
-
-
-def library() -> Any:
-    """What loads tokenizers; it needs no torch, and takes half a second to import."""
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that there is no torch
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer

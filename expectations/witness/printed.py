@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from expectations.witness import library
+from expectations.witness.hugging_face import library
 from expectations.witness.raw import UnreadError
 from expectations.witness.turns import Turn
 

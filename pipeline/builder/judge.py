@@ -12,7 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from expectations import contract, gx_library, gx_suites, invariants, witness
+import pyarrow as pa
+
+from expectations import contract, gx_library, gx_suites, invariants
+from expectations.witness import hugging_face
 from expectations.witness.attest import Statement
 from pipeline.builder import gate, witnessed
 from pipeline.options.config import Config
@@ -32,7 +35,7 @@ def _apart(_: None, item: tuple[gate.Evidence, contract.Context] | None) -> Vali
 def _heard(_: None, case: Mapping[str, Any] | None) -> Statement:
     """What another process does for the witness; without a case it only imports."""
     if case is None:
-        witness.library()
+        hugging_face.for_tokenizers()
         return Statement()
     return witnessed.hear(case)
 
@@ -59,6 +62,7 @@ class Judge:
         own = config.judge.expectations
         self._users: Sequence[gx_suites.Suite] = gate.user_suites(own) if own else ()
         if _has_own_process(config):
+            pa.array([""])  # imports pandas, which all three need: once, before there are copies
             self._worker = self._pool.start()
             self._worker.give(_WORK, None)
             self._listener = self._pool.start()
