@@ -227,7 +227,7 @@ def _require_all_kinds(counted: Counter[str], count: int) -> None:
     assert counted["with merged cuts"] + counted["equal to the whole text"] > 0.3 * count
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("name", "count"),
     [(QUICK, FEW), *(pytest.param(name, ROWS, marks=pytest.mark.slow) for name in NAMES)],
