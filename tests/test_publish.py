@@ -83,7 +83,7 @@ def test_a_full_disk_leaves_the_current_version(tmp_path, cache_home):
     """A file that cannot grow stands for it: status 5, no leftovers, and the next run builds."""
     data = _rows(tmp_path / "rows.jsonl", 20)
     first = _ended(_start(data, cache_home))
-    _rows(data, 30000)
+    _rows(data, 6000)
 
     def small() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
