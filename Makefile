@@ -12,6 +12,10 @@ TRAINING_READY := $(TRAINING)/.ready
 # A module is compiled when it is first imported: most modules of most packages never are.
 INSTALL := -m pip install --quiet --no-compile
 
+# Environments without a pip of their own are filled by the first one's: to set one up takes longer
+# than most of them.
+PIP := $(BIN)/python -m pip --quiet --python
+
 # Where this is set, each of the thousands of commands that tests start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -58,10 +62,10 @@ fuzz: $(READY)  ## Run the property tests on examples that no run has drawn befo
 CARRIER := llama-cpp-python==0.3.36
 CARRIED := templates ggml-vocab-qwen35.gguf ggml-vocab-gemma-4.gguf
 
-$(VENDORS)/.ready:
-	$(PYTHON) -m venv $(VENDORS)
-	{ $(VENDORS)/bin/python $(INSTALL) scikit-build-core pathspec \
-	        && $(VENDORS)/bin/python -m pip download --quiet --no-deps --no-binary :all: \
+$(VENDORS)/.ready: | $(READY)
+	$(PYTHON) -m venv --without-pip $(VENDORS)
+	{ $(PIP) $(VENDORS)/bin/python install --no-compile scikit-build-core pathspec \
+	        && $(PIP) $(VENDORS)/bin/python download --no-deps --no-binary :all: \
 	            --no-build-isolation --dest $(VENDORS) $(CARRIER) \
 	        && tar -xzf $(VENDORS)/*.tar.gz -C $(VENDORS) --strip-components 3 \
 	            --wildcards $(CARRIED:%='*/llama.cpp/models/%'); } \
@@ -70,14 +74,13 @@ $(VENDORS)/.ready:
 	touch $@
 
 test-slow: $(READY) $(VENDORS)/.ready  ## Run the same over wider samples; WIDE=1 runs all of each.
-	$(BIN)/python -m pytest -n 2 -m slow --durations=20
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow --durations=20
 
 # Each scheduler in an environment of its own: they ask for different versions of the same packages.
-$(SCHEDULERS)/.ready: $(wildcard tests/schedulers/*.txt)
+$(SCHEDULERS)/.ready: $(wildcard tests/schedulers/*.txt) | $(READY)
 	for tool in $(^:tests/schedulers/%.txt=%); do \
-	    $(PYTHON) -m venv $(SCHEDULERS)/$$tool || exit 1; \
-	    $(SCHEDULERS)/$$tool/bin/python -m pip install --quiet --upgrade 'pip>=25.1' || exit 1; \
-	    $(SCHEDULERS)/$$tool/bin/python $(INSTALL) \
+	    $(PYTHON) -m venv --without-pip $(SCHEDULERS)/$$tool || exit 1; \
+	    $(PIP) $(SCHEDULERS)/$$tool/bin/python install --no-compile \
 	        --requirement tests/schedulers/$$tool.txt || exit 1; \
 	done
 	touch $@
@@ -138,10 +141,9 @@ docs: $(READY)  ## Write the generated pages, tables and pictures of docs/.
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/pictures.py
 
-$(SITE)/.ready: pyproject.toml
-	$(PYTHON) -m venv $(SITE)
-	$(SITE)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(SITE)/bin/python $(INSTALL) --group site
+$(SITE)/.ready: pyproject.toml | $(READY)
+	$(PYTHON) -m venv --without-pip $(SITE)
+	$(PIP) $(SITE)/bin/python install --no-compile --group site
 	touch $(SITE)/.ready
 
 site: $(SITE)/.ready  ## Build the site of docs/ into site/; a broken link or an unlisted page stops it.

@@ -75,10 +75,8 @@ def _is_no_slow_sweep(item: pytest.Item) -> bool:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Say who judges shipped suites in this test: the library in slow ones, but in sweeps, which
-    build many times over to see something else."""
-    slow = item.get_closest_marker("slow") and not item.get_closest_marker("sweep")
-    library = slow or item.get_closest_marker("great_expectations")
+    """Say who judges shipped suites in this test."""
+    library = item.get_closest_marker("great_expectations")
     os.environ[shipped_judge.NAME] = "" if library else "1"
     shipped_judge.install()
 

@@ -27,6 +27,7 @@ import numpy as np
 import preloaded
 import pyarrow as pa
 import pyarrow.parquet as pq
+import shipped_judge
 from support import table
 
 import expectations
@@ -426,6 +427,8 @@ def preload(tokenizers: Path) -> None:
     """Import, compile and load once what every fork needs, which is half of a small build. Nothing
     is encoded, so that forking is safe."""
     preloaded.load(tokenizers.parent)
+    os.environ[shipped_judge.NAME] = "1"
+    shipped_judge.install()
 
 
 def outcome(found: Mutant | None, build: Build, tokenizers: Path) -> str:

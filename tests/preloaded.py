@@ -209,6 +209,7 @@ def load(cache: Path | None = None) -> None:
                 importlib.import_module(module.name)
 
     from expectations import gx_library
+    from pipeline import exports, lines, serving
     from pipeline.builder import plan_page
     from pipeline.builds import summary
     from pipeline.inputs.declared import code_version
@@ -221,6 +222,9 @@ def load(cache: Path | None = None) -> None:
     summary.said("sources", [], "")
     card.template()
     plan_page.template()
+    for folder in (Path(serving.__path__[0]), Path(exports.__path__[0]) / "scripts"):
+        for name in lines.templates(folder).list_templates(["jinja"]):
+            lines.templates(folder).get_template(name)
     code_version()
     load_tokenizers(cache or default_cache())
     vars(os)["fsync"] = lambda handle: None  # no test cuts the power

@@ -1,7 +1,7 @@
 """Judges shipped suites by their own predicates; the library is half of a small build's time.
 
-Both give the same verdict (``test_gate``). The library judges wherever a test is about it or slow
-(its markers say so; sweeps are not), in mutants, and in processes that a test starts itself.
+Both give the same verdict (``test_gate``). The library judges wherever a test is about it (its
+marker says so), and in processes that a test starts itself.
 """
 
 import os

@@ -38,6 +38,7 @@ def build(built: Make) -> Rows:
 COUNTED = {name: tuple(counts) for name, counts in table("counted_cases.jsonl")}
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("data", few(COUNTED, 1))
 def test_prm_counts(cases: Path, build: Rows, data: str) -> None:
     """Examples, markers and labels as counted in the files by hand, read back from the shards."""

@@ -92,6 +92,7 @@ def test_what_does_not_belong_is_found(copy, cache_dir):
     assert codes(check(copy, cache_dir)) == {"unknown": {"train/more.arrow"}}
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("edits", few(table("edited_manifests.jsonl"), 4))
 def test_an_edited_manifest_is_found(copy, cache_dir, edits):
     """By its seal, whatever it says; and where somebody sealed it anew, by what it says."""
@@ -181,6 +182,7 @@ def test_a_source_that_changed_is_no_fault(copy, cache_dir, tmp_path):
     assert "No row was rebuilt" in check(copy, cache_dir).notes[0]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("task", "data", "layout"),
     few(
@@ -217,8 +219,8 @@ def builds(built) -> dict[str, Path]:
 
 
 @pytest.mark.great_expectations
-@pytest.mark.sweep(4)
-@pytest.mark.parametrize(("name", "task"), few(TAKEN, 2))
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize(("name", "task"), few(TAKEN, 1))
 def test_an_export_is_sound_and_every_file_of_it_counts(builds, tmp_path, name, task):
     """Nothing is found in it as it was written; of a changed or missing file the name."""
     export_build(name, builds[task], tmp_path / "out")

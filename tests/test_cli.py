@@ -220,6 +220,7 @@ def folder(tmp_path) -> Path:
     return tmp_path
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(
     ("line", "wanted"), few(map(tuple, table("completions.toml")["answers"]), 5)
 )
@@ -327,6 +328,7 @@ def test_a_link_as_output_keeps_pointing(pipeline, tmp_path):
 COMMANDS: list[str] = table("refusals.toml")["no_files"]
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("kind", "command"), few(itertools.product(("pipe", "device"), COMMANDS), 5)
@@ -343,6 +345,7 @@ def test_a_command_refuses_what_is_no_file(kind, command, pipeline, tmp_path):
     pipeline(*line.split()).refused(2, "is not a regular file")
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("command", few(["check", "show", "report", "diff", "publish"], 1))
 @pytest.mark.timeout(60)
 def test_a_build_with_a_pipe_for_a_shard_is_read_by_nobody(command, pipeline, built, tmp_path):

@@ -237,7 +237,7 @@ def _fetched(model: str, cache: Path) -> None:
     builtin.tokenizer_json(profile, profile.ranks, cache, fetch=True)
 
 
-@pytest.mark.sweep(60)
+@pytest.mark.sweep(24)
 @pytest.mark.parametrize(
     ("key", "model"),
     [

@@ -103,7 +103,7 @@ def test_every_block_says_what_it_is():
 
 
 @pytest.mark.great_expectations
-@pytest.mark.sweep(8)
+@pytest.mark.sweep(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page", sorted({block.page for block in of("sh")}), ids=lambda page: page.stem
@@ -394,6 +394,7 @@ FIRST_RUNS = ROOT / "tests" / "tables" / "first_runs"
 RUNS = table("first_runs.toml")
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_one_corrected_command_is_enough(name, pipeline, tmp_path):

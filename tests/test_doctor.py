@@ -226,7 +226,7 @@ def _distinct() -> list[str]:
     return list(found.values())
 
 
-@pytest.mark.sweep(8)
+@pytest.mark.sweep(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", _distinct())
 def test_every_profile_is_sound(name, cache_dir):

@@ -202,6 +202,7 @@ def _run(name: str, body: str, folder: Path, cache: Path) -> subprocess.Complete
     return subprocess.CompletedProcess(code, process.returncode, out, err)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",

@@ -190,7 +190,7 @@ HEAVY = ("line_too_long", "too_many_turns")
 CHOSEN = [one for one in STAGES[::12] if one.code not in HEAVY]
 
 
-@pytest.mark.sweep(20)
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize(
     "one",
     [
@@ -253,7 +253,7 @@ def test_the_example_of_a_note_has_it(one: Explanation, here: Path) -> None:
         assert notes == ([None] if fixed else [None, one.code])
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("one", of(AUDITS), ids=lambda one: one.code)
 def test_the_example_of_an_audit_warns(one: Explanation, here: Path, pipeline: Run) -> None:
@@ -293,7 +293,7 @@ def built(here: Path, pipeline: Run, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.mark.great_expectations
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("one", of("check", "stops"), ids=lambda one: one.code)
 def test_the_commands_of_an_example_give_its_code(one, here, pipeline, built):
@@ -331,7 +331,7 @@ def test_every_expectation_says_what_breaks_it_and_what_to_do_then() -> None:
 
 
 @pytest.mark.great_expectations
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("line", sorted({one.example.commands[0] for one in DAMAGED}))
 def test_a_damaged_build_is_told_by_the_expectation(line: str, here: Path, built: Built) -> None:

@@ -14,7 +14,6 @@ from support import (
     Run,
     check_reading,
     detected_as,
-    few,
     raised,
     read_manifest,
     records_of,
@@ -62,7 +61,8 @@ def test_data_for_another_kind_of_training_is_refused_by_its_name(name: str) -> 
         raised(errors.RowError, found.read, one.row, contract.FormatOptions())
 
 
-@pytest.mark.parametrize("task", few(["prm", "rm", "sft"], 1))
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["prm", "rm", "sft"])
 def test_rows_are_planned_and_built(pipeline: Run, tmp_path: Path, task: str) -> None:
     """One file a row, all in one build: plan and run see the same readings and examples."""
     cases = {name: one for name, one in READ.items() if (one.built, one.task) == (True, task)}

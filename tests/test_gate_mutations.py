@@ -75,6 +75,7 @@ def damaging(monkeypatch: pytest.MonkeyPatch, after: Callable[[Path], None]) -> 
     monkeypatch.setattr(gather, "write", writes)
 
 
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("case", few(CASES, 9), ids=[f"{c.does}-{c.layouts[0]}" for c in CASES])
 def test_a_damaged_shard_is_not_published(case, build, monkeypatch, tmp_path):
     """The build ends with the status for a bug of ours, and names every law and the row."""

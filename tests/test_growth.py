@@ -26,7 +26,7 @@ PEAK = 7_600
 SHAPES = {"sft": "messages", "rm": "pair", "prm": "steps"}
 SIZES = (250, 1_000, 4_000)
 WIDE = (2_000, 8_000, 32_000)
-ONE_BATCH = (2_000, 4_000, 8_000)  # more than a start takes, and no more than a batch has
+ONE_BATCH = (1_000, 2_000, 4_000)  # more than a start takes, and no more than a batch has
 GROWTH = 1.15  # what a row may cost in the larger build, in what it costs in the smaller one
 Counts = list[dict[str, Any]]
 

@@ -139,7 +139,7 @@ EXAMPLES = [
 
 
 @pytest.mark.great_expectations
-@pytest.mark.sweep(10)
+@pytest.mark.sweep(6)
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "examples"), EXAMPLES, ids=lambda one: " ".join(one)[:40])
 def test_the_examples_of_help_run(path, examples, here, pipeline, cache_home, url):
@@ -188,7 +188,7 @@ SCREENS: list[tuple[object, ...]] = [
 ]
 
 
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(
     "words", [*SCREENS[:2], *(pytest.param(one, marks=pytest.mark.slow) for one in SCREENS[2:])]
 )

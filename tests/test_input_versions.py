@@ -251,7 +251,7 @@ def test_one_version_is_read(tmp_path, cache_dir, tokenizer_json, name, warm):
     _sweep(tmp_path, name, cache_dir, _parts, warm)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_one_version_is_built(tmp_path, cache_dir, tokenizer_json, name):

@@ -246,6 +246,7 @@ FILES = {"ROWS": ROWS, "FEW": ROWS[:2], "OTHERS": OTHERS, "PAIRS": PAIRS, "PAIR"
 FILES["LONG"] = [{"question": "q", "answer": "long " * 60}]
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("one", table("shards_later.jsonl"), ids=lambda one: one["law"])
 def test_what_a_later_build_makes(workshop, one):

@@ -106,6 +106,7 @@ def test_a_long_phase_is_drawn_a_few_times(outputs):
     assert 2 <= len(output) < 100
 
 
+@pytest.mark.slow
 def test_a_script_builds_without_asking_whether_it_is_main(tmp_path, cache_dir):
     """A process that starts anew does not run it a second time."""
     script = tmp_path / "train.py"

@@ -83,7 +83,7 @@ def test_a_full_disk_leaves_the_current_version(tmp_path, cache_home):
     """A file that cannot grow stands for it: status 5, no leftovers, and the next run builds."""
     data = _rows(tmp_path / "rows.jsonl", 20)
     first = _ended(_start(data, cache_home))
-    _rows(data, 30000)
+    _rows(data, 6000)
 
     def small() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -164,7 +164,7 @@ def test_a_killed_run_leaves_no_half_build(tmp_path, cache_home, cache_dir, toke
     """Killed in the middle there is no version; run again, the build is finished."""
     rows = (SAMPLES / "sft" / "word_problems.jsonl").read_bytes()
     data = tmp_path / "big.jsonl"
-    data.write_bytes(rows * (40_000_000 // len(rows)))  # of several splits
+    data.write_bytes(rows * (20_000_000 // len(rows)))  # of several splits
     options = ("--workers", "2", "--cache-dir", str(own_cache(tmp_path / "parts", cache_dir)))
     process = _start(data, cache_home, *options)
     until = time.monotonic() + 60
@@ -337,7 +337,7 @@ VERSION = (*SFT[:-3], "kept", "--keep", "1")
             (VERSION, "kept/current", 1),
             (VERSION, "kept/current", ALL),
         ],
-        2,
+        1,
     ),
 )
 def test_a_build_stands_whatever_fails_behind_it(failing, command, out, only):
@@ -361,6 +361,7 @@ def _started(folder: Path, cache_home: Path, line: str) -> Ran:
 RUN = " ".join(SFT)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "said"),

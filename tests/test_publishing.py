@@ -591,6 +591,7 @@ def test_a_build_and_the_export_in_it_load_both_ways(make, task, trainer):
     loads_both_ways(folder / trainer)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "layout"),

@@ -145,7 +145,6 @@ def made(parts: Sequence[str], rng: Random) -> tuple[dict[str, str], list[Row]]:
 
 
 @pytest.mark.parametrize("name", READ)
-@settings(max_examples=60)
 @given(rng=st.randoms(use_true_random=False))
 def test_columns_of_any_spelling_and_company_are_read_at_once(name, rng):
     """The evidence says which column plays which role; every role's column, and no other, is read,

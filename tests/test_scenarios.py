@@ -167,6 +167,7 @@ def _require(step: Step, ran: Ran, folder: Path) -> None:
     assert all(one == files[0] for one in files)
 
 
+@pytest.mark.sweep(16)
 @pytest.mark.parametrize(
     "name", [pytest.param(k, marks=[pytest.mark.slow] * one.slow) for k, one in SCENARIOS.items()]
 )

@@ -46,6 +46,7 @@ VENDORS = (
 ).split()
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", few(VENDORS, 2))
 def test_rebuilt_file_is_the_vendors(name, cache_dir):
     """Each family's tokenizer.json has the vendor's sha256."""

@@ -357,8 +357,6 @@ _EVERY = [
     for name, task in itertools.product(PROFILES, TASKS)
     if task == "rm" or PROFILES[name].pair is None
 ]
-_EACH_DAY = (("qwen3-8b", "sft"),)
-_SAMPLED = (pytest.mark.slow, pytest.mark.sweep(12))
 
 
 def vocabulary(name: str, cache_dir: Path) -> tuple[bytes, bool]:
@@ -393,9 +391,9 @@ def written_out(name: str, folder: Path, cache_dir: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("name", "task"), [pytest.param(*o, marks=() if o in _EACH_DAY else _SAMPLED) for o in _EVERY]
-)
+@pytest.mark.sweep(8)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "task"), _EVERY)
 def test_a_directory_builds_what_its_profile_builds(
     name, task, make, tmp_path, cache_dir, monkeypatch
 ):

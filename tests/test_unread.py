@@ -322,8 +322,10 @@ def test_where_nothing_is_rated_good_no_zero_is_offered_as_good(often, pipeline,
     assert found.variants["signed"].is_believable([{**lines[0], "labels": [1, -1]}], good)
 
 
-@pytest.mark.parametrize("answer", ["attempt", "answer", "response"])
-@pytest.mark.parametrize("reasoning", ["reasoning", "thinking_trajectory", "cot"])
+@pytest.mark.parametrize(
+    ("answer", "reasoning"),
+    [("attempt", "reasoning"), ("answer", "thinking_trajectory"), ("response", "cot")],
+)
 def test_reasoning_and_verdicts_go_with_the_answer_of_their_own(answer, reasoning):
     """Whatever they are called: the one that more verdicts call good goes first, no way has the
     reasoning of another, and a verdict on an answer that is not trained filters nothing."""

@@ -305,7 +305,7 @@ def told(show: Callable[..., str], *args: Any, **variables: Any) -> str | None:
         return None
 
 
-@pytest.mark.sweep(20)
+@pytest.mark.sweep(10)
 @pytest.mark.slow
 @pytest.mark.parametrize("path", VENDORS, ids=lambda path: path.stem)
 def test_a_vendors_template_prints_what_transformers_prints(path, monkeypatch):
@@ -332,7 +332,7 @@ def words(turns: list[dict[str, Any]]) -> set[str]:
     return set(re.findall(r"w\d+z", json.dumps(said)))
 
 
-@pytest.mark.sweep(20)
+@pytest.mark.sweep(10)
 @pytest.mark.slow
 @pytest.mark.parametrize("path", VENDORS, ids=lambda path: path.stem)
 def test_a_vendors_template_is_compiled_to_what_it_prints_and_loses_nothing(path):

@@ -162,7 +162,7 @@ def _cut(examples: list[int]) -> list[int]:
     return bounds
 
 
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("task", "options"), few(OPTIONS, 1))
 def test_windows_store_what_one_stores(task, options, shop):
     """The same examples, sides and counts; without an order to keep, the same order."""

@@ -8,8 +8,7 @@ trap 'rm -rf "$folder"' EXIT
 "${PYTHON:-python3}" -m venv "$folder/venv"
 "$folder/venv/bin/python" -m pip install --quiet --no-compile "$wheel"
 if ! command -v uv >/dev/null; then
-    "${PYTHON:-python3}" -m venv "$folder/tools"
-    "$folder/tools/bin/python" -m pip install --quiet uv || true
+    "$folder/venv/bin/python" -m pip install --quiet --target "$folder/tools" uv || true
     PATH="$folder/tools/bin:$PATH"
 fi
 if command -v uv >/dev/null; then
