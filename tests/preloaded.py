@@ -152,10 +152,10 @@ class _Library:
 
 def keep_tokenizers() -> None:
     """Let the witness load equal tokenizers once."""
-    from expectations.witness import printed
+    from expectations.witness import hugging_face
 
-    library = printed.library
-    vars(printed)["library"] = functools.cache(lambda: _Library(library()))
+    library = hugging_face.library
+    vars(hugging_face)["library"] = functools.cache(lambda: _Library(library()))
 
 
 def load_tokenizers(cache: Path) -> None:
@@ -164,7 +164,7 @@ def load_tokenizers(cache: Path) -> None:
 
     They are only loaded: encoding would start threads, which a fork does not take along.
     """
-    from expectations.witness import printed
+    from expectations.witness import hugging_face
     from pipeline.serving.serving import write_tokenizer
     from stages import encoders
     from stages.profile import with_step_tokens
@@ -185,7 +185,7 @@ def load_tokenizers(cache: Path) -> None:
                     os._exit(0)
                 os._exit(1)
             assert os.waitpid(child, 0)[1] == 0
-            printed.library().from_pretrained(f"{folder}/tokenizer", local_files_only=True)
+            hugging_face.library().from_pretrained(f"{folder}/tokenizer", local_files_only=True)
     for tokenizer in (data, with_step_tokens(data, profile.step_tokens)):
         for backend in encoders.BACKENDS:
             encoders.load(backend, tokenizer)

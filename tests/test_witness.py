@@ -16,12 +16,25 @@ from typing import Any, TypeAlias
 import hypothesis
 import polars
 import pytest
+import tokenizers
+import transformers
 from conversations import Speech, conversations
 from hypothesis import strategies as st
 from support import ROOT, raised, run_python, table
 
 import pipeline.run_build
-from expectations.witness import attest, choices, laws, paths, ranks, raw, said, stored, talks
+from expectations.witness import (
+    attest,
+    choices,
+    hugging_face,
+    laws,
+    paths,
+    ranks,
+    raw,
+    said,
+    stored,
+    talks,
+)
 from expectations.witness.attest import Statement
 from expectations.witness.tokens import Published
 from pipeline.builder import judge, witnessed
@@ -659,3 +672,13 @@ def test_a_process_that_loads_tokenizers_alone_finds_the_same_classes(tmp_path):
     assert few == whole
     assert "Tokenizer" in few
     assert (told, every) == ("False", "True")
+
+
+def test_a_tokenizer_that_has_changed_is_loaded_again(tmp_path):
+    """The witness loads one while the shards are written, and judges the one that is published."""
+    for word in ("a", "b"):
+        own = tokenizers.Tokenizer(tokenizers.models.WordLevel({word: 0}, unk_token=word))
+        transformers.PreTrainedTokenizerFast(tokenizer_object=own).save_pretrained(tmp_path)
+        loaded = hugging_face.tokenizer_of(str(tmp_path))
+        assert loaded is hugging_face.tokenizer_of(str(tmp_path))
+        assert [*loaded.get_vocab()] == [word]

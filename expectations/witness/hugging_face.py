@@ -5,6 +5,7 @@ classes they have. A process that loads tokenizers alone needs those of tokenize
 other files are read as if they were empty. What loads a tokenizer is the same.
 """
 
+import functools
 import io
 import os
 import sys
@@ -25,6 +26,16 @@ def library() -> Any:
     from transformers import AutoTokenizer
 
     return AutoTokenizer
+
+
+def tokenizer_of(folder: str) -> Any:
+    """The tokenizer of a folder; one that was loaded last, and has not changed, is still there."""
+    return _loaded(folder, *((one.path, one.stat().st_mtime_ns) for one in os.scandir(folder)))
+
+
+@functools.lru_cache(1)
+def _loaded(folder: str, *_: tuple[str, int]) -> Any:
+    return library().from_pretrained(folder, local_files_only=True)
 
 
 def for_tokenizers() -> None:

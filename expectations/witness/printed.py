@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from expectations.witness.hugging_face import library
+from expectations.witness.hugging_face import tokenizer_of
 from expectations.witness.raw import UnreadError
 from expectations.witness.turns import Turn
 
@@ -49,7 +49,7 @@ class Printer:
     """
 
     def __init__(self, folder: str, words: dict[str, Any]) -> None:
-        self.tokenizer = library().from_pretrained(folder, local_files_only=True)
+        self.tokenizer = tokenizer_of(folder)
         self.words, self._folder = words, Path(folder)
         added = self.tokenizer.added_tokens_decoder
         self._swallow = {t.content for t in added.values() if t.lstrip or t.rstrip}

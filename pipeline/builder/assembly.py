@@ -40,6 +40,7 @@ from pipeline.manifest.json_records import as_json
 from pipeline.messages.progress import CHECK, PLAN, REPORT, Report
 from pipeline.report import card
 from pipeline.report import page as report_page
+from pipeline.serving import serving
 from pipeline.shards import filters, measured, pack_index, part
 from pipeline.shards.chain import Losses, losses_of_part
 from pipeline.shards.gather import ShardReport
@@ -95,6 +96,8 @@ def assemble(
     ledger = rejects.write(folder / records.REJECTS, planned.works, planned.sources)
     _refuse_too_many(prepared, planned, ledger)
     report(PLAN, 1, 1)
+    serving.write_tokenizer(folder / records.TOKENIZER, prepared.recipe.model)
+    judge.expect(folder / records.TOKENIZER)
     shards = write_shards(prepared, planned, folder, report)
     write_dataset(folder, prepared, shards)
     outcome = _outcome(prepared, planned, folder, shards, ledger)

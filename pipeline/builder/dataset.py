@@ -161,12 +161,11 @@ def _schema(folder: Path, shards: Sequence[ShardReport]) -> pa.Schema:
 
 
 def write_dataset(folder: Path, prepared: Prepared, shards: Sequence[ShardReport]) -> None:
-    """The files beside the shards: those of ``datasets``, the tokenizer and the stop contract."""
+    """The files beside the shards: those of ``datasets`` and the stop contract."""
     sides = list(dict.fromkeys(shard.split for shard in shards))
     for side in sides:
         own = [shard for shard in shards if shard.split == side]
         names = [Path(shard.path).name for shard in own]
         write_split(folder, side, _schema(folder, own), shards=names, key=prepared.build_id)
     write_splits(folder, sides)
-    serving.write_tokenizer(folder / "tokenizer", prepared.recipe.model)
     write_json(folder / SERVING, serving.contract_of(prepared.recipe, shards))

@@ -10,6 +10,7 @@ import multiprocessing
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -32,12 +33,16 @@ def _apart(_: None, item: tuple[gate.Evidence, contract.Context] | None) -> Vali
     return gate.judge(*item)
 
 
-def _heard(_: None, case: Mapping[str, Any] | None) -> Statement:
-    """What another process does for the witness; without a case it only imports."""
+def _heard(_: None, case: Mapping[str, Any] | str | None) -> Statement:
+    """What another process does for the witness: it imports, it loads the tokenizer of a folder,
+    and it hears a case."""
     if case is None:
         hugging_face.for_tokenizers()
-        return Statement()
-    return witnessed.hear(case)
+    elif isinstance(case, str):
+        hugging_face.tokenizer_of(case)
+    else:
+        return witnessed.hear(case)
+    return Statement()
 
 
 _Told = TypeVar("_Told")
@@ -57,6 +62,7 @@ class Judge:
         self._pool = Pool()
         self._worker: Worker | None = None
         self._listener: Worker | None = None
+        self._told = 1  # what the listener does before it is asked
         if config.run.data_docs is not None:
             gate.check(config.run.data_docs)
         own = config.judge.expectations
@@ -83,9 +89,16 @@ class Judge:
         here = partial(gate.judge, evidence, context, self._users, self._config.run.data_docs)
         return _asked(self._worker, _WORK, (evidence, context), here)
 
+    def expect(self, tokenizer: Path) -> None:
+        """Let the witness load the tokenizer of a build that it will be asked about."""
+        if self._listener is not None:
+            self._listener.give(_HEARD, str(tokenizer))
+            self._told += 1
+
     def hear(self, case: Mapping[str, Any]) -> Callable[[], Statement]:
         """Let the witness be heard; returns what waits for it, to be called once."""
-        return _asked(self._listener, _HEARD, case, partial(witnessed.hear, case))
+        here = partial(witnessed.hear, case)
+        return _asked(self._listener, _HEARD, case, here, before=self._told)
 
     def __enter__(self) -> "Judge":
         return self
@@ -95,17 +108,18 @@ class Judge:
 
 
 def _asked(
-    worker: Worker | None, work: Work, item: Any, here: Callable[[], _Told]
+    worker: Worker | None, work: Work, item: Any, here: Callable[[], _Told], before: int = 1
 ) -> Callable[[], _Told]:
-    """Give a process its item; what waits for the answer. It is found here where there is no such
-    process, it died, or could not import what it needs."""
+    """Give a process its item; what waits for the answer, behind those of so many items before. It
+    is found here where there is no such process, it died, or could not import what it needs."""
     if worker is None:
         return here
     worker.give(work, item)
 
     def told() -> _Told:
-        ready, answer = _answer(worker), _answer(worker)
-        if ready is None or answer is None or not ready[0]:
+        ready = [_answer(worker) for _ in range(before)]
+        answer = _answer(worker)
+        if answer is None or not all(one is not None and one[0] for one in ready):
             return here()
         good, found = answer
         if not good:

@@ -143,7 +143,9 @@ def _require_all_read(row: Row, columns: Mapping[str, str]) -> None:
         if is_text(value) and value.strip() and value not in read:
             what = f"instruction and {name} could each be the question"
             ways = [mapped("input", name), ignore(name)]
-            if any(text.strip() in value for text in read):  # what made the answer has it inside
+            if any(
+                text and text in value for text in map(str.strip, read)
+            ):  # what made the answer has it inside
                 ways = [ignore(name), mapped("instruction", name)]
             raise open_question(what, f"Say which with {' or '.join(ways)}")
 

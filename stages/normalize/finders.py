@@ -64,12 +64,25 @@ def _answer(held: Columns) -> list[str]:
     listed.sort(key=lambda path: not held.all(path, lambda value: len(value) == 1))
     others = held.where(shapes.is_list_of_texts)  # of several that go together one by one
     alone = [p for p in listed if all(len(one) == 1 for one in held.told(p) if one)]
-    inside = [p.replace("[]", ".0") for p in alone if p.count("[]") == 1]  # of one object each
+    alone = [p for p in alone if p.count("[]") == 1 and _are_of_answers(p)]
+    inside = [p.replace("[]", ".0") for p in alone]  # of one object each
     listed = [p for p in listed if not held.as_long(p, [q for q in others if q != p])]
     if held.answers or _good_answer(held):
         return [*(f"{path}[first]" for path in listed if JSON in path), *held.answers]
-    plain = [path for path in listed if "[]" not in path]
+    plain = [path for path in listed if "[]" not in path and not _are_worse(path)]
     return inside + [path + ("[first]" if JSON in path else ".0") for path in plain]
+
+
+def _are_worse(name: str) -> bool:
+    """Whether a list by this name has answers that nobody is to learn."""
+    return role_names.is_failed(name) or role_names.is_worse(name)
+
+
+def _are_of_answers(path: str) -> bool:
+    """Whether the objects of a list are answers by its name, and good ones by its key's, too."""
+    both = path.split("[].")
+    unwanted = any(_are_worse(name) or role_names.is_reference(name) for name in both)
+    return role_names.role_of(both[0]) == "answer" and not unwanted
 
 
 def _good_answer(held: Columns) -> list[str]:
@@ -134,12 +147,14 @@ def _are_marks(value: Any) -> bool:
 
 def steps_of(held: Columns) -> list[str]:
     """Lists and families of texts that may be steps: those that are called so, else all. Many
-    solutions may have one step alone where the name says what they are."""
+    solutions may have one step alone where the name says what they are and ratings are as long."""
     lists = [p for p in held.where(shapes.is_list_of_texts) if not role_names.is_about(p)]
     several = [p for p in lists if any(map(shapes.are_texts, held.told(p)))]
     several = [p for p in several if not role_names.are_answers(p)]
     texts = [p for p in (*several, *held.texts_of_families) if not held.all(p, _are_marks)]
-    return held.called("steps", texts) or [p for p in texts if held.all(p, shapes.are_texts)]
+    long = [p for p in texts if held.all(p, shapes.are_texts)]
+    rated = [p for p in texts if any(held.as_long(p, [q], 1) for q in held.where(_are_marks))]
+    return held.called("steps", long) or held.called("steps", rated) or long
 
 
 def _steps_of_solutions(held: Columns) -> list[str]:
@@ -164,11 +179,8 @@ def _tagged_steps(held: Columns) -> list[str]:
 
 def _are_broken(said: Sequence[str], counts: Iterable[Sequence[int]]) -> bool:
     """Whether each text has as many paragraphs, or lines, as one of some counts says."""
-    return any(
-        max(lengths) > 1
-        and all(_rated_steps.pieces_of(text, n) for text, n in zip(said, lengths, strict=True))
-        for lengths in counts
-    )
+    each = ([*zip(said, lengths, strict=True)] for lengths in counts if max(lengths) > 1)
+    return any(all(_rated_steps.pieces_of(text, n) for text, n in one if text) for one in each)
 
 
 def _rated(held: Columns) -> list[str]:
@@ -182,7 +194,9 @@ def _rated(held: Columns) -> list[str]:
     able = [p for p in paths if not signals.is_low(judgements.bare(p)) and held.all(p, _are_marks)]
     sure = [p for p in able if any(_are_even(held, one, p) for one in steps)]
     # Where no list is even in all rows, rows may be bad; then names say which lists are meant.
-    rating = [p for p in able if column_names.is_rating(judgements.bare(p))]
+    bare = {p: judgements.bare(p) for p in able}
+    of_steps = [p for p in able if role_names.mentions(bare[p], "steps")]
+    rating = of_steps or [p for p in able if column_names.is_a(bare[p], "label")]
     named = [p for p in rating if held.as_long(p, held.called("steps", steps))]
     return [f"{p}[{scale}]" if (scale := _scale(held, p)) else p for p in sure or named]
 

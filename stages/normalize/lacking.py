@@ -127,9 +127,10 @@ def unasked(
     """Why answers have no question, and what would: a mark stands in its place in all rows."""
     if "turns" in format_.columns or len(rows) < role_columns.ENOUGH:
         return None
-    names = {*format_.columns.get("question", ())}
-    told = [(name, row[name]) for row in rows for name in names & row.keys() if row[name]]
-    if not told or not names.isdisjoint(columns) or not all(_is_mark(said) for _, said in told):
+    names = format_.columns.get("question", ())
+    told = [(name, row[name]) for row in rows for name in names if row.get(name)]
+    one = len({str(said) for _, said in told}) == 1
+    if not one or not columns.keys().isdisjoint(names) or not _is_mark(told[0][1]):
         return None
     name, said = told[0]
     what = f"nothing says what is asked: {name} is {said!r} in every row"

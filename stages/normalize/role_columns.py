@@ -311,10 +311,11 @@ class Columns:
         return given and not role_names.is_reference(path)
 
     def _holds(self, whole: str, part: str) -> bool:
-        """Whether a text has another one in it, in nearly all rows, and does not ask for that."""
-        both = zip(self.values[whole], self.values[part], strict=True)
-        held = [b in a for a, b in both if a and b]
-        return sum(held) >= max(1, shapes.NEARLY_ALL * len(held))
+        """Whether a text has another one in it in nearly all rows, or at its end in most."""
+        pairs = zip(self.values[whole], self.values[part], strict=True)
+        both = [(a, b) for a, b in pairs if a and b]
+        ends = shapes.mostly(a.rstrip().endswith(b.strip()) for a, b in both)
+        return ends or sum(b in a for a, b in both) >= max(1, shapes.NEARLY_ALL * len(both))
 
     def _repeats(self, long: str, short: str) -> bool:
         """Whether a longer text ends with what a shorter one says, in most rows."""

@@ -246,10 +246,8 @@ def is_text(value: Any, alone: bool) -> bool:
 
 
 def are_flags(values: Sequence[Any]) -> bool:
-    """Whether the values of a column are switches, or few names that come again and again."""
-    few = len({*map(str, values)}) <= min(FEW, len(values) // 2)
-    switches = (isinstance(one, str) and _plain(one) in _SWITCH for one in values)
-    return all(switches) or (few and not any(map(is_prose, values)))
+    """Whether the values of a column are switches."""
+    return all(isinstance(one, str) and _plain(one) in _SWITCH for one in values)
 
 
 def is_media(value: Any, alone: bool) -> bool:
