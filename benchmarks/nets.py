@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks import process
@@ -10,6 +11,7 @@ from benchmarks.results import Content
 from benchmarks.sampled import NETS
 from benchmarks.workplace import Workplace, build
 
+_UNWITNESSED = Path(__file__).with_name("unwitnessed.py")
 _SAMPLED = Path(__file__).with_name("sampled.py")
 BUILD = "the whole build"
 _EXPORTED = ("--for", "llamafactory")  # whose rows are packs in columns of its own
@@ -38,3 +40,20 @@ def nets(sizes: tuple[int, int], repeats: int) -> Cell:
         return {"small": small, "large": large}
 
     return Cell("nets", {"sizes": list(sizes), "repeats": repeats}, make)
+
+
+def witness(count: int, repeats: int) -> Cell:
+    """First builds of few rows, with an empty cache, with the witness and without it in turns."""
+
+    def make(place: Workplace) -> Content:
+        source = place.rows("english", "messages", count)
+        made: dict[str, list[Content]] = {"with": [], "without": []}
+        for _ in range(repeats):
+            for how, known in made.items():
+                with place.scratch() as folder:
+                    words = build("sft", source, folder / "out", folder / "empty")
+                    program = [sys.executable, str(_UNWITNESSED)] if how == "without" else words[:1]
+                    known.append(asdict(process.run([*program, *words[1:]], folder)))
+        return made
+
+    return Cell("witness", {"rows": count, "repeats": repeats}, make)

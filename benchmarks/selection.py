@@ -85,6 +85,7 @@ def everything(sizes: Sizes) -> list[Measurement]:
     made += [encoders.alone(text, smallest, sizes.repeats) for text in TEXTS]
     made += [starts.starts(max(2, sizes.repeats), smallest)]
     made += [nets.nets((starts.FEW, second), sizes.repeats)]
+    made += [nets.witness(starts.FEW, 2 * sizes.repeats)]
     made += [starts.memory(sizes.memory), starts.workers(sizes.ours[-1], sizes.repeats - 1)]
     made += [starts.appended(sizes.ours[-1]), large.plan_growth(large.PLANNED), large.large()]
     if CHECKOUT:
