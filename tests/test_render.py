@@ -372,36 +372,32 @@ def test_a_text_that_the_template_drops_or_repeats_is_refused(body):
         assert caught.value.code == "lost_in_template"
 
 
-def test_a_text_beside_calls_is_not_dropped_where_jinja_renders_each_row():
-    """A template that changes texts, and prints calls in the place of one, refuses a text there."""
-    body = (
-        "{% if m.tool_calls %}{{ m.tool_calls|tojson }}{% else %}{{ m.content|upper }}{% endif %}"
-    )
-    renderer = Renderer(with_template(HEAD + body + TAIL))
-    for text, told in (('a "b" \ue0000\ue001', "drops turn 2"), ("", None)):
-        turns = (("user", "\ue0000\ue001"), ("assistant", text), ("assistant", 'a "b"'))
-        found = row(*turns, fields=[None, CALLS, None])
-        if told is None:
-            assert renderer(found)[2] == "jinja"
-        else:
-            raised(errors.RowError, renderer, found, says=told)
+# A template that changes texts and prints calls in the place of one; and one that prints the first
+# call of a turn, and of reasoning only that there is some.
+CHANGES = "{% if m.tool_calls %}{{ m.tool_calls|tojson }}{% else %}{{ m.content|upper }}{% endif %}"
+A_PART = "{{ m.tool_calls[0]|tojson if m.tool_calls }}{{ '-' if m.reasoning }}{{ m.content }}"
+OTHER = {"function": {"name": "add", "arguments": {"a": 2}}}
 
 
-def test_a_template_that_prints_a_part_of_a_field_loses_the_rest():
-    """Every call of a turn is printed, and the reasoning itself, not only that there is some."""
-    body = "{{ m.tool_calls[0]|tojson if m.tool_calls }}{{ '-' if m.reasoning }}{{ m.content }}"
+@pytest.mark.parametrize(
+    ("body", "text", "fields", "told"),
+    [
+        (CHANGES, 'a "b" \ue0000\ue001', CALLS, "drops turn 2"),
+        (CHANGES, "", CALLS, None),
+        (A_PART, "y", json.dumps({"tool_calls": [CALL]}), None),
+        (A_PART, "y", json.dumps({"tool_calls": [CALL, OTHER]}), "call 2 of turn 2"),
+        (A_PART, "y", json.dumps({"reasoning": "hm"}), "reasoning of turn 2"),
+    ],
+)
+def test_what_a_template_does_not_print_of_a_turn_is_not_lost(body, text, fields, told):
+    """A text beside calls, also where Jinja renders each row; each call; the reasoning itself."""
     renderer = Renderer(with_template(HEAD + body + TAIL))
-    other = {"function": {"name": "add", "arguments": {"a": 2}}}
-    for fields, told in (
-        ({"tool_calls": [CALL]}, None),
-        ({"tool_calls": [CALL, other]}, "call 2 of turn 2"),
-        ({"reasoning": "hm"}, "reasoning of turn 2"),
-    ):
-        found = row(("user", "x"), ("assistant", "y"), fields=[None, json.dumps(fields)])
-        if told is None:
-            assert renderer(found)[2] == "compiled"
-        else:
-            raised(errors.RowError, renderer, found, says=told)
+    turns = (("user", "\ue0000\ue001"), ("assistant", text), ("assistant", 'a "b"'))
+    found = row(*turns, fields=[None, fields, None])
+    if told is None:
+        assert renderer(found)[2] == ("jinja" if body == CHANGES else "compiled")
+    else:
+        raised(errors.RowError, renderer, found, says=told)
 
 
 def test_a_template_that_refuses_a_row_refuses_only_that():

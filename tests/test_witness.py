@@ -652,26 +652,20 @@ def test_turns_that_a_template_wrote_are_those_of_the_build(shape, texts):
 NAMED = """
 from expectations.witness import hugging_face
 hugging_face.HOW()
-import transformers
 from transformers.models.auto import tokenization_auto as auto
-names = sorted({*auto.TOKENIZER_MAPPING_NAMES.values()} - {None})
-names += ["PreTrainedTokenizerFast", "Qwen2TokenizerFast", "BarthezTokenizer", "NoSuchTokenizer"]
-print([str(auto.tokenizer_class_from_name(name)) for name in names])
-print(hasattr(transformers, "Qwen2Config"))
+names = {*auto.TOKENIZER_MAPPING_NAMES.values(), "PreTrainedTokenizerFast", "NoSuchTokenizer"}
+for name in sorted(names - {None}):
+    print(auto.tokenizer_class_from_name(name))
 """
 
 
 @pytest.mark.slow
 def test_a_process_that_loads_tokenizers_alone_finds_the_same_classes(tmp_path):
-    """By every name, of a class of any model or of none; it has not read the files of models."""
-    both = [
-        run_python(NAMED.replace("HOW", name), tmp_path, PYTHONPATH=str(ROOT))
-        for name in ("for_tokenizers", "library")
-    ]
-    (few, whole), (told, every) = zip(*(one.out.splitlines() for one in both), strict=True)
+    """By every name, of a class of any model or of none."""
+    ways, at = (NAMED.replace("HOW", how) for how in ("for_tokenizers", "library")), str(ROOT)
+    few, whole = (run_python(code, tmp_path, PYTHONPATH=at).out for code in ways)
     assert few == whole
-    assert "Tokenizer" in few
-    assert (told, every) == ("False", "True")
+    assert few.count("Tokenizer") > 50
 
 
 def test_a_tokenizer_that_has_changed_is_loaded_again(tmp_path):
