@@ -183,15 +183,5 @@ def net(figures: Figures, name: str) -> str:
     )
 
 
-def witness(figures: Figures) -> str:
-    """What first builds of few rows take, of a clock's seconds."""
-    if not figures.measured("witness"):
-        return NOTHING
-    rows = figures.settings("witness").get("rows")
-    spent = (figures.runs("witness", how, what="wall") for how in ("with", "without"))
-    found, alone = (shown(one, ".2f", " s") for one in spent)
-    return f"first builds of {rows} rows take {found} and {alone}"
-
-
 def _median(runs: Sequence[Mapping[str, float]], what: str) -> float:
     return statistics.median(run[what] for run in runs)

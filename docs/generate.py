@@ -182,8 +182,7 @@ def reliability_page() -> str:
     for name in NETS:
         line = re.compile(rf"^(\| {re.escape(name)} \|.*\|)[^|\n]*\|$", re.MULTILINE)
         text = line.sub(rf"\1 {tables.net(figures, name)} |", text)
-    paired = re.compile(r"(?<=with and without the witness, )[^:]+(?=:\n`python -m benchmarks)")
-    return paired.sub(tables.witness(figures), text)
+    return text
 
 
 EXTENDING = ROOT / "docs" / "extending.md"
