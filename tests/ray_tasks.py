@@ -12,7 +12,7 @@ from typing import Any
 from worker_tasks import die, square
 
 from pipeline import ray as engine
-from pipeline.executors import Job
+from pipeline.executors import SIGNALS, Job
 from pipeline.inputs import declared
 from stages.errors import DataError, ParityError
 
@@ -48,6 +48,7 @@ def _error(function: Callable[[Any, Any], Any], items: Any, job: Job) -> list[An
 
 def main(address: str, folder: Path) -> None:
     """All cases, one after the other, in one connection."""
+    handlers = [signal.getsignal(kind) for kind in SIGNALS]
     lost: list[str] = []
     job = Job("encode", folders=(folder,), address=address, lost=lost.append)
     found: dict[str, Any] = {"squares": dict(engine.pmap(square, 1, range(20), 1, job))}
@@ -64,6 +65,5 @@ def main(address: str, folder: Path) -> None:
     engine._marked = lambda folders: nullcontext(("/absent/seen",))
     found["folders"] = _error(square, range(3), job)
     found["left"] = [path.name for path in folder.iterdir()]
-    handlers = [signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)]
-    found["handlers"] = handlers == [signal.default_int_handler, signal.SIG_DFL]
+    found["handlers"] = handlers == [signal.getsignal(kind) for kind in SIGNALS]
     sys.stdout.write(json.dumps(found))

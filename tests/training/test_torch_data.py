@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from failures import tiny
 from support import SAMPLES, started
 from torch.utils.data import DataLoader
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from pipeline.torch_data import (
     BlockDiagonal,
@@ -51,19 +51,7 @@ def builds(built) -> dict[Any, Path]:
 @pytest.fixture(scope="module")
 def model() -> Any:
     """Two layers of attention, so that what documents see of each other can be told."""
-    torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=151936,
-        hidden_size=32,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=1024,
-        use_cache=False,
-        attn_implementation="sdpa",
-    )
-    return Qwen2ForCausalLM(config).eval()
+    return tiny.causal(151936, hidden_size=32, attn_implementation="sdpa").eval()
 
 
 def losses(model: Any, batch: dict[str, Any]) -> torch.Tensor:

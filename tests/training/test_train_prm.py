@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import torch
 from datasets import load_from_disk
+from failures import tiny
 from support import ROOT, example, started, write_rows
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import Qwen2ForCausalLM
 
 PROGRAM = ROOT / "examples" / "train_prm.py"
 SHARES = {"counts": 0.9, "adds": 0.6, "guesses": 0.2}
@@ -34,18 +35,8 @@ def solutions(count: int) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory) -> Path:
     """A tiny random model, saved."""
-    torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=151936,
-        hidden_size=32,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        tie_word_embeddings=True,
-    )
     folder = tmp_path_factory.mktemp("model")
-    Qwen2ForCausalLM(config).save_pretrained(folder)
+    tiny.causal(151936, hidden_size=32, num_hidden_layers=1).save_pretrained(folder)
     return folder
 
 
