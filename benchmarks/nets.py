@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -42,18 +43,22 @@ def nets(sizes: tuple[int, int], repeats: int) -> Cell:
     return Cell("nets", {"sizes": list(sizes), "repeats": repeats}, make)
 
 
-def witness(count: int, repeats: int) -> Cell:
-    """First builds of few rows, with an empty cache, with the witness and without it in turns."""
+def witness(counts: Mapping[int, int]) -> Cell:
+    """First builds, with an empty cache, with the witness and without it in turns.
+
+    Args:
+        counts: how often, by the number of rows.
+    """
 
     def make(place: Workplace) -> Content:
-        source = place.rows("english", "messages", count)
-        made: dict[str, list[Content]] = {"with": [], "without": []}
-        for _ in range(repeats):
-            for how, known in made.items():
+        made: Content = {str(count): {"with": [], "without": []} for count in counts}
+        for count, repeats in counts.items():
+            source = place.rows("english", "messages", count)
+            for how, known in [*made[str(count)].items()] * repeats:
                 with place.scratch() as folder:
                     words = build("sft", source, folder / "out", folder / "empty")
                     program = [sys.executable, str(_UNWITNESSED)] if how == "without" else words[:1]
                     known.append(asdict(process.run([*program, *words[1:]], folder)))
         return made
 
-    return Cell("witness", {"rows": count, "repeats": repeats}, make)
+    return Cell("witness", {"rows": {str(rows): often for rows, often in counts.items()}}, make)

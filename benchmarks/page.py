@@ -82,6 +82,12 @@ def front(figures: Figures) -> str:
         what = f"memory of the largest process, {min(counts):,} to {max(counts):,} rows"
         said = f"{min(most):,.0f} to {max(most):,.0f} MiB"
         lines.append((what, said, "`python -m benchmarks --only memory`"))
+    compared = figures.measured("compared")
+    if compared:
+        sequences = sum(counted["sequences"] for counted in compared.values())
+        what = f"sequences of {len(compared)} vocabularies, compared with Hugging Face"
+        said = f"{sequences:,}; no id and no label differs"
+        lines.append((what, said, "`python -m benchmarks --only compared`"))
     planned = worked.rates(figures)
     if planned is not None:
         reckoned = {what: much for what, much, _ in worked.lines(planned)}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks import encoders, large, nets, starts
+from benchmarks import compared, encoders, large, nets, starts
 from benchmarks.compare import Comparison
 from benchmarks.earlier import CHECKOUT, earlier
 from benchmarks.programs import OURS, PROGRAMS
@@ -14,6 +14,7 @@ from benchmarks.workplace import Workplace
 TEXTS = ("english", "chinese", "code")
 OTHER = (("sft", "chinese"), ("sft", "code"), ("rm", "english"), ("prm", "english"))
 _COUNTED = 2_000  # rows of which tokens are counted
+_COMPARED = 10_000  # rows, for each vocabulary
 _HEAVY = ("trl-completion", "axolotl", "llamafactory")  # at the smallest size alone
 
 
@@ -85,10 +86,10 @@ def everything(sizes: Sizes) -> list[Measurement]:
     made += [encoders.alone(text, smallest, sizes.repeats) for text in TEXTS]
     made += [starts.starts(max(2, sizes.repeats), smallest)]
     made += [nets.nets((starts.FEW, second), sizes.repeats)]
-    made += [nets.witness(starts.FEW, 2 * sizes.repeats)]
+    made += [nets.witness({starts.FEW: 2 * sizes.repeats, sizes.ours[-1]: 1})]
     made += [starts.memory(sizes.memory), starts.workers(sizes.ours[-1], sizes.repeats - 1)]
     made += [starts.appended(sizes.ours[-1]), large.plan_growth(large.PLANNED), large.large()]
     if CHECKOUT:
         made += [earlier(Path(CHECKOUT), sizes.ours, sizes.repeats - 1)]
-    made += comparisons(sizes)
+    made += [compared.compared(_COMPARED), *comparisons(sizes)]
     return made

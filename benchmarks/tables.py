@@ -183,5 +183,19 @@ def net(figures: Figures, name: str) -> str:
     )
 
 
+def witness(figures: Figures) -> str:
+    """First builds with the witness and without it."""
+    lines = []
+    for count in figures.measured("witness"):
+        spent = (
+            figures.runs("witness", count, how, what=what)
+            for what in ("wall", "cpu")
+            for how in ("with", "without")
+        )
+        lines.append((f"{int(count):,}", *(shown(one, ".2f") for one in spent)))
+    heads = ("wall s", "without it, wall s", "CPU s", "without it, CPU s")
+    return table(("rows of a first build", *heads), lines)
+
+
 def _median(runs: Sequence[Mapping[str, float]], what: str) -> float:
     return statistics.median(run[what] for run in runs)

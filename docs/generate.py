@@ -174,15 +174,17 @@ def recipes_page() -> str:
 
 
 RELIABILITY = ROOT / "docs" / "reliability.md"
+_COST = re.compile(r"(?<=<!-- cost of the witness -->\n).*(?=<!-- end of cost -->)", re.DOTALL)
 
 
 def reliability_page() -> str:
-    """The page about reliability with what each net costs, the last cell of its line."""
+    """The page about reliability with what each net costs, on its line and in a table."""
     text, figures = RELIABILITY.read_text("utf-8"), Figures()
     for name in NETS:
         line = re.compile(rf"^(\| {re.escape(name)} \|.*\|)[^|\n]*\|$", re.MULTILINE)
         text = line.sub(rf"\1 {tables.net(figures, name)} |", text)
-    return text
+    made = tables.witness(figures) + "\n"
+    return _COST.sub(lambda _: made, text)
 
 
 EXTENDING = ROOT / "docs" / "extending.md"

@@ -34,8 +34,9 @@ def layouts(build) -> tuple[Rows, Rows]:
 
 def _loss(model: Qwen2ForCausalLM, batch: tiny.Batch) -> torch.Tensor:
     """Sum over the trained tokens."""
-    labels = batch.pop("labels")[0, 1:]
-    return cross_entropy(model(**batch).logits[0, :-1], labels, reduction="sum")
+    labels, at = tiny.labelled(batch.pop("labels"))
+    logits = model(**batch, logits_to_keep=at).logits
+    return cross_entropy(logits[0], labels[0], reduction="sum")
 
 
 def _gradients(

@@ -87,10 +87,17 @@ def flattened(rows: list[dict[str, Any]], size: int = 4) -> list[Batch]:
     return [dict(flatten(rows[at : at + size])) for at in range(0, len(rows), size)]
 
 
-def _own_loss(model: PreTrainedModel, batch: Batch) -> torch.Tensor:
-    following = torch.nn.functional.pad(batch["labels"][:, 1:], (0, 1), value=-100)
+def labelled(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The labels that logits are compared with, int64 [rows, positions], where any row has one, and
+    these positions: logits of 152,000 tokens everywhere cost more than all the rest."""
+    following = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=-100)
     at = (following != -100).any(dim=0).nonzero().flatten()
-    return model(**batch, logits_to_keep=at, shift_labels=following[:, at]).loss
+    return following[:, at], at
+
+
+def _own_loss(model: PreTrainedModel, batch: Batch) -> torch.Tensor:
+    following, at = labelled(batch["labels"])
+    return model(**batch, logits_to_keep=at, shift_labels=following).loss
 
 
 def train(
@@ -103,8 +110,7 @@ def train(
     """AdamW with a constant rate.
 
     Args:
-        loss_of: the loss of a batch; the model's own where it is None, of the logits that have a
-            label: those of 152,000 tokens at every position cost more than all the rest.
+        loss_of: the loss of a batch; the model's own where it is None.
 
     Returns:
         The loss of every step.

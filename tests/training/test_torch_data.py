@@ -56,15 +56,10 @@ def model() -> Any:
 
 def losses(model: Any, batch: dict[str, Any]) -> torch.Tensor:
     """Loss of each trained token, in the order of the batch."""
-    labels = batch["labels"]
-    inputs = {k: v for k, v in batch.items() if k not in ("labels", "attention_mask")}
-    if "attention_mask" in batch:
-        inputs["attention_mask"] = batch["attention_mask"]
-    logits = model(**inputs).logits
-    each = torch.nn.functional.cross_entropy(
-        logits[:, :-1].transpose(1, 2), labels[:, 1:], reduction="none"
-    )
-    return each[labels[:, 1:] != -100]
+    labels, at = tiny.labelled(batch["labels"])
+    inputs = {name: value for name, value in batch.items() if name != "labels"}
+    logits = model(**inputs, logits_to_keep=at).logits.transpose(1, 2)
+    return torch.nn.functional.cross_entropy(logits, labels, reduction="none")[labels != -100]
 
 
 def test_packed_loss_and_gradients_are_those_of_single_rows(builds, model):
