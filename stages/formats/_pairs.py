@@ -212,7 +212,7 @@ def require_no_sided_scores(columns: Mapping[str, str]) -> None:
         if judgements.are_sides(one, other) or judgements.are_sides(other, one):
             what = f"{one} and {other} are of the two answers, not of the better and the worse one"
             way = mapped("scores", ",".join(sorted((one, other))))
-            raise RowError("bad_margin", f"{what}; read them with {way} alone")
+            raise RowError("bad_column", f"{what}; read them with {way} alone")
 
 
 def by_scores(row: Row, better: int, columns: Mapping[str, str]) -> Own:
