@@ -198,8 +198,8 @@ def _indexed(view: View) -> list[Said]:
     at, scores = places.pop(), view.get("scores") if "scores" in view.named else None
     apart = None
     if scores is not None and None not in scores:
-        told = [number(float(one) if isinstance(one, bool | str) else one) for one in scores]
-        apart = told[at] - told[1 - at]
+        each = [number(float(one) if isinstance(one, bool | str) else one) for one in scores]
+        apart = each[at] - each[1 - at]
     return [pair(view, answers[at], answers[1 - at], margin(view, apart))]
 
 
