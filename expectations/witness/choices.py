@@ -32,7 +32,7 @@ _TOKEN = re.compile(
 _EXACT = 2**53
 _AND = "+question"
 _WORDS = ("and", "or", "not", "in", "is", "null", "true", "false", "between")
-_FIGURES = ("n_tokens", "n_trained", "n_turns", "n_characters", "n_steps", "margin")
+_FIGURES = ("n_tokens", "n_trained", "n_turns", "n_characters", "n_steps", "n_unrated", "margin")
 _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {  # those of SQLite know ASCII alone
     "lower": (1, str.lower),
     "upper": (1, str.upper),
@@ -132,6 +132,7 @@ def figures(made: list[Any]) -> dict[str, float]:
     found: dict[str, float] = {"n_tokens": max(map(len, ids)), **one[FIGURES]}
     if "step_labels" in one:
         found["n_steps"] = len(one["step_labels"])
+        found["n_unrated"] = sum(label is None for label in one["step_labels"])
     elif "labels" in one:
         found["n_trained"] = sum(label >= 0 for label in one["labels"])
     return found

@@ -195,8 +195,12 @@ def _indexed(view: View) -> list[Said]:
     places = {_better(one, names, view.variant) for one in said if one is not None}
     if len(places) != 1:
         raise UnreadError("choices of several answers, or none")
-    at = places.pop()
-    return [pair(view, answers[at], answers[1 - at], margin(view))]
+    at, scores = places.pop(), view.get("scores") if "scores" in view.named else None
+    apart = None
+    if scores is not None and None not in scores:
+        each = [number(float(one) if isinstance(one, bool | str) else one) for one in scores]
+        apart = each[at] - each[1 - at]
+    return [pair(view, answers[at], answers[1 - at], margin(view, apart))]
 
 
 def _strength(view: View) -> list[Said]:

@@ -294,6 +294,8 @@ def unfolded(
     for turn, flag in zip(own, weights, strict=True):
         more, asks, answers = [turn], turn["role"] == "user", turn["role"] == "assistant"
         found = inside(turn["content"]) if asks or answers else None
+        if turn["role"] == "tool" and (turn["content"] or "").lstrip().startswith("<"):
+            raise UnreadError("a tool's result that may carry a template")
         if answers and behind is not None:
             more = [{**turn, "content": behind(turn["content"] or "")}]
         elif answers and found is not None:

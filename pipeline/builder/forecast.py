@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from expectations import audits
-from pipeline import sources
+from pipeline import exports, sources
 from pipeline.builder import contaminated, max_reject
 from pipeline.builder.preparation import row_name, through
 from pipeline.builder.rejects import TOO_LONG, Ledger
@@ -68,7 +68,8 @@ class Sampled:
         tokens: of all examples, both sides of a pair counted.
         split: what ``turn_split.count`` finds; ``appended``: tokens of the same rows with an
             appended history, None where there is none of some row.
-        margins: of the sampled pairs (rm); None elsewhere. ``unrated``: steps without a rating.
+        margins: of the sampled pairs (rm); None elsewhere. ``unrated``: steps without a rating;
+            ``soft``: some rating is between good and bad.
         failing: audits that fail the examples of the sample.
         alike: what is like evaluations, or like other examples.
         long: examples that a build refuses for their length, trimmed as it trims them.
@@ -95,6 +96,7 @@ class Sampled:
     appended: int | None = 0
     margins: facts.Margins | None = None
     unrated: int = 0
+    soft: bool = False
     failing: list[findings.AuditResult] = field(default_factory=list)
     long: int = 0
     left: int = 0
@@ -276,7 +278,9 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
             made.split.update(loss_weights.count(batch))
             made.count_appended(machine.of_source(look.source), look, records, batch)
         if "step_labels" in batch.schema.names:
-            made.unrated += batch.column("step_labels").flatten().null_count
+            labels = batch.column("step_labels").flatten()
+            made.unrated += labels.null_count
+            made.soft |= bool(set(labels.unique().to_pylist()) - {None, 0.0, 1.0})
         chunks.append(facts.sampled(batch, names, own.model, own.config))
         if made.margins is not None:
             made.margins += facts.of_column(batch.column("margin"))
@@ -333,4 +337,14 @@ def why_stop(estimate: Forecast) -> str:
         if over is not None:
             told.append(limit.sentence(max_reject.exceeding(lost, limit.share) or over, "sampled "))
             break
+    if config.plan.trainer and estimate.recipe.task.kind.marks:
+        facts = exports.ExportFacts(
+            task=config.task,
+            layout=config.plan.layout,
+            max_length=config.plan.max_length,
+            bound=None,
+            soft=made.soft,
+            unlabelled=made.unrated > 0,
+        )
+        told += filter(None, [exports.load(config.plan.trainer).reason(facts)])
     return "; ".join([*told, *map(audits.sentence, made.failing)])

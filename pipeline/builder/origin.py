@@ -97,6 +97,10 @@ def _declared(
     config["model_max_length"] = model["context_length"]
     config["chat_template"] = model["chat_template"] if template is None else template
     yield from _differs(f"{TOKENIZER}/{_CONFIG}", evidence.read(f"{TOKENIZER}/{_CONFIG}"), config)
+    files = [path.read_text("utf-8") for path in profiles.FOLDER.glob("chat_templates/*.jinja")]
+    text = config["chat_template"] + "\n" if config["chat_template"] and template is None else ""
+    if text and text not in files:
+        yield f"{TOKENIZER}/{_CONFIG}", "chat_template is no file that declared.toml names"
     yield from _stops(evidence, model["generation_eos"])
 
 

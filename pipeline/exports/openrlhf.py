@@ -15,7 +15,8 @@ def _refuses(facts: ExportFacts) -> str | None:
     if facts.soft and facts.unlabelled:
         return (
             "openrlhf cannot train from soft labels with unlabelled steps among them: its loss "
-            "ignores -100 in hard labels only, and would read it as a probability."
+            "ignores -100 in hard labels only, and would read it as a probability. "
+            "Leave out the rows that have some with --filter 'n_unrated = 0'."
         )
     return None
 

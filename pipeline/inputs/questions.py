@@ -19,9 +19,10 @@ from pipeline.options.ways import leaving
 from stages import formats
 from stages.contract import Row
 from stages.errors import DataError, PipelineError, UnknownFormatError, counted
-from stages.normalize import evidence
+from stages.normalize import evidence, verdict_columns
 from stages.normalize.role_names import (
     BETTER,
+    WORSE,
     answer_beside,
     by_better,
     maps,
@@ -161,17 +162,20 @@ def _scored(
             f"out with {' '.join(map(ignore, sides))}.",
         )
     values, ways = survey.columns[path].values, [f"leave it out with {ignore(path)}"]
-    if all(isinstance(value, list) for value in values):
+    if both := verdict_columns.scores_of_both(path, survey.columns, reading):
+        ways.insert(0, f"read both scores beside the verdict with {mapped('scores', both)}")
+    elif all(isinstance(value, list) for value in values):
         if any(judgements.together(value, "best") == judgements.TIE for value in values):
             untied = differs_from(f"{path}[best]", judgements.TIE)
             ways.insert(0, f"keep only the rows in which one is better with {untied}")
     elif chosen := condition_for(path, survey.columns[path]):
-        # A high number says nothing about the pair, but of the better side on a scale; nor does
-        # what the judges of the verdict that is read say of something else.
+        # A high number says nothing about the pair, but of the better side on a scale.
+        of_one = signals.has_side(path) and (BETTER | WORSE).isdisjoint(parts(path))
         sure = not BETTER.isdisjoint(parts(path)) and shapes.have_a_middle(values)
         unsure = (signals.has_side(path) and not sure) or beside
         kept = "leave out the ties" if "!=" in chosen else "keep only the rows that it says most of"
-        ways.insert(unsure, f"{kept} with {chosen}")
+        if "!=" in chosen or not of_one:
+            ways.insert(unsure, f"{kept} with {chosen}")
     odd = sum(type(value) not in (int, float) for value in values)  # rows that are refused then
     if 10 * odd <= len(values) and column_names.is_a(path, "margin") and not signals.has_side(path):
         ways.insert(0, f"read it as the margin with {mapped('margin', path)}")

@@ -219,7 +219,8 @@ def carried(source: phases.SourceOptions, plan: phases.PlanOptions) -> Carried:
 def _require_figures(source: phases.SourceOptions, parts: phases.PartOptions) -> None:
     """The examples of the task have the figures that filters read."""
     kind = parts.kind
-    foreign = {"margin": not kind.compares, "n_steps": not kind.marks, "n_turns": kind.marks}
+    foreign = {"margin": not kind.compares, "n_turns": kind.marks}
+    foreign["n_steps"] = foreign["n_unrated"] = not kind.marks
     for text in source.filter:
         from stages.rows.expressions import parse  # few builds have a filter
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 Numbers = npt.NDArray[np.uint16]
 # The column of a part that a figure is made from, where it has another name.
-_FROM = {"n_tokens": "length", "n_trained": "trained", "n_steps": "step_labels"}
+_FROM = {"n_tokens": "length", "n_trained": "trained"}
+_FROM |= dict.fromkeys(("n_steps", "n_unrated"), "step_labels")
 
 
 class Filtered(NamedTuple):
@@ -125,8 +126,12 @@ class SourceFilters(NamedTuple):
 
 def _figure(rows: Rows, name: str) -> pa.Array:
     column = whole(rows.column(_FROM.get(name, name)))
-    if name == "n_steps":
-        column = pc.list_value_length(column)
+    if _FROM.get(name) == "step_labels":
+        import polars as pl
+
+        ratings = pl.Series(column).list
+        unrated = ratings.len() - ratings.drop_nulls().list.len()
+        column = (unrated if name == "n_unrated" else ratings.len()).to_arrow()
     return column.cast(pa.float64() if name == "margin" else pa.int64())
 
 

@@ -236,6 +236,8 @@ class Field:
             kept = [tuple(raw[name] for name in names) for names in each]
             ways = keeping_one(kept, [raw[name] for name in there], before)
         else:
+            if self.what == "answer":  # the result alone is the shorter one
+                both.sort(key=lambda name: -len(str(peek(row, name))))
             ways = " or ".join(mapped(name, name) for name in both)
         return open_question(what, f"Say which with {ways}")
 

@@ -9,7 +9,7 @@ from stages.contract import FormatOptions, Message, Pair, Row
 from stages.errors import AskError, RowError, counted
 from stages.formats import _fields, _messages, _turns, texts
 from stages.kinds import PAIR
-from stages.rows import judgements, stop_text
+from stages.rows import judgements, selection, stop_text
 from stages.rows.column_names import peek
 from stages.rows.dialects import DIALOGUE
 from stages.rows.unread import differs_from, ignore, mapped
@@ -119,6 +119,15 @@ def number(value: Any, where: str) -> float:
     return float(value)
 
 
+def number_of_one(value: Any, where: str) -> float | None:
+    """The number that rates one answer, spelled or not; None where it has none."""
+    if value is None:
+        return None
+    spelled = judgements.spelled(value) if isinstance(value, str) else None
+    spelled = float(value) if isinstance(value, bool) else spelled
+    return number(value if spelled is None else spelled, where)
+
+
 _Margin = tuple[str, float, tuple[str, ...]]  # how it is found, the number, its columns
 Own = tuple[str, float] | None  # a margin that a format itself found: where, and the number
 
@@ -190,6 +199,43 @@ def _contradicts(row: Row) -> bool:
         return any(difference < 0 and len(names) == 2 for _, difference, names in _margins(row))
     except RowError:
         return False
+
+
+def require_no_sided_scores(columns: Mapping[str, str]) -> None:
+    """Scores of the better and of the worse answer stand in no columns of the first and the second.
+
+    Raises:
+        RowError: ``--map`` reads them from such.
+    """
+    for names in SCORES:
+        one, other = (columns.get(name, "") for name in names)
+        if judgements.are_sides(one, other) or judgements.are_sides(other, one):
+            what = f"{one} and {other} are of the two answers, not of the better and the worse one"
+            way = mapped("scores", ",".join(sorted((one, other))))
+            raise RowError("bad_column", f"{what}; read them with {way} alone")
+
+
+def by_scores(row: Row, better: int, columns: Mapping[str, str]) -> Own:
+    """By how much the score of the better answer is higher, where ``--map scores`` names both.
+
+    Raises:
+        RowError: ``tie``, they are equal; ``two_orders``, the other one is higher.
+    """
+    given, path = peek(row, "scores"), selection.raw("scores", columns)
+    if "scores" not in columns or given is None:
+        return None
+    if not isinstance(given, list) or len(given) != 2:
+        raise RowError("bad_margin", f"{path} does not hold one number per answer")
+    first, second = (number_of_one(one, path) for one in row["scores"])
+    if first is None or second is None:
+        return None
+    difference = second - first if better else first - second
+    if difference == 0:
+        raise all_equal(path)
+    if difference < 0:
+        what = f"the verdict prefers answer {better + 1}, but {path} prefer answer {2 - better}"
+        raise RowError("two_orders", what)
+    return f"the difference in {path}", difference
 
 
 def all_equal(path: str) -> RowError:
@@ -273,5 +319,8 @@ def pair(row: Row, chosen: Any, rejected: Any, options: FormatOptions, own: Own 
     if asked:
         require_answers(sides)
     elif isinstance(chosen, str) and stop_text.dialect_of(chosen) in (None, DIALOGUE):
-        raise RowError("no_prompt", "two texts without a prompt; see --map prompt=COLUMN")
+        read = (*PROMPTS, *TURNS, "instruction", *_LISTED)
+        empty = next((one for one in read if one in row and not _fields.says(row, one)), "")
+        why = f"column {empty!r} says nothing" if empty else "see --map prompt=COLUMN"
+        raise RowError("no_prompt", f"two texts without a prompt; {why}")
     return Pair(asked, sides[0], sides[1], margin=extent, tools=tools)

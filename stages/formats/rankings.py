@@ -12,7 +12,6 @@ from stages.contract import Example, FormatOptions, Refused, Row
 from stages.errors import RowError, UndecidedError
 from stages.formats import _pairs, _turns, verdicts
 from stages.formats._fields import Field, columns_of, meant, open_question, required
-from stages.rows import judgements
 from stages.rows.column_names import peek
 from stages.rows.selection import raw
 from stages.rows.signals import is_score
@@ -132,12 +131,8 @@ def _beside(row: Row, name: str, answers: list[Row], columns: Mapping[str, str])
 
 def _level(value: Any, where: str, scored: bool) -> float | None:
     """How good an answer with a score or a rank is; None where it has none."""
-    if value is None:
-        return None
-    spelled = judgements.spelled(value) if isinstance(value, str) else None
-    spelled = float(value) if isinstance(value, bool) else spelled
-    number = _pairs.number(value if spelled is None else spelled, where)
-    return number if scored else -number
+    number = _pairs.number_of_one(value, where)
+    return number if scored or number is None else -number
 
 
 def _disagree(one: _Numbers, other: _Numbers) -> bool:
@@ -207,7 +202,7 @@ def _in_order(
     if listed and (best is None or None in best.levels):
         best = None  # the list orders all of them, numbers only some
     elif best is None:
-        detail = f"no answer of {name} has a number, and nothing gives their order"
+        detail = f"no answer in column {name!r} has a number, and nothing orders them"
         raise RowError("unrated_answer", detail)
     none: list[float | None] = [None] * len(answers)
     scores = next((one for one in numbers if one.scored), _Numbers("", none, scored=True))
@@ -222,7 +217,7 @@ def _in_order(
         else:
             rated.append(_Answer(f"{name}[{place}]", said, level, word, score, scores.path))
     if len(rated) < 2:
-        raise RowError("unrated_answer", f"fewer than two answers of {name} have a number")
+        raise RowError("unrated_answer", f"fewer than two answers in column {name!r} have a number")
     return sorted(rated, key=lambda one: -one.level), unrated
 
 

@@ -131,7 +131,15 @@ class _ProcessBench(_Numbered):
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
         if question := super().doubt(rows, columns):
             return question
-        if len(rows) < _ENOUGH or any(name in columns for name in _INDICES):
+        if any(name in columns for name in _INDICES):
+            return None
+        for name in _INDICES:
+            said = {*map(repr, (row[name] for row in rows if name in row))}
+            if {"-1", "None"} <= said:
+                what = f"{name} is -1 in some rows and null in others, which may know of no error"
+                instead = "where null says that no step is wrong, add --format processbench"
+                return what, f"Leave such rows out with --where '{name}!=null', or {instead}"
+        if len(rows) < _ENOUGH:
             return None
         seen = {row.get(_OWN, -1) for row in rows if row.keys().isdisjoint(_NAMED)}
         longest = max(_count(row, columns) for row in rows)

@@ -73,9 +73,17 @@ def _answers(row: Row, columns: Mapping[str, str]) -> list[Any]:
     if names and listed not in columns:
         _require_no_third(row, names, columns)
         return [_pairs.text_of(row[name], name) for name in names]
-    listed = _fields.required(listed, "there are no two answers to choose from")
+    listed = _fields.required(listed, _missing(row))
     answers = enumerate(row[listed])
     return [_pairs.text_of(one, f"{listed}[{place}]") for place, one in answers]
+
+
+def _missing(row: Row) -> str:
+    """What a row without two answers lacks: of two columns, the one that is null."""
+    held = _PAIR.held(row)
+    each = (both for pair in _PAIRS for both in (pair, pair[::-1]))
+    null = next((other for one, other in each if one in held and other in row), "")
+    return f"{null} is null" if null else "there are no two answers to choose from"
 
 
 def _sides(row: Row, columns: Mapping[str, str]) -> tuple[str, ...]:
@@ -232,6 +240,7 @@ class _IndexedPair(_pairs.PairFormat):
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         raw = options.columns
         answers = _answers(row, raw)
+        _pairs.require_no_sided_scores(raw)
         names = _fields.meant(_SAID, raw)
         # Where no column names an answer, the first that says anything is refused for its value.
         said = [name for name in names if _speaks(row, name)]
@@ -245,7 +254,8 @@ class _IndexedPair(_pairs.PairFormat):
             ways = " or ".join(f"--map label={name}" for name in said)
             raise _fields.open_question(what, f"Say which with {ways}", "bad_label")
         better = places.pop()
-        return [_pairs.pair(row, answers[better], answers[1 - better], options)]
+        own = _pairs.by_scores(row, better, raw)
+        return [_pairs.pair(row, answers[better], answers[1 - better], options, own)]
 
 
 def _require_no_third(row: Row, names: tuple[str, ...], columns: Mapping[str, str]) -> None:

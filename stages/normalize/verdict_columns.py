@@ -1,11 +1,13 @@
 """Which columns of sampled rows say which of two answers is better, or how good each of them is."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from stages import formats
 from stages.formats import _ratings
 from stages.normalize import role_columns, role_names
 from stages.normalize.role_columns import Columns
+from stages.normalize.survey import Column
 from stages.rows import column_names, judgements, shapes, signals
 
 _VERDICTS = 5  # different values of a verdict: each side, its name, a tie
@@ -78,6 +80,17 @@ def numbers_of_sides(held: Columns) -> list[str]:
     numbers = [p for p in held.where(judgements.is_marked) if _measures(p) == "number"]
     both = [one for one in role_names.by_side(numbers) if "[]" not in one[0]]
     return [",".join(map(_turned_round, one)) for one in both]
+
+
+def scores_of_both(path: str, columns: Mapping[str, Column], reading: str) -> str:
+    """The path of numbers of both answers, one column of each, where a format reads them beside the
+    verdict; else empty."""
+    able = formats.load(reading).columns.keys() >= {"choice", "numbers"} and "[]" not in path
+    for both in role_names.by_side([*columns]) if able else ():
+        told = {judgements.spelled(one) for name in both for one in columns[name].values}
+        if path in both and None not in told and len(told) > 2:  # two would say good or bad
+            return ",".join(map(_turned_round, both))
+    return ""
 
 
 # Verdicts on two answers.

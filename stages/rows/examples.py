@@ -209,7 +209,7 @@ def pair(
     Raises:
         RowError: ``no_prompt``, ``no_user_turn``, ``begins_with_assistant``, ``bad_weight``,
             ``empty_answer``, ``identical_pair``, ``questions_differ``; of the chosen side,
-            ``unclosed_reasoning`` and ``unfinished_answer``. A rejected answer may be cut off.
+            what ``require_finished`` raises. A rejected answer may be cut off.
     """
     if not example.prompt:
         raise RowError(
@@ -308,7 +308,7 @@ def chain(example: StepChain) -> StepChain:
     """Strip the problem and the steps, as a chat renders them.
 
     Raises:
-        RowError: ``no_problem``, ``no_steps``, ``empty_step``, ``nothing_labelled``.
+        RowError: ``no_problem``, ``no_steps``, ``empty_step``, ``prefixes``, ``nothing_labelled``.
     """
     problem = example.problem.strip()
     steps = [step.strip() for step in example.steps]
@@ -318,6 +318,10 @@ def chain(example: StepChain) -> StepChain:
         raise RowError("no_steps", "there are no steps")
     if "" in steps:
         raise RowError("empty_step", f"step {steps.index('') + 1} is empty")
+    grows = all(len(a) < len(b) and b.startswith(a) for a, b in itertools.pairwise(steps))
+    if (len(steps) > 2 and grows) or (len(steps) > 1 and all(s.startswith(problem) for s in steps)):
+        detail = "each step begins with the problem or with the step before: prefixes, and no steps"
+        raise RowError("prefixes", detail)
     if all(label is None for label in example.labels):
         raise RowError("nothing_labelled", "no step has a rating")
     return replace(example, problem=problem, steps=steps)

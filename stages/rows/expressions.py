@@ -19,6 +19,7 @@ FIGURES = {
     "n_turns": "turns of it without system turns; of a pair, of the longer side",
     "n_characters": "characters of its texts; of a pair, of the longer side",
     "n_steps": "steps of a solution (prm)",
+    "n_unrated": "steps of it without a rating",
     "margin": "margin of a pair (rm)",
 }
 FUNCTIONS = {  # by name: how many values they take, None for any number of them

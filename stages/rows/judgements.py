@@ -207,6 +207,7 @@ def is_good(value: Any) -> bool | None:
 
 _TIES, _BETTER = exact("two", "tie"), exact("two", "better")
 _LETTERS = {word: at for at, side in enumerate(("left", "right")) for word in exact("two", side)}
+_TWO = [tuple(two.split(":")) for two in exact("sides", "role")]
 _SAYING = 5  # words of a verdict such as A-is-clearly-better
 _NEGATING = exact("value", "negating")
 _NOUNS = listing("two", "noun")
@@ -302,6 +303,12 @@ def named_by(value: Any, names: tuple[str, ...]) -> int | None:
     left = said - (frozenset(parts(names[0])) & frozenset(parts(names[1]))) - {*_NOUNS}
     own = [bool(left) and left == one - {*_NOUNS} for one in _own((names[0], names[1]))]
     return own.index(True) if own.count(True) == 1 else None
+
+
+def are_sides(one: str, other: str) -> bool:
+    """Whether two names differ in a side alone: ``score_a`` and ``score_b``."""
+    left, right = _own((one, other))
+    return any(left == {a} and right == {b} for a, b in _TWO)
 
 
 def decided(values: Iterable[Any]) -> list[Any]:

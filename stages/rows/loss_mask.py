@@ -29,7 +29,7 @@ def conversation(example: Conversation, train_on: str) -> Conversation:
 
     Raises:
         RowError: ``no_answer``, ``no_user_turn``, ``begins_with_assistant``, ``nothing_trained``,
-            ``empty_answer``, ``unclosed_reasoning``, ``unfinished_answer``.
+            ``empty_answer``, ``unclosed_reasoning``, ``reasoning_twice``, ``unfinished_answer``.
     """
     messages = example.messages
     if messages[0].role == BARE:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from stages.chat_template.reasoning import CLOSE, OPEN
+from stages.chat_template.reasoning import CLOSE, FIELD, OPEN
 from stages.contract import BARE, Conversation, Example, Message, Pair, StepChain
 from stages.errors import RowError
 from stages.rows.dialects import DIALECTS, DIALOGUE, STOPS, Dialect, Turns
@@ -131,8 +131,13 @@ def require_finished(message: Message, where: str) -> None:
     """Refuse a trained answer that is not complete.
 
     Raises:
-        RowError: ``unclosed_reasoning``, ``unfinished_answer``.
+        RowError: ``unclosed_reasoning``, ``reasoning_twice``, ``unfinished_answer``.
     """
+    answer, thought = message.content or "", (message.fields or {}).get(FIELD)
+    twice = isinstance(thought, str) and (OPEN in thought or CLOSE in thought)
+    if twice or (thought and answer.lstrip().startswith(OPEN)):
+        detail = f"{where} has {OPEN} or {CLOSE} in its {FIELD}, or a block of it beside it"
+        raise RowError("reasoning_twice", detail)
     if message.content and opens_reasoning(message.content):
         detail = f"{where} opens {OPEN} and never closes it: it was cut off inside its reasoning"
         raise RowError("unclosed_reasoning", detail)
