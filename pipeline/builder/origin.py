@@ -36,7 +36,8 @@ def told(recipe: Recipe) -> dict[str, Any]:
     said: dict[str, Any] = {"added": list(given.added_tokens), "template": parts.chat_template}
     if known is not None:
         names = (*FACTS, *_NAMED, "context_length", "chat_template", "generation_eos")
-        return said | {"declared": {name: getattr(known, name) for name in names}}
+        ours = any(f'"{known.name}"' in text for text in profiles.own_families().values())
+        return said | {"declared": {name: getattr(known, name) for name in names}, "ours": ours}
     if recipe.tokenizer_source == "directory" and folder.is_dir():
         steps = given.step_tokens if recipe.model.step_id >= 0 else ()
         return said | {"folder": str(folder), "steps": list(steps), "promoted": given.promoted}
@@ -52,6 +53,8 @@ def problems(evidence: Evidence) -> Iterator[Problem]:
             yield f"{TOKENIZER}/{_FILE}", f"{text!r} is more than an ordinary token"
     if "declared" in model:
         yield from _declared(evidence, model["declared"], model["template"])
+        if model.get("ours") and model["template"] is None:
+            yield from _template(evidence)
     elif "folder" in model:
         yield from _folder(evidence, model, Path(model["folder"]))
 
@@ -97,11 +100,15 @@ def _declared(
     config["model_max_length"] = model["context_length"]
     config["chat_template"] = model["chat_template"] if template is None else template
     yield from _differs(f"{TOKENIZER}/{_CONFIG}", evidence.read(f"{TOKENIZER}/{_CONFIG}"), config)
-    files = [path.read_text("utf-8") for path in profiles.FOLDER.glob("chat_templates/*.jinja")]
-    text = config["chat_template"] + "\n" if config["chat_template"] and template is None else ""
-    if text and text not in files:
-        yield f"{TOKENIZER}/{_CONFIG}", "chat_template is no file that declared.toml names"
     yield from _stops(evidence, model["generation_eos"])
+
+
+def _template(evidence: Evidence) -> Iterator[Problem]:
+    """The published template is, to the letter, one of the files that ``changed`` looks at."""
+    text = evidence.read(f"{TOKENIZER}/{_CONFIG}").get("chat_template")
+    files = profiles.FOLDER.glob("chat_templates/*.jinja")
+    if text and f"{text}\n" not in [path.read_text("utf-8") for path in files]:
+        yield f"{TOKENIZER}/{_CONFIG}", "chat_template is no file that declared.toml names"
 
 
 def _stops(evidence: Evidence, declared: tuple[str, ...] | list[str]) -> Iterator[Problem]:
