@@ -246,6 +246,8 @@ class Outlines:
             if (begins or text[-1] in _ENDS or OPEN in text) and _is_odd(text, strips):
                 return None
         bare = [*map(str.strip, texts)]
+        if self._kind.marks and any(b.startswith(a) for a, b in itertools.pairwise(sorted(bare))):
+            return None  # steps may be prefixes
         if len({*map(len, bare)}) < len(texts) and len({*bare}) < len(texts):
             same = _alike(texts)
             if same is None:
