@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 Numbers = npt.NDArray[np.uint16]
 # The column of a part that a figure is made from, where it has another name.
-_FROM = {"n_tokens": "length", "n_trained": "trained"}
-_FROM |= dict.fromkeys(("n_steps", "n_unrated"), "step_labels")
+_RATED = "step_labels"
+_FROM = {"n_tokens": "length", "n_trained": "trained", "n_steps": _RATED, "n_unrated": _RATED}
 
 
 class Filtered(NamedTuple):
@@ -126,7 +126,7 @@ class SourceFilters(NamedTuple):
 
 def _figure(rows: Rows, name: str) -> pa.Array:
     column = whole(rows.column(_FROM.get(name, name)))
-    if _FROM.get(name) == "step_labels":
+    if _FROM.get(name) == _RATED:
         import polars as pl
 
         ratings = pl.Series(column).list
