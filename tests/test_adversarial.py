@@ -115,7 +115,7 @@ def _said(*texts: str) -> Callable[[list[Row], str], bool]:
 REASONS: dict[str, Callable[[list[Row], str], bool]] = {
     "empty_answer": _blank,
     "begins_with_assistant": lambda turns, detail: "assistant" in [t["role"] for t in turns][:2],
-    "unclosed_reasoning": _said("<think>"),
+    "unclosed_reasoning": _said("<think>", "</think>"),
     "control_text": _said("[INST]", "[/INST]"),
     "already_templated": lambda turns, detail: any(
         stop_text.opens(turn["content"]) is not None for turn in turns

@@ -266,19 +266,21 @@ def test_strip_takes_fields_and_blocks():
     """In a field, in the text, or both; calls and users' texts stay."""
     for name in ("reasoning_content", "reasoning", "thinking"):
         fields = [{name: "add them", "tool_calls": [1]}, None, None, {name: "add them"}]
-        texts = ["4", f"\n{THOUGHT}4", f"4 {THOUGHT}", None]
+        texts = ["4", f"\n{THOUGHT}4", f"4 {THOUGHT}", None, "add\n</think>\n\n4", "</think>4"]
+        fields += [None, None]  # what the prompt has opened
         turns = [contract.Message("user", f"{THOUGHT}why?")]
         turns += [contract.Message("assistant", *one) for one in zip(texts, fields, strict=True)]
         reasoning.strip(turns)
-        said = [f"{THOUGHT}why?", "4", "4", f"4 {THOUGHT}", None]
+        said = [f"{THOUGHT}why?", "4", "4", f"4 {THOUGHT}", None, "4", "4"]
         assert [turn.content for turn in turns] == said
-        assert [turn.fields for turn in turns] == [None, {"tool_calls": [1]}, None, None, None]
+        assert [turn.fields for turn in turns] == [None, {"tool_calls": [1]}, *[None] * 5]
 
 
 def test_a_block_without_an_end_is_refused():
     """Whether the answer has begun cannot be told."""
-    caught = raised(RowError, reasoning.strip, [contract.Message("assistant", "<think>\nadd them")])
-    assert caught.code == "unclosed_reasoning"
+    for text in ("<think>\nadd them", "close it with </think> here"):
+        caught = raised(RowError, reasoning.strip, [contract.Message("assistant", text)])
+        assert caught.code == "unclosed_reasoning"
     with pytest.raises(RowError, match="has no </think>"):
         reasoning.untrain(["<think>\nadd", "<|im_end|>"], bytes([TRAINED, CONTROL | TRAINED]))
 

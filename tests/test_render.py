@@ -231,18 +231,18 @@ def test_what_a_template_does_not_print_is_not_lost_in_silence():
         assert refusal(QWEN2, found).code == "lost_in_template", name
 
 
-@pytest.mark.parametrize(("text", "kept"), table("answers_with_reasoning.jsonl"))
-def test_an_answer_with_reasoning_in_it_is_printed_whole_or_refused(text, kept):
+@pytest.mark.parametrize(("text", "code"), table("answers_with_reasoning.jsonl"))
+def test_an_answer_with_reasoning_in_it_is_printed_whole_or_refused(text, code):
     """Qwen3's template takes such an answer apart, and prints two of its pieces.
 
     A template that prints the last piece alone, as some do, would train answers without reasoning.
     """
     found = row(("user", text), ("assistant", text))
     last = "{{ m.content.split('</think>')[-1] }}"
-    if kept:
-        assert "".join("".join(RENDERERS["qwen3"](found)[0]).split()).count("hm</think>no") == 2
+    if code:
+        assert refusal(MODELS["qwen3"], found).code == code
     else:
-        assert refusal(MODELS["qwen3"], found).code == "lost_in_template"
+        assert "".join("".join(RENDERERS["qwen3"](found)[0]).split()).count("hm</think>no") == 2
     assert refusal(with_template(HEAD + last + TAIL), found).code == "lost_in_template"
     turns = (("user", text), ("assistant", text), ("user", "x"), ("assistant", "y"))
     context = row(*turns, trained=[False] * 3 + [True])

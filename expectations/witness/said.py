@@ -220,12 +220,31 @@ def plain(said: Iterable[Turn], words: dict[str, Any]) -> list[Turn]:
             found.append(turn)
             continue
         turn = {**turn, "content": unstopped(content, words)} if content else dict(turn)
-        if words["reasoning"] == "strip" and turn["role"] == "assistant":
-            turn.pop("reasoning", None)
-            if content.lstrip().startswith("<think>"):
-                turn["content"] = turn["content"].partition("</think>")[2].lstrip()
+        strips = words["reasoning"] == "strip"
+        if turn["role"] == "assistant" and (strips or "</think>" in content):
+            length = thought(turn.get("content") or "")
+            turn = {k: v for k, v in turn.items() if not (strips and k == "reasoning")}
+            turn |= {"content": turn["content"][length:]} if strips and length else {}
         found.append(turn)
     return found
+
+
+def thought(answer: str, before: str = "") -> int:
+    """How long the reasoning is that an answer begins with, with the blanks behind it.
+
+    Raises:
+        UnreadError: where it ends cannot be told.
+    """
+    head, closed, rest = answer.partition("</think>")
+    if head.lstrip().startswith("<think>") or before.rstrip().endswith("<think>"):
+        lines = [""]
+    elif not closed or "<think>" in head or before.rstrip().endswith("</think>"):
+        return 0
+    else:  # the prompt has opened it
+        lines = head.split("\n")
+    if not closed or lines[-1].strip(" \t"):
+        raise UnreadError("reasoning without an end")
+    return len(answer) - len(rest.lstrip())
 
 
 def unstopped(content: str, words: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from expectations.witness.laws import FIGURES, figures, refusal
 from expectations.witness.printed import MARKS, BrokenError, Printer, calls, veiled
 from expectations.witness.raw import UnreadError
-from expectations.witness.said import Given, Said, Sides, Steps, Talk, plain, unstopped
+from expectations.witness.said import Given, Said, Sides, Steps, Talk, plain, thought, unstopped
 from expectations.witness.steps import one_text
 from expectations.witness.talks import each
 from expectations.witness.turns import Turn
@@ -103,11 +103,11 @@ class Published(Printer):
     ) -> Tokens:
         """A text in which some answers begin, each trained up to its end of turn."""
         spans = pairwise([*starts, len(text)])
-        thought = [_thought(text[:a], text[a:b]) if masked else 0 for a, b in spans]
-        cuts = sorted({*starts, *(a + n for a, n in zip(starts, thought, strict=True))})
+        lengths = [thought(text[a:b], text[:a]) if masked else 0 for a, b in spans]
+        cuts = sorted({*starts, *(a + n for a, n in zip(starts, lengths, strict=True))})
         head, *pieces = self.cut(text, cuts, hidden)
         found = Tokens(head, [0.0] * len(head), len(head))
-        for length, i in zip(thought, trained, strict=True):
+        for length, i in zip(lengths, trained, strict=True):
             reasoning = pieces.pop(0) if length else []
             found.ids += reasoning
             found.weights += [0.0] * len(reasoning)
@@ -314,16 +314,6 @@ class Published(Printer):
         asked = _with_system(asked, words)
         turns = [*asked, {"role": "assistant", "content": answer}]
         return [*chain(*self.cut(*self.conversation(turns, [len(asked)], None), hidden))]
-
-
-def _thought(before: str, answer: str) -> int:
-    """How long the reasoning is that an answer begins with, with the blanks behind it."""
-    if not answer.lstrip().startswith("<think>") and not before.rstrip().endswith("<think>"):
-        return 0
-    _, closed, said = answer.partition("</think>")
-    if not closed:
-        raise UnreadError("reasoning without an end")
-    return len(answer) - len(said.lstrip())
 
 
 def _with_system(turns: Sequence[Turn], words: dict[str, Any]) -> list[Turn]:

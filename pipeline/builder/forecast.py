@@ -36,6 +36,7 @@ from stages.tokens.folded_labels import unfold
 
 SAMPLE_BYTES = 3 << 20
 ROW_BYTES = 1 << 18  # larger rows would take seconds to encode; they are counted instead
+APPENDED_ROWS = 32  # of an input; a dialogue of many calls takes long to render
 _NO_LIMIT = 1 << 30
 _IDS = {"folded", "input_ids", "chosen_ids", "rejected_ids"}
 
@@ -66,8 +67,8 @@ class Sampled:
         lengths: tokens of every example (rm: of its longer side).
         shown: the first rows as they are stored, each with its name.
         tokens: of all examples, both sides of a pair counted.
-        split: what ``turn_split.count`` finds; ``appended``: tokens of the same rows with an
-            appended history, None where there is none of some row.
+        split: what ``loss_weights.count`` finds; ``once``: tokens of conversations, counted once;
+            ``whole``: of some; ``appended``: these appended, None where there is none of one.
         margins: of the sampled pairs (rm); None elsewhere. ``unrated``: steps without a rating;
             ``soft``: some rating is between good and bad.
         failing: audits that fail the examples of the sample.
@@ -93,6 +94,8 @@ class Sampled:
     alike: contaminated.Alike = field(default_factory=contaminated.Alike)
     tokens: int = 0
     split: Counter[str] = field(default_factory=Counter)
+    once: int = 0
+    whole: int = 0
     appended: int | None = 0
     margins: facts.Margins | None = None
     unrated: int = 0
@@ -106,29 +109,19 @@ class Sampled:
     losses: dict[int, chain.Losses] = field(default_factory=dict)
 
     def count_appended(self, machine: Recipe, look: Look, rows: list[Record], batch: Batch) -> None:
-        """Count the tokens of the examples of a batch as one example a conversation has them.
+        """Count the tokens of the examples of some rows as one example a conversation has them.
 
         Args:
             machine: without a limit on length; ``rows``: of which the batch is made.
         """
         own = replace(machine, config=machine.config.but(history=APPENDED))
-        whole = through(own, look.detection.reading, rows).batch
         lines = batch.column("line").unique()
-        kept = whole.filter(pc.is_in(whole.column("line"), lines))
-        known = self.appended is not None and len(kept.column("line").unique()) == len(lines)
-        more = pc.sum(kept.column("length")).as_py() or 0
+        lines = lines.take(pa.array(range(0, len(lines), -(-len(lines) // APPENDED_ROWS) or 1)))
+        made = through(own, look.detection.reading, [rows[i] for i in lines.to_pylist()]).batch
+        known = self.appended is not None and len(made.column("line").unique()) == len(lines)
+        more = pc.sum(made.column("length")).as_py() or 0
         self.appended = (self.appended or 0) + more if known else None
-
-    @property
-    def history_cost(self) -> dict[str, float] | None:
-        """What examples that repeat earlier turns cost; None where none do, or nobody knows."""
-        if not self.split["conversations"] or not self.appended:
-            return None
-        return {
-            "tokens": self.tokens,
-            "tokens_if_appended": self.appended,
-            "factor": round(self.tokens / self.appended, 4),
-        }
+        self.whole += loss_weights.once(batch.filter(pc.is_in(batch.column("line"), lines)))
 
 
 class Forecast(NamedTuple):
@@ -276,6 +269,7 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         made.tokens += sum(len(batch.column(name).flatten()) for name in ids)
         if own.splits_turns and "messages" in batch.schema.names:
             made.split.update(loss_weights.count(batch))
+            made.once += loss_weights.once(batch)
             made.count_appended(machine.of_source(look.source), look, records, batch)
         if "step_labels" in batch.schema.names:
             labels = batch.column("step_labels").flatten()

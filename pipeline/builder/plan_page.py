@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeline import sources as inputs
 from pipeline.builder import contaminated, max_reject
-from pipeline.builder.forecast import Forecast, Look, why_stop
+from pipeline.builder.forecast import Forecast, Look, Sampled, why_stop
 from pipeline.builder.population import packing_table, sources
 from pipeline.builds.stored_model import model_of
 from pipeline.builds.summary import said
@@ -207,9 +207,21 @@ def as_json(forecast: Forecast) -> dict[str, Any]:
         "unrated_steps": sample.unrated,
         "lengths": _lengths(forecast),
         "turn_split": loss_weights.figures(sample.split),
-        "history": {"printed": recipe.config.parts.history, "cost": sample.history_cost},
+        "history": {"printed": recipe.config.parts.history, "cost": _history_cost(sample)},
         "packing": packing_table(forecast),
         "stages": _stages(recipe),
+    }
+
+
+def _history_cost(sample: Sampled) -> dict[str, float] | None:
+    """What examples that repeat earlier turns cost; None where none do, or nobody knows."""
+    if not sample.split["conversations"] or not sample.appended:
+        return None
+    appended = sample.once * sample.appended / sample.whole
+    return {
+        "tokens": sample.tokens,
+        "tokens_if_appended": round(appended),
+        "factor": round(sample.tokens / appended, 4),
     }
 
 

@@ -204,6 +204,13 @@ def count(batch: contract.Batch) -> dict[str, int]:
     return dict(zip(COUNTS, map(int, totals), strict=True))
 
 
+def once(batch: contract.Batch) -> int:
+    """Tokens of a batch, a conversation that became several examples counted once."""
+    found = count(batch)
+    tokens: int = sum(batch.column("length").to_pylist())
+    return tokens - found["tokens"] + found["tokens_if_whole"]
+
+
 def _continued(batch: contract.Batch) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """For each example but the last, whether the next one is the same conversation, longer."""
     offsets, turns = columns.list_parts(batch.column("messages"))

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from jinja2 import meta, nodes
 
+from stages.chat_template import reasoning
 from stages.chat_template.segments import Span
 from stages.chat_template.template import SHORT, Template, parsed_tree
 from stages.chat_template.trained_spans import Chat, Seen
@@ -210,15 +211,12 @@ def offers_tools(template_source: str) -> bool:
     return _TOOLS in meta.find_undeclared_variables(parsed_tree(template_source))
 
 
-# Tools, tool calls and reasoning of a conversation must be printed by the template.
-#
-# Whether a template prints a part of a turn is seen by rendering without it, or with other
-# reasoning: the text must change.
+# Tools, tool calls and reasoning of a conversation must be printed by the template: without such a
+# part, or with other reasoning, it must print another text.
 
 
 _CALLS, _TOOLS = "tool_calls", "tools"
 _FIELDS = (_CALLS, "reasoning_content", "reasoning", "thinking")
-_REASONING = "</think>"
 Part: TypeAlias = str | int  # a field of a turn; the tools; the number of one of several calls
 
 
@@ -326,13 +324,13 @@ def require_reasoning(
     only what follows it. So texts are compared without blanks.
 
     Raises:
-        RowError: a part of such an answer is not printed.
+        RowError: ``lost_in_template``; ``unclosed_reasoning``: see ``reasoning.length``.
     """
     answers = [i for i, turn in enumerate(turns) if turn.role == "assistant" and turn.trained]
     whole = None
     for i, (begin, stop) in zip(answers, spans, strict=not train_all):
         content = turns[i].content or ""
-        if _REASONING not in content:
+        if reasoning.CLOSE not in content:
             continue
         if train_all:
             whole = where = _squeezed(text) if whole is None else whole
@@ -341,9 +339,11 @@ def require_reasoning(
             before = max(0, *(text.rfind(end, 0, begin) for end in ends))
             where = _squeezed(text[before:stop])
         if _squeezed(content) not in where:
-            detail = f"the template drops a part of turn {i + 1}, which holds {_REASONING}; "
+            detail = f"the template drops a part of turn {i + 1}, which holds {reasoning.CLOSE}; "
             detail += "use a --chat-template that prints it, or --reasoning strip"
             raise RowError("lost_in_template", detail)
+        if _squeezed(reasoning.OPEN + content) in where:
+            reasoning.length(content)  # the template takes its beginning for reasoning
 
 
 def _squeezed(text: str) -> str:

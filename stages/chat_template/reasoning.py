@@ -17,37 +17,43 @@ SPELLINGS = (FIELD, "reasoning", "thinking")
 
 
 OPEN, CLOSE = "<think>", "</think>"
-_END = re.compile(
-    r"</think>\s*"
-)  # with the blank lines, which may merge with its end into one token
+# With the blank lines behind it, which may merge with it into one token.
+_END = re.compile(rf"{CLOSE}\s*")
+_ALONE = re.compile(r"(?:\A|\n)[ \t]*\Z")  # what stands before a tag at the start of a line
+
+
+def length(answer: str, before: str = "") -> int:
+    """How many characters of an answer are the reasoning that it begins with; 0 where it has none.
+
+    A prompt may have opened the block, as DeepSeek-R1's does: its end then begins a line.
+
+    Raises:
+        RowError: ``unclosed_reasoning``: where it ends, or begins, cannot be told.
+    """
+    opened = answer.lstrip().startswith(OPEN) or before.rstrip().endswith(OPEN)
+    end = None if before.rstrip().endswith(CLOSE) else _END.search(answer)
+    if end is None and opened:
+        raise RowError("unclosed_reasoning", f"an answer's reasoning has no {CLOSE}")
+    if end is None or (not opened and OPEN in answer[: end.start()]):
+        return 0
+    if not opened and not _ALONE.search(answer[: end.start()]):
+        raise RowError("unclosed_reasoning", f"an answer has {CLOSE} in a line, and no {OPEN}")
+    return end.end()
 
 
 def strip(messages: Iterable[Message]) -> None:
     """Remove the reasoning of every answer: its field, and a ``<think>`` block at its start.
 
     Raises:
-        RowError: ``unclosed_reasoning``: the block has no end.
+        RowError: ``unclosed_reasoning``.
     """
-    for i, message in enumerate(messages):
+    for message in messages:
         if message.role != "assistant":
             continue
         if message.fields:
             message.fields = {k: v for k, v in message.fields.items() if k not in SPELLINGS} or None
-        if message.content and message.content.lstrip().startswith(OPEN):
-            _, closed, answer = message.content.partition(CLOSE)
-            if not closed:
-                raise RowError("unclosed_reasoning", f"turn {i + 1} has no {CLOSE}")
-            message.content = answer.lstrip()
-
-
-def _end_of_reasoning(run: str, before: str) -> int:
-    """How many characters of a trained answer are reasoning; 0 where it has none."""
-    if not run.lstrip().startswith(OPEN) and not before.rstrip().endswith(OPEN):
-        return 0
-    end = _END.search(run)
-    if end is None:
-        raise RowError("unclosed_reasoning", f"an answer's reasoning has no {CLOSE}")
-    return end.end()
+        if message.content:
+            message.content = message.content[length(message.content) :]
 
 
 def untrain(texts: Sequence[str], kinds: bytes) -> tuple[list[str], bytes]:
@@ -67,7 +73,7 @@ def untrain(texts: Sequence[str], kinds: bytes) -> tuple[list[str], bytes]:
         stop = at
         while stop < len(texts) and kinds[stop] & TRAINED:
             stop += 1
-        left = _end_of_reasoning("".join(texts[at:stop]), before) if stop > at else 0
+        left = length("".join(texts[at:stop]), before) if stop > at else 0
         stop = max(stop, at + 1)
         # ``left`` characters of the run are reasoning: cut the segment in which they end.
         for text, kind in zip(texts[at:stop], kinds[at:stop], strict=True):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from stages import columns, formats
-from stages.chat_template.reasoning import OPEN
+from stages.chat_template.reasoning import CLOSE, OPEN
 from stages.contract import Batch, Record, Row
 from stages.files.line_block import dump
 from stages.formats import _inside, _turns
@@ -87,9 +87,9 @@ def _is_odd(text: str, strips: bool) -> bool:
         return True
     if text[-1] in _ENDS and stop_text.ending_stop(text):
         return True
-    if OPEN not in text:
-        return False
-    return strips or stop_text.opens_reasoning(text) or stop_text.only_reasons(text)
+    if strips and (OPEN in text or CLOSE in text):
+        return True
+    return stop_text.opens_reasoning(text) or stop_text.only_reasons(text)
 
 
 def _add_turn(turn: Any, key: list[Any], texts: Texts) -> bool:
@@ -243,7 +243,8 @@ class Outlines:
         strips = self._normalize.strip_reasoning
         for text in texts:
             begins = text.startswith(stop_text.FIRST)  # as the JSON of turns does too
-            if (begins or text[-1] in _ENDS or OPEN in text) and _is_odd(text, strips):
+            tagged = OPEN in text or CLOSE in text
+            if (begins or text[-1] in _ENDS or tagged) and _is_odd(text, strips):
                 return None
         bare = [*map(str.strip, texts)]
         if self._kind.marks and any(b.startswith(a) for a, b in itertools.pairwise(sorted(bare))):
