@@ -20,7 +20,7 @@ from pipeline.options.config import Config
 from pipeline.shards import chain, collect, part, storage
 from pipeline.shards.chain import Refusal
 from pipeline.shards.examples import columns_of
-from stages import columns, contract
+from stages import contract
 from stages.errors import ContainerError, DataError
 
 Named: TypeAlias = tuple[str, Refusal]  # with the id of what was refused
@@ -176,18 +176,6 @@ def in_file(split: contract.Split, offset: int | None) -> int | None:
     return None if offset is None else offset + (split.start if split.reader == "jsonl" else 0)
 
 
-def _with_examples(refused: columns.Ints, encoded: columns.Ints) -> set[int]:
-    """Those of the refused lines that have an example.
-
-    Args:
-        encoded: the lines of the examples, ascending.
-    """
-    if not len(encoded):
-        return set()
-    place = np.minimum(np.searchsorted(encoded, refused), len(encoded) - 1)
-    return set(refused[encoded[place] == refused].tolist())
-
-
 def write(path: Path, works: list[part.Work], sources: list[collect.PartSource]) -> Ledger:
     """Write the file, in input order. A row with an example is not refused."""
     ledger = Ledger()
@@ -198,8 +186,8 @@ def write(path: Path, works: list[part.Work], sources: list[collect.PartSource])
                 continue
             # A row with an example counts as used, whatever else of it was refused.
             encoded = columns_of(work.files.plan, ("line",)).column("line").to_numpy()
-            refused = np.array(sorted({why.line for why, _ in entries}), np.int64)
-            kept = _with_examples(refused, encoded)
+            refused = np.array([why.line for why, _ in entries])
+            kept = set(refused[np.isin(refused, encoded)].tolist())
             for line, some in itertools.groupby(entries, key=lambda pair: pair[0].line):
                 row = list(some)
                 file.writelines(json_records.one_line(entry) + "\n" for _, entry in row)

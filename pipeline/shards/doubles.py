@@ -265,16 +265,8 @@ def joined(groups: Hashes, firsts: Ints, alone: int) -> Hashes:
     """
     rows = np.flatnonzero(groups != np.uint64(alone))
     values, group = np.unique(groups[rows], return_inverse=True)
-    cluster = np.unique(firsts[rows], return_inverse=True)[1]
-    lowest = np.arange(len(values))  # of each group: the least of those that it is joined with
-    while True:
-        of_cluster = np.full(len(rows), len(values))
-        np.minimum.at(of_cluster, cluster, lowest[group])
-        again = np.full(len(values), len(values))
-        np.minimum.at(again, group, of_cluster[cluster])
-        if np.array_equal(again, lowest):
-            break
-        lowest = again
+    _, first, cluster = np.unique(firsts[rows], return_index=True, return_inverse=True)
+    lowest = _linked(np.arange(len(values)), group, group[first][cluster])
     found = groups.copy()
     found[rows] = values[lowest[group]]
     return found
