@@ -197,8 +197,9 @@ def _questions(dataset: stored_rows.Dataset) -> contract.Columns:
     """How many hashes of what is asked are on both sides."""
     both = 0
     for piece in dataset.asked():
-        train, test = (np.unique(piece[side]["asked"]) for side in stored_rows.SIDES)
-        both += int(np.isin(test[test != 0], train).sum())
+        train, test = (pa.array(piece[side]["asked"]) for side in stored_rows.SIDES)
+        asked = test.filter(pc.not_equal(test, 0)).unique()
+        both += pc.sum(pc.is_in(asked, value_set=train)).as_py() or 0
     return {"n_questions_on_both_sides": [both]}
 
 
