@@ -169,9 +169,13 @@ def _steps_of_solutions(held: Columns) -> list[str]:
     return ["".join(path) for path in inside if not role_names.mentions(path[0], "steps")]
 
 
+def _tagged_texts(held: Columns) -> list[str]:
+    return [p for p in held.single if held.all(p, _rated_steps.is_tagged)]
+
+
 def _tagged_steps(held: Columns) -> list[str]:
     """Texts with a step tag, or with as many paragraphs or lines as a list has numbers."""
-    tagged = [p for p in held.single if held.all(p, _rated_steps.is_tagged)]
+    tagged = _tagged_texts(held)
     lists = [held.told(path) for path in held.where(_are_marks)]
     counts = [[len(one) if isinstance(one, list) else 0 for one in some] for some in lists]
     return tagged or [p for p in held.single if _are_broken(held.values[p], counts)]
@@ -269,6 +273,8 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     ],
     "steps": steps_of,
     "tagged steps": _tagged_steps,
+    "tagged text": _tagged_texts,
+    "signed text": lambda held: held.single,  # which no other text lines up with
     "ratings": _rated,
     "next step": lambda held: [
         p for p in held.single if not _NEXT.isdisjoint(role_names.parts(p)) and held.is_spoken(p)
