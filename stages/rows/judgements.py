@@ -4,7 +4,8 @@ say together.
 Endings of a path make one value of a list. ``votes[most]`` is what most of the values say, of two
 lists together for ``a,b[most]``, ``marks[mean]`` is their mean, and ``marks[1..5]`` brings numbers
 from 1 (the worst) to 5 (the best) to 0 to 1. ``answers,passed[good]`` is the first answer that is
-good, the empty text where none is; ``article,post[first]`` is the first text that says something.
+good, the empty text where none is; ``article,post[first]`` is the first text that says something,
+``asked[only]`` the only one of a list.
 ``first_bad[place]`` is the number in a text such as ``step 2``, null for a word for none.
 ``harm[low]`` turns numbers round of which a low one is good. ``preference[nearest]`` is the nearest
 whole number, ``tie`` between two. ``ranking[order]`` are the ranks of answers that letters name
@@ -24,7 +25,7 @@ from stages.rows.words import exact, listing
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
 _ENDED = re.compile(
-    r"(?P<path>.+)\[(?P<how>most|mean|best|first|good|place|turns|low|nearest|order|json|-?\d+\.\.-?\d+)\]"
+    r"(?P<path>.+)\[(?P<how>most|mean|best|first|only|good|place|turns|low|nearest|order|json|-?\d+\.\.-?\d+)\]"
 )
 _NOTHING = (None, "")
 _NO_PLACE = exact("value", "no") | {"none", "null", "n/a", "correct", "-"}
@@ -128,6 +129,7 @@ _MADE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "mean": _mean,
     "best": _best,
     "first": lambda values: next(iter(values), None),
+    "only": lambda values: values[0] if len(values) == 1 else None,
 }
 
 
