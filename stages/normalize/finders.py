@@ -150,11 +150,21 @@ def steps_of(held: Columns) -> list[str]:
     solutions may have one step alone where the name says what they are and ratings are as long."""
     lists = [p for p in held.where(shapes.is_list_of_texts) if not role_names.is_about(p)]
     several = [p for p in lists if any(map(shapes.are_texts, held.told(p)))]
-    several = [p for p in several if not role_names.are_answers(p)]
+    several = [
+        p for p in several if not role_names.are_answers(p) or (held.guess and _are_judged(held, p))
+    ]
     texts = [p for p in (*several, *held.texts_of_families) if not held.all(p, _are_marks)]
     long = [p for p in texts if held.all(p, shapes.are_texts)]
     rated = [p for p in texts if any(held.as_long(p, [q], 1) for q in held.where(_are_marks))]
     return held.called("steps", long) or held.called("steps", rated) or long
+
+
+def _are_judged(held: Columns, path: str) -> bool:
+    """Whether each of some texts is good or bad, and their lists differ in length, as solutions do:
+    answers to choose from are equally many in each row."""
+    marks = [p for p in held.where(_are_marks) if held.as_long(p, [path])]
+    two = any(len({*map(_ratings.said, judgements.flat(held.told(p)))}) == 2 for p in marks)
+    return two and len({len(one) for one in held.told(path) if one}) > 1
 
 
 def _steps_of_solutions(held: Columns) -> list[str]:

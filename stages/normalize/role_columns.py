@@ -174,7 +174,8 @@ class Columns:
         """Whether some texts hold more than half of all that is said."""
         bare = {*map(judgements.bare, paths)}
         size = {path: sum(map(len, filter(None, self.values[path]))) for path in self.single}
-        return 2 * sum(n for path, n in size.items() if path in bare) >= sum(size.values())
+        read = sum(n for path, n in size.items() if judgements.bare(path) in bare)
+        return 2 * read >= sum(size.values())
 
     def is_dialogue(self, path: str) -> bool:
         """Whether most texts at a path are dialogues, whose speakers stand before what they say."""

@@ -5,7 +5,7 @@ Endings of a path make one value of a list. ``votes[most]`` is what most of the 
 lists together for ``a,b[most]``, ``marks[mean]`` is their mean, and ``marks[1..5]`` brings numbers
 from 1 (the worst) to 5 (the best) to 0 to 1. ``answers,passed[good]`` is the first answer that is
 good, the empty text where none is; ``article,post[first]`` is the first text that says something,
-``asked[only]`` the only one of a list.
+``asked[only]`` the only one of a list, which stays a list where it has more.
 ``first_bad[place]`` is the number in a text such as ``step 2``, null for a word for none.
 ``harm[low]`` turns numbers round of which a low one is good. ``preference[nearest]`` is the nearest
 whole number, ``tie`` between two. ``ranking[order]`` are the ranks of answers that letters name
@@ -129,7 +129,7 @@ _MADE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "mean": _mean,
     "best": _best,
     "first": lambda values: next(iter(values), None),
-    "only": lambda values: values[0] if len(values) == 1 else None,
+    "only": lambda values: values[0] if len(values) == 1 else values,
 }
 
 
