@@ -204,15 +204,20 @@ def _rated(held: Columns) -> list[str]:
     means = [p for p in several if held.all(p, lambda v: all(map(are_numbers, v)))]
     judged = [f"{p}[{'mean' if p in means else 'most'}]" for p in (*means, *several)]
     paths = dict.fromkeys((*held.where(_are_marks), *held.families, *judged))
-    # Under a low name, true says that something is bad, or not there.
-    able = [p for p in paths if not signals.is_low(judgements.bare(p)) and held.all(p, _are_marks)]
+    able = [p for p in paths if held.all(p, _are_marks)]
     sure = [p for p in able if any(_are_even(held, one, p) for one in steps)]
     # Where no list is even in all rows, rows may be bad; then names say which lists are meant.
     bare = {p: judgements.bare(p) for p in able}
     of_steps = [p for p in able if role_names.mentions(bare[p], "steps")]
     rating = of_steps or [p for p in able if column_names.is_a(bare[p], "label")]
     named = [p for p in rating if held.as_long(p, held.called("steps", steps))]
-    return [f"{p}[{scale}]" if (scale := _scale(held, p)) else p for p in sure or named]
+    return _scaled(held, sure or named)
+
+
+def _scaled(held: Columns, paths: Iterable[str]) -> list[str]:
+    """Ratings brought to 0 to 1, but for those that say what is bad."""
+    able = [path for path in paths if not signals.is_low(judgements.bare(path))]
+    return [f"{path}[{scale}]" if (scale := _scale(held, path)) else path for path in able]
 
 
 def _are_even(held: Columns, steps: str, ratings: str) -> bool:
@@ -250,6 +255,13 @@ def _first_error(held: Columns) -> list[str]:
     whole = held.where(lambda value: type(value) is int, 0.0)
     places = held.where(judgements.is_place, 0.0)
     return _wrong(p if p in whole else f"{p}[place]" for p in places)
+
+
+def _counted_label(held: Columns) -> list[str]:
+    """Labels that count steps, as no verdict does: -1, and numbers beyond 1."""
+    labels = [p for p in held.where(judgements.is_place) if column_names.is_a(p, "label")]
+    said = {p: {judgements.together(one, "place") for one in held.told(p)} - {None} for p in labels}
+    return [f"{path}[place]" for path in labels if min(said[path]) == -1 and max(said[path]) > 1]
 
 
 _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
@@ -294,11 +306,13 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     ],
     "rating of one": lambda held: held.called("number verdict", held.where(is_marked)),
     "steps of solutions": _steps_of_solutions,
-    "ratings of solutions": lambda held: [
-        p for p in held.where(lambda v: of_several(v) and all(map(_are_marks, v))) if "[]" in p
-    ],
-    "ratings of text": lambda held: held.where(_are_marks),
+    "ratings of solutions": lambda held: _scaled(
+        held,
+        (p for p in held.where(lambda v: of_several(v) and all(map(_are_marks, v))) if "[]" in p),
+    ),
+    "ratings of text": lambda held: _scaled(held, held.where(_are_marks)),
     "first error": _first_error,
+    "counted label": _counted_label,
     "wrong steps": lambda held: _wrong(
         held.where(lambda v: isinstance(v, list) and {*map(type, v)} == {int}, 0.0)
     ),

@@ -58,7 +58,7 @@ def together(value: Any, how: str) -> Any:
         number = spelled(value)
         return value if number is None else TIE if number % 1 == 0.5 else round(number)
     if how == "place":
-        return _number_in(value) if isinstance(value, str) and is_place(value) else value
+        return _number_in(str(value)) if is_place(value) else value
     if how == "good":
         return _first_good(value)
     each = how == "low" or ".." in how
@@ -99,7 +99,7 @@ def _best(values: Sequence[Any]) -> int | str | None:
     return numbers.index(max(known)) if len({*known}) > 1 else TIE
 
 
-_PLACE = re.compile(r"\D{0,8}?(-?\d+)\.?")
+_PLACE = re.compile(r"\D{0,8}?(-?\d+)(?:\.0*)?")
 
 
 def _number_in(text: str) -> int | None:
@@ -108,11 +108,9 @@ def _number_in(text: str) -> int | None:
 
 
 def is_place(value: Any) -> bool:
-    """Whether a value is a number, a text with one (``step 2``), or a word for none."""
-    said = value.strip().casefold() if isinstance(value, str) else None
-    return type(value) is int or (
-        said is not None and (_number_in(said) is not None or said in _NO_PLACE)
-    )
+    """Whether a value is a whole number, a text with one (``step 2``), or a word for none."""
+    said = str(value).strip().casefold() if type(value) in (int, float, str) else ""
+    return _number_in(said) is not None or said in _NO_PLACE
 
 
 def _first_good(both: Any) -> Any:
