@@ -284,7 +284,7 @@ def _first_error(held: Columns) -> list[str]:
 
 def _counted_label(held: Columns) -> list[str]:
     """Labels that count steps, as no verdict does: -1, and numbers beyond 1."""
-    labels = [p for p in held.where(judgements.is_place) if column_names.is_a(p, "label")]
+    labels = [p for p in held.where(judgements.is_place, 0.0) if column_names.is_a(p, "label")]
     said = {p: {judgements.together(one, "place") for one in held.told(p)} - {None} for p in labels}
     return [f"{path}[place]" for path in labels if min(said[path]) == -1 and max(said[path]) > 1]
 
