@@ -9,16 +9,8 @@ from typing import Any
 from stages.contract import Example, FormatOptions, Row, StepChain
 from stages.errors import AskError, RowError
 from stages.format import Format
-from stages.formats import _rated_steps, _ratings, _turns
-from stages.formats._fields import (
-    NOTHING,
-    Field,
-    Question,
-    columns_of,
-    fields_of,
-    is_list,
-    open_question,
-)
+from stages.formats import _fields, _rated_steps, _ratings, _turns
+from stages.formats._fields import NOTHING, Field, Question, columns_of, fields_of, is_list
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
 from stages.rows.judgements import is_marked
@@ -213,7 +205,8 @@ class _OpenRLHF(_Rated):
         begun = pieces[0].lstrip().removeprefix(problem.strip())
         if begun != pieces[0].lstrip() and begun.lstrip().startswith(options.prompt_separator):
             whole = mapped("input", options.columns.get(column, column))
-            raise open_question(f"{column} begins with the problem", f"Read it alone with {whole}")
+            how = f"Read it alone with {whole}"
+            raise _fields.open_question(f"{column} begins with the problem", how)
         return StepChain(problem, pieces[:-1], [])
 
 

@@ -196,13 +196,15 @@ def _steps_of_solutions(held: Columns) -> list[str]:
     return ["".join(path) for path in inside if not role_names.mentions(path[0], "steps")]
 
 
-def _tagged_texts(held: Columns) -> list[str]:
-    return [p for p in held.single if held.all(p, _rated_steps.is_tagged)]
+def are_surely_steps(held: Columns, path: str) -> bool:
+    """Whether texts are called steps, or have a step tag, which cuts better than line breaks."""
+    texts = map(str, judgements.flat(held.told(path)))
+    return role_names.role_of(path) == "steps" or any(map(_rated_steps.is_tagged, texts))
 
 
 def _tagged_steps(held: Columns) -> list[str]:
     """Texts with a step tag, or with as many paragraphs or lines as a list has numbers."""
-    tagged = _tagged_texts(held)
+    tagged = able(held, "tagged text")
     lists = [held.told(path) for path in held.where(_are_marks)]
     counts = [[len(one) if isinstance(one, list) else 0 for one in some] for some in lists]
     return tagged or [p for p in held.single if _are_broken(held.values[p], counts)]
@@ -239,16 +241,11 @@ def _scaled(held: Columns, paths: Iterable[str]) -> list[str]:
 
 
 def _are_even(held: Columns, steps: str, ratings: str) -> bool:
-    """Whether each row has as many ratings as steps; nearly each, where they are surely such."""
-    if held.as_long(ratings, [steps], 1):
-        return True
-    return _are_surely_rated(held, steps, ratings) and held.as_long(ratings, [steps])
-
-
-def _are_surely_rated(held: Columns, steps: str, ratings: str) -> bool:
-    """Whether steps are texts of more than a word each, beside few different ratings."""
+    """Whether each row has as many ratings as steps; nearly each, where they are surely such: texts
+    of more than a word each, beside few different ratings."""
     texts, marks = judgements.flat(held.told(steps)), judgements.flat(held.told(ratings))
-    return all(len(one.split()) > 1 for one in texts) and len({*map(str, marks)}) <= _MARKS
+    sure = len({*map(str, marks)}) <= _MARKS and all(len(str(one).split()) > 1 for one in texts)
+    return held.as_long(ratings, [steps], shapes.NEARLY_ALL if sure else 1)
 
 
 def _scale(held: Columns, path: str) -> str:
@@ -320,7 +317,7 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     ],
     "steps": steps_of,
     "tagged steps": _tagged_steps,
-    "tagged text": _tagged_texts,
+    "tagged text": lambda held: [p for p in held.single if held.all(p, _rated_steps.is_tagged)],
     "signed text": lambda held: held.single,  # which no other text lines up with
     "ratings": _rated,
     "next step": lambda held: [

@@ -26,8 +26,7 @@ _FEW = 0.2  # different texts in that many rows: a category, a name, a constant
 _SHORT = 16  # characters of what may only be checked against
 _END = 200  # characters of an answer in which it repeats the reference
 _FAMILY = 3  # columns that differ in their number alone
-ONLY = "[only]"  # the ending of a path of lists of one
-JSON = "[json]"  # the ending of a path of texts that are the JSON of lists of texts
+ONLY, JSON = "[only]", "[json]"  # the endings of a path of lists of one, of JSON lists of texts
 
 Fits: TypeAlias = Callable[[Any], bool]
 
@@ -61,8 +60,8 @@ def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) ->
         paths = Counter(often if len(often) <= _MOST_PATHS else {})
     values = {path: shapes.usual([lookup(row, path) for row in rows]) for path in paths}
     for path in [p for p in values if p.endswith(ONLY)]:  # a text where lists have one alone
-        lists = sum(value not in EMPTY for value in values[judgements.bare(path)])
-        if paths[path] < shapes.NEARLY_ALL * lists:
+        there = sum(value not in EMPTY for value in values[judgements.bare(path)])
+        if paths[path] < shapes.NEARLY_ALL * there:
             del values[path]
     said = [p for p in values if role_names.may_be_listed(p)]
     said += [p for both in role_names.by_better([*values]) for p in both if p not in said]
@@ -174,8 +173,8 @@ class Columns:
         """Whether some texts hold more than half of all that is said."""
         bare = {*map(judgements.bare, paths)}
         size = {path: sum(map(len, filter(None, self.values[path]))) for path in self.single}
-        read = sum(n for path, n in size.items() if judgements.bare(path) in bare)
-        return 2 * read >= sum(size.values())
+        own = [n for path, n in size.items() if judgements.bare(path) in bare]
+        return 2 * sum(own) >= sum(size.values())
 
     def is_dialogue(self, path: str) -> bool:
         """Whether most texts at a path are dialogues, whose speakers stand before what they say."""
@@ -194,8 +193,6 @@ class Columns:
             if sum(len(a) == len(b) for a, b in lists) >= least * len(lists):
                 return True
         return False
-
-    # Columns that differ in their number alone.
 
     @cached_property
     def families(self) -> list[str]:

@@ -14,13 +14,12 @@ from stages import formats, kinds
 from stages.contract import FormatOptions, Refused, Row
 from stages.errors import RowError, counted
 from stages.format import Format
-from stages.formats import _rated_steps
 from stages.normalize import finders, role_names
 from stages.normalize.role_columns import JSON, Columns, columns_of
 from stages.rows import judgements
 from stages.rows.selection import renamed
 from stages.rows.shapes import NEARLY_ALL, mostly, spread
-from stages.rows.unread import differs_from, mapped
+from stages.rows.unread import differs_from
 
 MOST = 24  # candidates of one format
 # Read, and refused as it is.
@@ -64,8 +63,7 @@ class Candidate:
             what = f"JSON lists of texts stand in {' and '.join(map(judgements.bare, said))}"
             if "[first]" not in self.options:
                 return what, f"Read what is inside with {self.options}"
-            each = {name: judgements.bare(path) for name, path in self.renamed.items()}
-            plain = " ".join(mapped(name, path) for name, path in each.items())
+            plain = role_names.maps([*self.renamed], [*map(judgements.bare, self.renamed.values())])
             ways = f"{self.options}, or the JSON as it stands with {plain}"
             return what, f"Read the first of each with {ways}"
         for path in self.renamed.values():
@@ -128,13 +126,10 @@ class Candidate:
     def options(self) -> str:
         """The options that read the rows so."""
         way = f"/{_SIGNS[0]}-is-first" if "preference_strength" in self.renamed else self.way
-        said = f"--format {self.format}{way} {self._maps}" if self.named or way else self._maps
+        said = role_names.maps([*self.renamed], [*self.renamed.values()])
+        said = f"--format {self.format}{way} {said}" if self.named or way else said
         good = next((path for path in self.renamed.values() if path.endswith("[good]")), "")
         return f"{said} {differs_from(good, '')}" if good else said
-
-    @property
-    def _maps(self) -> str:
-        return " ".join(mapped(name, path) for name, path in self.renamed.items())
 
 
 def find(
@@ -175,7 +170,7 @@ def _found(
     talks = {said: one for said, one in found.items() if one.is_of_turns}
     every = [*talks.values()]
     every += [one for one in found.values() if one not in every and not _is_in(one, held, talks)]
-    every = _nearest(every, held)
+    every = _nearest(every, held) if kind.marks else every
     best = [one for one in every if not any(other.paths > one.paths for other in every)]
     size = {one.reading: _text_of_answers(one, held) for one in best}
     best = [o for o in best if not size[o.reading] or 2 * size[o.reading] >= max(size.values())]
@@ -187,23 +182,16 @@ def _found(
 
 
 def _nearest(every: Sequence[Candidate], held: Columns) -> list[Candidate]:
-    """Those that read ratings with the steps that are nearest to them: what stands in one list of
-    objects rates the texts with a tag, or the steps, that are in it, and a tag cuts better than
-    line breaks."""
-    near: dict[str, int] = {}
-    whose = [judgements.bare(one.renamed.get("labels", "")).partition("[]")[0] for one in every]
-    rank = [_nearness(one, held) for one in every]
-    for column, own in zip(whose, rank, strict=True):
-        near[column] = max(own, near.get(column, 0))
-    return [one for one, c, own in zip(every, whose, rank, strict=True) if own == near[c]]
-
-
-def _nearness(one: Candidate, held: Columns) -> int:
-    """See ``_nearest``."""
-    path = one.renamed.get("steps", one.renamed.get("input", ""))
-    texts = [text for text in judgements.flat(held.told(path)) if isinstance(text, str)]
-    sure = any(map(_rated_steps.is_tagged, texts)) or role_names.role_of(path) == "steps"
-    return 2 * sure + (one.format == "nested_steps")
+    """Those that read ratings with the steps that are nearest to them: in one list of objects."""
+    near: dict[str, tuple[str, int]] = {}
+    for one in every:
+        whose = judgements.bare(one.renamed.get("labels", one.reading)).partition("[]")[0]
+        sure = finders.are_surely_steps(
+            held, one.renamed.get("steps", one.renamed.get("input", ""))
+        )
+        near[one.reading] = whose, 2 * sure + (one.format == "nested_steps")
+    most = dict(sorted(near.values()))
+    return [one for one in every if most[near[one.reading][0]] == near[one.reading][1]]
 
 
 def _text_of_answers(one: Candidate, held: Columns) -> int:
