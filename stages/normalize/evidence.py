@@ -330,9 +330,8 @@ def detect(
         best = frequent[0]
     require_one(f"{where} reads", frequent, evidence)
     other, strays = _strays(evidence, best)
-    if (counts[best] + strays) * 2 <= len(rows):
-        return by_roles.only(by_roles.found())
-    if strays and ((strays > MIXED_SHARE * len(rows) and strays > 1) or counts[best] == strays):
+    both = strays and (counts[best] + strays) * 2 > len(rows)
+    if both and ((strays > MIXED_SHARE * len(rows) and strays > 1) or counts[best] == strays):
         return Detection(best, evidence="", sampled=len(rows), counts=counts, change=(best, other))
     if counts[best] * 2 <= len(rows):
         return by_roles.only(by_roles.found())

@@ -149,12 +149,37 @@ def steps_of(held: Columns) -> list[str]:
     """Lists and families of texts that may be steps: those that are called so, else all. Many
     solutions may have one step alone where the name says what they are and ratings are as long."""
     lists = [p for p in held.where(shapes.is_list_of_texts) if not role_names.is_about(p)]
+    if signed := _signed(held, 1):
+        return [f"{path}[step]" for path in signed]
     several = [p for p in lists if any(map(shapes.are_texts, held.told(p)))]
-    several = [p for p in several if not role_names.are_answers(p)]
+    several = [
+        p for p in several if not role_names.are_answers(p) or (held.guess and _are_judged(held, p))
+    ]
     texts = [p for p in (*several, *held.texts_of_families) if not held.all(p, _are_marks)]
     long = [p for p in texts if held.all(p, shapes.are_texts)]
     rated = [p for p in texts if any(held.as_long(p, [q], 1) for q in held.where(_are_marks))]
     return held.called("steps", long) or held.called("steps", rated) or long
+
+
+def _signed(held: Columns, depth: int) -> list[str]:
+    """Lists, or lists of lists, of texts that all end with + or -, and some with each."""
+
+    def are_signed(value: Any) -> bool:
+        return judgements.depth(value) == depth and all(
+            map(judgements.signed_in, judgements.flat(value))
+        )
+
+    paths = held.where(are_signed)
+    said = {p: judgements.flat(judgements.together(held.told(p), "sign")) for p in paths}
+    return [path for path in paths if {*said[path]} == {"+", "-"}]
+
+
+def _are_judged(held: Columns, path: str) -> bool:
+    """Whether each of some texts is good or bad, and their lists differ in length, as solutions do:
+    answers to choose from are equally many in each row."""
+    marks = [p for p in held.where(_are_marks) if held.as_long(p, [path])]
+    two = any(len({*map(_ratings.said, judgements.flat(held.told(p)))}) == 2 for p in marks)
+    return two and len({len(one) for one in held.told(path) if one}) > 1
 
 
 def _steps_of_solutions(held: Columns) -> list[str]:
@@ -165,13 +190,21 @@ def _steps_of_solutions(held: Columns) -> list[str]:
         cut = (shapes.is_text(one) and ("\n" in one or _rated_steps.is_tagged(one)) for one in each)
         return bool(each) and (all(map(shapes.is_list_of_texts, each)) or all(cut))
 
+    if signed := _signed(held, 2):
+        return [f"{path}[step]" for path in signed]
     inside = [path.partition("[]") for path in held.where(are_steps) if "[]" in path]
     return ["".join(path) for path in inside if not role_names.mentions(path[0], "steps")]
 
 
+def are_surely_steps(held: Columns, path: str) -> bool:
+    """Whether texts are called steps, or have a step tag, which cuts better than line breaks."""
+    texts = map(str, judgements.flat(held.told(path)))
+    return role_names.role_of(path) == "steps" or any(map(_rated_steps.is_tagged, texts))
+
+
 def _tagged_steps(held: Columns) -> list[str]:
     """Texts with a step tag, or with as many paragraphs or lines as a list has numbers."""
-    tagged = [p for p in held.single if held.all(p, _rated_steps.is_tagged)]
+    tagged = able(held, "tagged text")
     lists = [held.told(path) for path in held.where(_are_marks)]
     counts = [[len(one) if isinstance(one, list) else 0 for one in some] for some in lists]
     return tagged or [p for p in held.single if _are_broken(held.values[p], counts)]
@@ -189,29 +222,30 @@ def _rated(held: Columns) -> list[str]:
     several, steps = held.where(of_several), steps_of(held)
     means = [p for p in several if held.all(p, lambda v: all(map(are_numbers, v)))]
     judged = [f"{p}[{'mean' if p in means else 'most'}]" for p in (*means, *several)]
-    paths = dict.fromkeys((*held.where(_are_marks), *held.families, *judged))
-    # Under a low name, true says that something is bad, or not there.
-    able = [p for p in paths if not signals.is_low(judgements.bare(p)) and held.all(p, _are_marks)]
+    signs = [f"{path}[sign]" for path in _signed(held, 1)]
+    paths = dict.fromkeys((*held.where(_are_marks), *held.families, *judged, *signs))
+    able = [p for p in paths if held.all(p, _are_marks)]
     sure = [p for p in able if any(_are_even(held, one, p) for one in steps)]
     # Where no list is even in all rows, rows may be bad; then names say which lists are meant.
     bare = {p: judgements.bare(p) for p in able}
     of_steps = [p for p in able if role_names.mentions(bare[p], "steps")]
     rating = of_steps or [p for p in able if column_names.is_a(bare[p], "label")]
     named = [p for p in rating if held.as_long(p, held.called("steps", steps))]
-    return [f"{p}[{scale}]" if (scale := _scale(held, p)) else p for p in sure or named]
+    return _scaled(held, sure or named)
+
+
+def _scaled(held: Columns, paths: Iterable[str]) -> list[str]:
+    """Ratings brought to 0 to 1, but for those that say what is bad."""
+    able = [path for path in paths if not signals.is_low(judgements.bare(path))]
+    return [f"{path}[{scale}]" if (scale := _scale(held, path)) else path for path in able]
 
 
 def _are_even(held: Columns, steps: str, ratings: str) -> bool:
-    """Whether each row has as many ratings as steps; nearly each, where they are surely such."""
-    if held.as_long(ratings, [steps], 1):
-        return True
-    return _are_surely_rated(held, steps, ratings) and held.as_long(ratings, [steps])
-
-
-def _are_surely_rated(held: Columns, steps: str, ratings: str) -> bool:
-    """Whether steps are texts of more than a word each, beside few different ratings."""
+    """Whether each row has as many ratings as steps; nearly each, where they are surely such: texts
+    of more than a word each, beside few different ratings."""
     texts, marks = judgements.flat(held.told(steps)), judgements.flat(held.told(ratings))
-    return all(len(one.split()) > 1 for one in texts) and len({*map(str, marks)}) <= _MARKS
+    sure = len({*map(str, marks)}) <= _MARKS and all(len(str(one).split()) > 1 for one in texts)
+    return held.as_long(ratings, [steps], shapes.NEARLY_ALL if sure else 1)
 
 
 def _scale(held: Columns, path: str) -> str:
@@ -227,6 +261,13 @@ def _scale(held: Columns, path: str) -> str:
     return "" if best is None or "," in path else f"{min(1, int(min(said)))}..{best}"
 
 
+def _ratings_of_solutions(held: Columns) -> list[str]:
+    """Lists of ratings of each of several solutions."""
+    lists = held.where(lambda value: of_several(value) and all(map(_are_marks, value)))
+    signs = [f"{path}[sign]" for path in _signed(held, 2)]
+    return signs or _scaled(held, (path for path in lists if "[]" in path))
+
+
 def _wrong(paths: Iterable[str]) -> list[str]:
     """Those whose name says that what they number is wrong."""
     return [p for p in paths if role_names.mentions(p, "error") or role_names.is_worse(p)]
@@ -236,6 +277,13 @@ def _first_error(held: Columns) -> list[str]:
     whole = held.where(lambda value: type(value) is int, 0.0)
     places = held.where(judgements.is_place, 0.0)
     return _wrong(p if p in whole else f"{p}[place]" for p in places)
+
+
+def _counted_label(held: Columns) -> list[str]:
+    """Labels that count steps, as no verdict does: -1, and numbers beyond 1."""
+    labels = [p for p in held.where(judgements.is_place, 0.0) if column_names.is_a(p, "label")]
+    said = {p: {judgements.together(one, "place") for one in held.told(p)} - {None} for p in labels}
+    return [f"{path}[place]" for path in labels if min(said[path]) == -1 and max(said[path]) > 1]
 
 
 _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
@@ -269,6 +317,8 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     ],
     "steps": steps_of,
     "tagged steps": _tagged_steps,
+    "tagged text": lambda held: [p for p in held.single if held.all(p, _rated_steps.is_tagged)],
+    "signed text": lambda held: held.single,  # which no other text lines up with
     "ratings": _rated,
     "next step": lambda held: [
         p for p in held.single if not _NEXT.isdisjoint(role_names.parts(p)) and held.is_spoken(p)
@@ -278,11 +328,10 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     ],
     "rating of one": lambda held: held.called("number verdict", held.where(is_marked)),
     "steps of solutions": _steps_of_solutions,
-    "ratings of solutions": lambda held: [
-        p for p in held.where(lambda v: of_several(v) and all(map(_are_marks, v))) if "[]" in p
-    ],
-    "ratings of text": lambda held: held.where(_are_marks),
+    "ratings of solutions": _ratings_of_solutions,
+    "ratings of text": lambda held: _scaled(held, held.where(_are_marks)),
     "first error": _first_error,
+    "counted label": _counted_label,
     "wrong steps": lambda held: _wrong(
         held.where(lambda v: isinstance(v, list) and {*map(type, v)} == {int}, 0.0)
     ),

@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stages import formats, kinds
-from stages.contract import FormatOptions, Row
+from stages.contract import FormatOptions, Refused, Row
 from stages.errors import RowError, counted
 from stages.format import Format
 from stages.normalize import finders, role_names
 from stages.normalize.role_columns import JSON, Columns, columns_of
 from stages.rows import judgements
 from stages.rows.selection import renamed
-from stages.rows.shapes import NEARLY_ALL, spread
-from stages.rows.unread import differs_from, mapped
+from stages.rows.shapes import NEARLY_ALL, mostly, spread
+from stages.rows.unread import differs_from
 
 MOST = 24  # candidates of one format
 # Read, and refused as it is.
@@ -63,8 +63,7 @@ class Candidate:
             what = f"JSON lists of texts stand in {' and '.join(map(judgements.bare, said))}"
             if "[first]" not in self.options:
                 return what, f"Read what is inside with {self.options}"
-            each = {name: judgements.bare(path) for name, path in self.renamed.items()}
-            plain = " ".join(mapped(name, path) for name, path in each.items())
+            plain = role_names.maps([*self.renamed], [*map(judgements.bare, self.renamed.values())])
             ways = f"{self.options}, or the JSON as it stands with {plain}"
             return what, f"Read the first of each with {ways}"
         for path in self.renamed.values():
@@ -127,13 +126,10 @@ class Candidate:
     def options(self) -> str:
         """The options that read the rows so."""
         way = f"/{_SIGNS[0]}-is-first" if "preference_strength" in self.renamed else self.way
-        said = f"--format {self.format}{way} {self._maps}" if self.named or way else self._maps
+        said = role_names.maps([*self.renamed], [*self.renamed.values()])
+        said = f"--format {self.format}{way} {said}" if self.named or way else said
         good = next((path for path in self.renamed.values() if path.endswith("[good]")), "")
         return f"{said} {differs_from(good, '')}" if good else said
-
-    @property
-    def _maps(self) -> str:
-        return " ".join(mapped(name, path) for name, path in self.renamed.items())
 
 
 def find(
@@ -174,6 +170,7 @@ def _found(
     talks = {said: one for said, one in found.items() if one.is_of_turns}
     every = [*talks.values()]
     every += [one for one in found.values() if one not in every and not _is_in(one, held, talks)]
+    every = _nearest(every, held) if kind.marks else every
     best = [one for one in every if not any(other.paths > one.paths for other in every)]
     size = {one.reading: _text_of_answers(one, held) for one in best}
     best = [o for o in best if not size[o.reading] or 2 * size[o.reading] >= max(size.values())]
@@ -182,6 +179,19 @@ def _found(
     way = ["/extremes" * (len(best) > 1 and _are_many(one, held)) for one in best]
     named = [_looks_like_others(one, some[0], kind) for one in best]
     return [replace(one, way=way[at], named=named[at]) for at, one in enumerate(best)]
+
+
+def _nearest(every: Sequence[Candidate], held: Columns) -> list[Candidate]:
+    """Those that read ratings with the steps that are nearest to them: in one list of objects."""
+    near: dict[str, tuple[str, int]] = {}
+    for one in every:
+        whose = judgements.bare(one.renamed.get("labels", one.reading)).partition("[]")[0]
+        sure = finders.are_surely_steps(
+            held, one.renamed.get("steps", one.renamed.get("input", ""))
+        )
+        near[one.reading] = whose, 2 * sure + (one.format == "nested_steps")
+    most = dict(sorted(near.values()))
+    return [one for one in every if most[near[one.reading][0]] == near[one.reading][1]]
 
 
 def _text_of_answers(one: Candidate, held: Columns) -> int:
@@ -287,7 +297,9 @@ def by_numbers(
 def read_of(way: Format, row: Row, options: FormatOptions) -> str:
     """A row's examples, or as what it is refused; empty where it cannot be read so."""
     try:
-        return repr(way.read(row, options))
+        examples = way.read(row, options)
+        refused = [isinstance(one, Refused) for one in examples]
+        return "" if mostly(refused) else repr(examples)
     except RowError as error:
         return error.code if error.code in _REFUSED_AS else ""
     except (AttributeError, LookupError, TypeError, ValueError):
