@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from stages import formats
 from stages.formats import _ratings
@@ -110,10 +111,29 @@ def verdict(held: Columns) -> list[str]:
     few += [f"{p}[nearest]" for p in between if role_names.mentions(p, "verdict")]
     said = [p for p in verdicts if _is_few(held, p) and _names_columns(held, p)]
     said += _one_hot(held) or _named_winners(held, scalars) or [*few, *_votes(held)]
-    guessed = [
-        p for p in scalars if held.guess and judgements.name_sides(judgements.decided(held.told(p)))
-    ]
-    return [*dict.fromkeys(said)] or guessed
+    return [*dict.fromkeys(said)]
+
+
+def told_sides(held: Columns) -> list[str]:
+    """Columns of any name that say by their values alone which of two answers is better: letters,
+    or what tells the names of the answers apart (1 and 2 beside ``x_1`` and ``x_2``)."""
+    scalars = held.where(lambda value: isinstance(value, (str, int, float)), _SOME)
+    aside = {*verdict(held), *(path for both in role_names.by_side(scalars) for path in both)}
+    some = [p for p in scalars if p not in aside and not signals.is_about(p)]
+    some = [p for p in some if not role_names.is_worse(p) and not signals.is_low(p)]
+    answers = [both.split(",") for both in (*sides(held), *lists_of_turns(held))]
+    ends = [{*(role_names.differing(*both) or ())} for both in answers if len(both) == 2]
+    said = {path: judgements.decided(held.told(path)) for path in some}
+    told = [p for p in some if {*map(_plain, said[p])} in ends or judgements.name_sides(said[p])]
+    # 0 and 1 say yes or no, but under the name of an answer.
+    flags = [p for p in told if {*map(judgements.spelled, said[p])} == {0, 1}]
+    return [p for p in told if p not in flags or role_names.role_of(p) == "answer"]
+
+
+def _plain(value: Any) -> str:
+    """A number as it is written without need, or a text in lower case."""
+    number = judgements.spelled(value)
+    return str(value).strip().casefold() if number is None else f"{number:g}"
 
 
 def _names_columns(held: Columns, path: str) -> bool:
