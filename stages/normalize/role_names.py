@@ -200,7 +200,7 @@ def how_good(path: str, rows: Sequence[Row]) -> int:
     return sum(judgements.is_good(row.get(name)) is True for row in rows for name in names)
 
 
-def differing(left: str, right: str) -> tuple[str, str] | None:
+def _differing(left: str, right: str) -> tuple[str, str] | None:
     """The one part in which two names differ; empty on the side that lacks it."""
     one, other = parts(left), parts(right)
     if len(one) == len(other):
@@ -217,14 +217,14 @@ def by_better(paths: Sequence[str]) -> list[tuple[str, str]]:
         (left, right)
         for left in paths
         for right in worse
-        if (odd := differing(left, right)) and odd[1] in WORSE
+        if (odd := _differing(left, right)) and odd[1] in WORSE
         if odd[0] in BETTER or (not odd[0] and role_of(left) == "answer")
     ]
 
 
 def by_side(paths: Sequence[str]) -> list[tuple[str, str]]:
     """Each two names that differ in a side alone: ``a`` and ``b``, ``1`` and ``2``."""
-    return [(a, b) for a in paths for b in paths if differing(a, b) in _SIDES]
+    return [(a, b) for a in paths for b in paths if _differing(a, b) in _SIDES]
 
 
 # Options that have a format read a column that it leaves out, where it has a place for it.

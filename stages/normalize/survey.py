@@ -4,6 +4,7 @@ Columns that would refuse rows one by one are reported here once, with their cou
 that would ignore an important column stops before its first row.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +17,8 @@ from stages.errors import AskError, RowError, counted
 from stages.format import Format
 from stages.formats._messages import role_of
 from stages.rows import judgements, shapes, signals, speakers
-from stages.rows.column_names import EMPTY, Watched, are_set_aside, are_verdicts, is_rating
-from stages.rows.selection import Selection
+from stages.rows.column_names import EMPTY, Watched, are_set_aside, are_verdicts, is_a, is_rating
+from stages.rows.selection import Selection, raw
 from stages.rows.selection import inside as selection_inside
 from stages.rows.unread import Leaving, ReadRow, Unread, asked, ignore, mapped, rated
 
@@ -35,7 +36,8 @@ class Column:
     Attributes:
         rows: sampled rows that have it, ``of_rows``: of those that the format could read.
         values: some of the values.
-        numbers: what each row's value says as a list of numbers of steps (``ReadRow``).
+        numbers: whether each row's value says otherwise than what was read: as a list of numbers of
+            steps (``ReadRow``), or as the name of an answer; None where it is neither.
         of: the column of texts that nothing reads of which its lists say something; ``own``: one of
             these that is good is trained, where there is any.
         asked: why it must not be ignored without an option; None where it may be.
@@ -135,6 +137,35 @@ def _name_answers(path: str, values: Sequence[Any], names: Collection[str]) -> b
     return len(texts) == len(values) > 0 and (columns or named)
 
 
+def _sides(
+    row: Watched, examples: Sequence[contract.Example], columns: Mapping[str, str]
+) -> tuple[str, ...]:
+    """What tells the columns of the two answers of a row apart, the worse one's first: ``2`` and
+    ``1``; nothing where that is not seen."""
+    texts: dict[str, str] = {}
+    for name in row.read_columns:
+        paths, value = raw(name, columns).split(","), row[name]
+        several = isinstance(value, list) and len(paths) == len(value) > 1
+        texts |= dict(zip(paths, map(repr, value if several else [value]), strict=False))
+    for pair in (one for one in examples if isinstance(one, contract.Pair)):
+        sides = [repr(turns[-1].content)[1:-1] for turns in (pair.rejected, pair.chosen)]
+        for worse, better in itertools.permutations(texts, 2):
+            ends = judgements.sides_of(worse, better) or judgements.sides_of(better, worse)[::-1]
+            if ends and sides[0] in texts[worse] and sides[1] in texts[better]:
+                return ends
+    return ()
+
+
+def _names_the_worse(left: Unread, sides: tuple[str, ...]) -> bool | None:
+    """Whether a value names the worse answer by what tells its column apart; None where it names
+    neither. 0 and 1 are names under that of an answer alone."""
+    said = judgements.plain(left.values[0])
+    flags = {*sides} == {"0", "1"} and not is_a(left.path, "answer")
+    if flags or said not in sides or signals.is_about(left.path):
+        return False if sides and judgements.is_tie(left.values[0]) else None
+    return sides.index(said) == 0
+
+
 def _ask_of_all(
     found: Survey, kind: kinds.Kind, settled: Collection[str], names: Collection[str]
 ) -> None:
@@ -143,10 +174,15 @@ def _ask_of_all(
     for path, column in found.columns.items():
         column.of_rows = found.rows
         open_to_doubt = column.asked is None and path not in settled
-        numbers_steps = None not in column.numbers and any(column.numbers)
-        if open_to_doubt and (numbers_steps or are_verdicts(path, column.values, kind)):
+        contradicts = None not in column.numbers and any(column.numbers)
+        are_steps = contradicts and kind.marks
+        if open_to_doubt and (are_steps or are_verdicts(path, column.values, kind)):
             column.asked = rated(path, column.values[0], kind)
-        elif open_to_doubt and kind.compares and _name_answers(path, column.values, names):
+        elif (
+            open_to_doubt
+            and kind.compares
+            and (contradicts or _name_answers(path, column.values, names))
+        ):
             what = f"{path} names one of two answers, and nothing reads it"
             column.asked = AskError("unread_column", what, f"Add {ignore(path)}.")
         elif open_to_doubt and are_set_aside(path, column.values):
@@ -241,9 +277,11 @@ def survey(
         result.rows += 1
         total += _text(row)
         read = ReadRow(watched, examples)
+        sides = _sides(watched, examples, options.columns)
         for left in leaving.of(watched, examples):
             column = result.take(left)
-            column.numbers.append(read.numbers_steps(left))
+            names = _names_the_worse(left, sides)
+            column.numbers.append(read.numbers_steps(left) if kind.marks else names)
             if leaving.is_open(left.path):
                 own = [value for value in left.values if not read.repeats(value)]
                 unread[left.path] += sum(map(_text, own))

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from stages import formats
 from stages.formats import _ratings
@@ -122,18 +121,13 @@ def told_sides(held: Columns) -> list[str]:
     some = [p for p in scalars if p not in aside and not signals.is_about(p)]
     some = [p for p in some if not role_names.is_worse(p) and not signals.is_low(p)]
     answers = [both.split(",") for both in (*sides(held), *lists_of_turns(held))]
-    ends = [{*(role_names.differing(*both) or ())} for both in answers if len(both) == 2]
+    ends = [{*ab} for both in answers if len(both) == 2 and (ab := judgements.sides_of(*both))]
     said = {path: judgements.decided(held.told(path)) for path in some}
-    told = [p for p in some if {*map(_plain, said[p])} in ends or judgements.name_sides(said[p])]
+    short = {path: {*map(judgements.plain, said[path])} for path in some}
+    told = [p for p in some if short[p] in ends or judgements.name_sides(said[p])]
     # 0 and 1 say yes or no, but under the name of an answer.
     flags = [p for p in told if {*map(judgements.spelled, said[p])} == {0, 1}]
     return [p for p in told if p not in flags or role_names.role_of(p) == "answer"]
-
-
-def _plain(value: Any) -> str:
-    """A number as it is written without need, or a text in lower case."""
-    number = judgements.spelled(value)
-    return str(value).strip().casefold() if number is None else f"{number:g}"
 
 
 def _names_columns(held: Columns, path: str) -> bool:
