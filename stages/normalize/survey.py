@@ -5,6 +5,7 @@ that would ignore an important column stops before its first row.
 """
 
 import itertools
+import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from stages import contract, formats, kinds
 from stages.errors import AskError, RowError, counted
 from stages.format import Format
 from stages.formats._messages import role_of
-from stages.rows import judgements, shapes, signals, speakers
+from stages.rows import judgements, shapes, signals, speakers, words
 from stages.rows.column_names import EMPTY, Watched, are_set_aside, are_verdicts, is_a, is_rating
 from stages.rows.selection import Selection, raw
 from stages.rows.selection import inside as selection_inside
@@ -26,6 +27,7 @@ MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread c
 LEAST_SHARE = 0.1  # of each of these columns, where they are several
 LEAST_TEXT = 100  # characters per row of such a column; shorter texts are names, dates, numbers
 _LISTED, _WIDE = 3, 24  # values that a message shows, and their characters
+_SPOKEN = words.exact("spoken", "role")
 _PLAIN = ("question", "prompt", "problem", "answer", "answers", "text")  # meanings of one text each
 
 
@@ -38,6 +40,7 @@ class Column:
         values: some of the values.
         numbers: whether each row's value says otherwise than what was read: as a list of numbers of
             steps (``ReadRow``), or as the name of an answer; None where it is neither.
+        exchanges: questions with an answer of each row's dialogues, of which one is better.
         of: the column of texts that nothing reads of which its lists say something; ``own``: one of
             these that is good is trained, where there is any.
         asked: why it must not be ignored without an option; None where it may be.
@@ -47,6 +50,7 @@ class Column:
     of_rows: int = 0
     values: list[Any] = field(default_factory=list)
     numbers: list[bool | None] = field(default_factory=list)
+    exchanges: list[int] = field(default_factory=list)
     of: str = ""
     own: bool = True
     asked: AskError | None = None
@@ -166,6 +170,26 @@ def _names_the_worse(left: Unread, sides: tuple[str, ...]) -> bool | None:
     return sides.index(said) == 0
 
 
+def _ask_of_exchanges(path: str, column: Column) -> AskError | None:
+    """The question about a column that numbers the exchanges of dialogues, so that a verdict may be
+    about the first of them alone; None for any other column."""
+    said = [judgements.spelled(value) or 0 for value in column.values]
+    told = [*zip(said, column.exchanges, strict=False)]
+    numbers = {number for number, of in told if number in range(1, of + 1)}
+    aside = signals.is_about(path) and _SPOKEN.isdisjoint(judgements.parts(path))
+    counts = len(numbers) > 1 and numbers == {number for number, _ in told}
+    one_each = len(column.values) == len(column.exchanges)
+    if aside or not (counts and one_each) or all(number == of for number, of in told):
+        return None
+    last = max(numbers)
+    whole = shlex.quote(f"{path}={last:g}")
+    ways = [f"take it for all of each with {ignore(path)}"]
+    if all(of == last for number, of in told if number == last):
+        ways.insert(0, f"use only those on whole dialogues with --where {whole}")
+    what = f"{path} numbers exchanges, and what is better may be said of the first ones alone"
+    return AskError("two_orders", what, f"Say which: {', or '.join(ways)}.")
+
+
 def _ask_of_all(
     found: Survey, kind: kinds.Kind, settled: Collection[str], names: Collection[str]
 ) -> None:
@@ -188,6 +212,8 @@ def _ask_of_all(
         elif open_to_doubt and are_set_aside(path, column.values):
             what = f"{path} is set in some rows, and nothing reads whether these are trained"
             column.asked = AskError("unread_weight", what, f"Add {ignore(path)}.")
+        elif open_to_doubt:
+            column.asked = _ask_of_exchanges(path, column)
 
 
 def is_talk(value: Any) -> bool:
@@ -278,10 +304,17 @@ def survey(
         total += _text(row)
         read = ReadRow(watched, examples)
         sides = _sides(watched, examples, options.columns)
+        exchanges = sum(
+            turn.role == "assistant"
+            for one in examples[:1]
+            if isinstance(one, contract.Pair)
+            for turn in (*one.prompt, *one.chosen)
+        )
         for left in leaving.of(watched, examples):
             column = result.take(left)
             names = _names_the_worse(left, sides)
             column.numbers.append(read.numbers_steps(left) if kind.marks else names)
+            column.exchanges.append(exchanges)
             if leaving.is_open(left.path):
                 own = [value for value in left.values if not read.repeats(value)]
                 unread[left.path] += sum(map(_text, own))
