@@ -7,7 +7,7 @@ that would ignore an important column stops before its first row.
 import itertools
 import shlex
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,11 +17,11 @@ from stages import contract, formats, kinds
 from stages.errors import AskError, RowError, counted
 from stages.format import Format
 from stages.formats._messages import role_of
-from stages.rows import judgements, shapes, signals, speakers, words
+from stages.rows import judgements, shapes, signals, speakers, stop_text, words
 from stages.rows.column_names import EMPTY, Watched, are_set_aside, are_verdicts, is_a, is_rating
 from stages.rows.selection import Selection, raw
 from stages.rows.selection import inside as selection_inside
-from stages.rows.unread import Leaving, ReadRow, Unread, asked, ignore, mapped, rated
+from stages.rows.unread import Leaving, ReadRow, Unread, asked, differs_from, ignore, mapped, rated
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
 LEAST_SHARE = 0.1  # of each of these columns, where they are several
@@ -190,13 +190,17 @@ def _ask_of_exchanges(path: str, column: Column) -> AskError | None:
     return AskError("two_orders", what, f"Say which: {', or '.join(ways)}.")
 
 
-def _ask_of_all(
-    found: Survey, kind: kinds.Kind, settled: Collection[str], names: Collection[str]
-) -> None:
+def _ask_of_all(found: Survey, kind: kinds.Kind, settled: Set[str], names: Collection[str]) -> None:
     """Ask about the columns of which all values together show that they rate answers, or number
     steps."""
     for path, column in found.columns.items():
         column.of_rows = found.rows
+        cut = stop_text.cut_at(path, column.values) if kind.trains_answers else []
+        if path not in settled and not settled >= {where for where, _ in cut}:
+            what = f"{path} says of some answers that they were cut off, and nothing reads it"
+            ways = " ".join(differs_from(*one) for one in cut)
+            how = f"Say which: leave these out with {ways}, or train them with {ignore(path)}."
+            column.asked = AskError("unfinished_answer", what, how)
         open_to_doubt = column.asked is None and path not in settled
         contradicts = None not in column.numbers and any(column.numbers)
         are_steps = contradicts and kind.marks
@@ -324,7 +328,7 @@ def survey(
                     name, good = read.judged(left.path, left.values[0])
                     column.of, column.own = name or column.of, column.own and good is not False
     result.listed = _listed(rows, format_, settled.union(result.columns))
-    _ask_of_all(result, kind, settled, rows[0].keys() if rows else ())
+    _ask_of_all(result, kind, settled | selection.decided, rows[0].keys() if rows else ())
     _ask_of_long(result, unread, total, 2 if format_.name == "text" else 1)
     _ask_of_no_few(result, rows)
     return result

@@ -130,6 +130,22 @@ def told_sides(held: Columns) -> list[str]:
     return [p for p in told if p not in flags or role_names.role_of(p) == "answer"]
 
 
+def told_answers(held: Columns) -> list[str]:
+    """Columns whose values each name one of several answers by what tells their columns apart;
+    those that are called verdicts, if some are."""
+    scalars = held.where(lambda value: isinstance(value, (str, int, float)), _SOME)
+    verdicts = [p for p in scalars if role_names.mentions(p, "verdict")]
+    some = [p for p in scalars if p in verdicts or not signals.is_about(p)]
+    some = [p for p in some if not role_names.is_worse(p) and not signals.is_low(p)]
+    families = [path.split(",") for path in role_columns.list_of_answers(held) if "," in path]
+    found = []
+    for path, names in itertools.product(some, families):
+        said = judgements.decided(held.told(path)) if path not in names else ()
+        places = {judgements.named_among(value, names) for value in said}
+        found += [path] * (None not in places and len(places) > 1 and not places <= {0, 1})
+    return [p for p in found if p in verdicts] or [*dict.fromkeys(found)]
+
+
 def _names_columns(held: Columns, path: str) -> bool:
     """Whether the few texts of a column name two columns of texts by their words."""
     values = judgements.decided(one for one in held.values[path] if isinstance(one, str))
