@@ -144,30 +144,30 @@ def _name_answers(path: str, values: Sequence[Any], names: Collection[str]) -> b
 def _sides(
     row: Watched, examples: Sequence[contract.Example], columns: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """What tells the columns of the two answers of a row apart, the worse one's first: ``2`` and
-    ``1``; nothing where that is not seen."""
+    """The columns of the two answers of a row, the worse one first, where a side tells their names
+    apart: ``answer_2`` and ``answer_1``."""
     texts: dict[str, str] = {}
     for name in row.read_columns:
         paths, value = raw(name, columns).split(","), row[name]
         several = isinstance(value, list) and len(paths) == len(value) > 1
         texts |= dict(zip(paths, map(repr, value if several else [value]), strict=False))
     for pair in (one for one in examples if isinstance(one, contract.Pair)):
-        sides = [repr(turns[-1].content)[1:-1] for turns in (pair.rejected, pair.chosen)]
-        for worse, better in itertools.permutations(texts, 2):
-            ends = judgements.sides_of(worse, better) or judgements.sides_of(better, worse)[::-1]
-            if ends and sides[0] in texts[worse] and sides[1] in texts[better]:
-                return ends
+        said = [repr(turns[-1].content)[1:-1] for turns in (pair.rejected, pair.chosen)]
+        for both in itertools.permutations(texts, 2):
+            sided = judgements.are_sides(*both) or judgements.are_sides(*both[::-1])
+            if sided and said[0] in texts[both[0]] and said[1] in texts[both[1]]:
+                return both
     return ()
 
 
 def _names_the_worse(left: Unread, sides: tuple[str, ...]) -> bool | None:
     """Whether a value names the worse answer by what tells its column apart; None where it names
     neither. 0 and 1 are names under that of an answer alone."""
-    said = judgements.plain(left.values[0])
-    flags = {*sides} == {"0", "1"} and not is_a(left.path, "answer")
-    if flags or said not in sides or signals.is_about(left.path):
-        return False if sides and judgements.is_tie(left.values[0]) else None
-    return sides.index(said) == 0
+    if not sides or signals.is_about(left.path):
+        return None
+    flags = judgements.named_among(0, sides) is not None and not is_a(left.path, "answer")
+    place = None if flags else judgements.named_among(left.values[0], sides)
+    return None if place is None and not judgements.is_tie(left.values[0]) else place == 0
 
 
 def _ask_of_exchanges(path: str, column: Column) -> AskError | None:
