@@ -40,7 +40,8 @@ class Column:
         values: some of the values.
         numbers: whether each row's value says otherwise than what was read: as a list of numbers of
             steps (``ReadRow``), or as the name of an answer; None where it is neither.
-        exchanges: questions with an answer of each row's dialogues, of which one is better.
+        exchanges: numbers that rows have, and how many answers the dialogues of these rows have of
+            which one is better.
         of: the column of texts that nothing reads of which its lists say something; ``own``: one of
             these that is good is trained, where there is any.
         asked: why it must not be ignored without an option; None where it may be.
@@ -50,7 +51,7 @@ class Column:
     of_rows: int = 0
     values: list[Any] = field(default_factory=list)
     numbers: list[bool | None] = field(default_factory=list)
-    exchanges: list[int] = field(default_factory=list)
+    exchanges: set[tuple[float, int]] = field(default_factory=set)
     of: str = ""
     own: bool = True
     asked: AskError | None = None
@@ -173,18 +174,15 @@ def _names_the_worse(left: Unread, sides: tuple[str, ...]) -> bool | None:
 def _ask_of_exchanges(path: str, column: Column) -> AskError | None:
     """The question about a column that numbers the exchanges of dialogues, so that a verdict may be
     about the first of them alone; None for any other column."""
-    said = [judgements.spelled(value) or 0 for value in column.values]
-    told = [*zip(said, column.exchanges, strict=False)]
-    numbers = {number for number, of in told if number in range(1, of + 1)}
+    numbers = {number for number, _ in column.exchanges}
     aside = signals.is_about(path) and _SPOKEN.isdisjoint(judgements.parts(path))
-    counts = len(numbers) > 1 and numbers == {number for number, _ in told}
-    one_each = len(column.values) == len(column.exchanges)
-    if aside or not (counts and one_each) or all(number == of for number, of in told):
+    counts = all(number in range(1, of + 1) for number, of in column.exchanges) and len(numbers) > 1
+    if aside or not counts or all(number == of for number, of in column.exchanges):
         return None
     last = max(numbers)
-    whole = shlex.quote(f"{path}={last:g}")
     ways = [f"take it for all of each with {ignore(path)}"]
-    if all(of == last for number, of in told if number == last):
+    if all(of == last for number, of in column.exchanges if number == last):
+        whole = shlex.quote(f"{path}={last:g}")
         ways.insert(0, f"use only those on whole dialogues with --where {whole}")
     what = f"{path} numbers exchanges, and what is better may be said of the first ones alone"
     return AskError("two_orders", what, f"Say which: {', or '.join(ways)}.")
@@ -308,17 +306,14 @@ def survey(
         total += _text(row)
         read = ReadRow(watched, examples)
         sides = _sides(watched, examples, options.columns)
-        exchanges = sum(
-            turn.role == "assistant"
-            for one in examples[:1]
-            if isinstance(one, contract.Pair)
-            for turn in (*one.prompt, *one.chosen)
-        )
+        pairs = (one for one in examples[:1] if isinstance(one, contract.Pair))
+        spoken = (turn.role for one in pairs for turn in (*one.prompt, *one.chosen))
+        answered = [*spoken].count("assistant")
         for left in leaving.of(watched, examples):
             column = result.take(left)
             names = _names_the_worse(left, sides)
             column.numbers.append(read.numbers_steps(left) if kind.marks else names)
-            column.exchanges.append(exchanges)
+            column.exchanges.add((judgements.spelled(left.values[0]) or 0, answered))
             if leaving.is_open(left.path):
                 own = [value for value in left.values if not read.repeats(value)]
                 unread[left.path] += sum(map(_text, own))
