@@ -201,11 +201,11 @@ class Columns:
         for path in self.values:
             parts = role_names.parts(path)
             counts = [p for p in parts if words.counted(p) is not None]
-            told = [*filter(str.isdigit, parts)] or counts
-            if len(told) == 1 and {*path}.isdisjoint(",[="):
-                place = words.counted(told[0]) or 0
-                key = tuple("#" if part == told[0] else part for part in parts)
-                families.setdefault(key, {}).setdefault(place, path)
+            for told in ([*filter(str.isdigit, counts)], [*filter(str.isalpha, counts)]):
+                if len(told) == 1 and {*path}.isdisjoint(",[="):
+                    place = words.counted(told[0]) or 0
+                    key = tuple("#" if part == told[0] else part for part in parts)
+                    families.setdefault(key, {}).setdefault(place, path)
         found = []
         for members in families.values():
             first = min(members)

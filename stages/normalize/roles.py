@@ -81,7 +81,8 @@ class Candidate:
                 what = f"{before} has marks from {low} to {high}, and nothing says which are good"
                 how = f"To train {low} as 0, {high} as 1 and 0.5 and more as good, add"
                 return what, f"{how} {self.options}"
-        if self.guessed:
+        told = [path for name, path in self.renamed.items() if self.roles[name].startswith("told ")]
+        if self.guessed or not all(role_names.mentions(path, "verdict") for path in told):
             what = f"only the values say that {self.words} can be read"
             return what, f"If they are, add {self.options}"
         return None
@@ -218,7 +219,8 @@ def _is_in(one: Candidate, held: Columns, talks: Mapping[str, Candidate]) -> boo
 
 def _are_many(one: Candidate, held: Columns) -> bool:
     """Whether a candidate orders lists of three answers and more."""
-    several = held.told(one.renamed.get("responses", "")) if one.format == "ranked" else ()
+    ordered = one.format == "ranked" and "winner" not in one.renamed
+    several = held.told(one.renamed.get("responses", "")) if ordered else ()
     return any(isinstance(value, list) and len(value) > 2 for value in several)
 
 

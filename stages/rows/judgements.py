@@ -317,6 +317,17 @@ def named_by(value: Any, names: tuple[str, ...]) -> int | None:
     return own.index(True) if own.count(True) == 1 else None
 
 
+def named_among(value: Any, names: Sequence[str]) -> int | None:
+    """Which of several columns a value names by the word or number that only this one has."""
+    each = [frozenset(parts(name)) for name in names]
+    common = each[0].intersection(*each)
+    number = spelled(value)
+    said = frozenset(parts(str(value) if number is None else f"{number:g}"))
+    own = [one - common for one in each]
+    told = said - common - {*_NOUNS}
+    return own.index(told) if told and own.count(told) == 1 else None
+
+
 def are_sides(one: str, other: str) -> bool:
     """Whether two names differ in a side alone: ``score_a`` and ``score_b``."""
     left, right = _own((one, other))
