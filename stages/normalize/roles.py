@@ -22,10 +22,8 @@ from stages.rows.shapes import NEARLY_ALL, mostly, spread
 from stages.rows.unread import differs_from
 
 MOST = 24  # candidates of one format
-# Read, and refused as it is.
-_REFUSED_AS = tuple("tie two_orders two_margins unrated_answer empty_answer".split())
+_REFUSED_AS = "tie two_orders two_margins unrated_answer empty_answer".split()  # read, and refused
 _OPTIONS = FormatOptions(already_templated=True)
-
 _SIGNS = ("negative", "positive")  # of a strength, for the first answer
 
 
