@@ -1,6 +1,7 @@
 """What a row says that has several answers in a list: in which order they are, and which pairs that
 makes."""
 
+import re
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -66,6 +67,9 @@ def ranked(view: View) -> list[Said]:
     texts = [answer(one, view.words) for one in answers]
     if None in texts:
         raise UnreadError("an answer of another shape")
+    if "winner" in view.named:
+        best = texts.pop(_named(view.get("winner"), view.named.get(name, "").split(",")))
+        return [pair(view, best, one, margin(view)) for one in texts]
     listed = name in _LISTS[:5] or view.variant.startswith("in-order")
     if not found and not listed:
         raise UnreadError("answers that nothing orders")
@@ -89,6 +93,16 @@ def ranked(view: View) -> list[Said]:
         made.append(pair(view, texts[a], texts[b], margin(view, apart)))
     left = len(answers) - len(rated) + (len(order) - 2 if extremes else 0)
     return [*made, *[None] * left]
+
+
+def _named(winner: Any, columns: list[str]) -> int:
+    """The place of the column whose name has a word of a winner's that no other column has."""
+    said, *each = ({*re.findall(r"[a-z]+|\d+", str(x).lower())} for x in (winner, *columns))
+    own = [{*words}.difference(*(each[:at] + each[at + 1 :])) for at, words in enumerate(each)]
+    places = [at for at, words in enumerate(own) if words and words <= said]
+    if len(places) != 1 or isinstance(winner, float):
+        raise UnreadError("a winner in other words")
+    return places[0]
 
 
 def _are_numbers(value: Any, count: int) -> bool:

@@ -76,7 +76,8 @@ class _Roles:
             return LEFT_OUT
         if any(_covers(one, path) for one in selection.decided):
             return FILTER
-        by_source = {judgements.bare(source): name for name, source in self._mapped.items()}
+        each = [(name, judgements.bare(source)) for name, source in self._mapped.items()]
+        by_source = {one: name for name, source in each for one in source.split(",")}
         left = [column for one, column in self._left.columns.items() if _covers(one, path)]
         seldom = all(2 * column.rows <= column.of_rows for column in left)  # where rows are odd
         if left and not (seldom and (path in by_source or path in self._read)):

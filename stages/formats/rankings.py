@@ -12,7 +12,8 @@ from stages.contract import Example, FormatOptions, Refused, Row
 from stages.errors import RowError, UndecidedError
 from stages.formats import _pairs, _turns, verdicts
 from stages.formats._fields import Field, columns_of, meant, open_question, required
-from stages.rows.column_names import peek
+from stages.rows import judgements
+from stages.rows.column_names import EMPTY, peek
 from stages.rows.selection import raw
 from stages.rows.signals import is_score
 from stages.rows.unread import ignore
@@ -129,6 +130,23 @@ def _beside(row: Row, name: str, answers: list[Row], columns: Mapping[str, str])
     return found
 
 
+def _of_winner(row: Row, answers: list[Any], columns: Mapping[str, str]) -> _Numbers:
+    """1 for the answer whose column the winner names, 0 for each other one.
+
+    Raises:
+        RowError: ``tie``, ``unrated_answer``, ``bad_label``: it names none of them.
+    """
+    path = columns["winner"]
+    if (value := row["winner"]) in EMPTY:
+        raise verdicts.silent(row, "winner", columns)
+    if judgements.is_tie(value):
+        raise verdicts.tie(f"the answers are equally good ({value!r})", path, value)
+    place = judgements.named_among(value, columns.get("responses", "").split(","))
+    if place is None or place >= len(answers):
+        raise RowError("bad_label", f"{value!r} names none of the answers")
+    return _Numbers(path, [float(at == place) for at in range(len(answers))], scored=False)
+
+
 def _level(value: Any, where: str, scored: bool) -> float | None:
     """How good an answer with a score or a rank is; None where it has none."""
     number = _pairs.number_of_one(value, where)
@@ -237,7 +255,8 @@ class _Ranked(_pairs.PairFormat):
     """Several answers to one prompt, from best to worst or with a score or a rank each.
 
     A row gives a pair for each two neighbours, with ``ranked/all`` for each two answers, with
-    ``ranked/extremes`` for the best and the worst. Two that are equally good are refused as a tie,
+    ``ranked/extremes`` for the best and the worst; with ``--map winner``, which names the column of
+    the best one, for it and each other. Two that are equally good are refused as a tie,
     and an answer without a number among others is refused by name. Where nothing orders the
     answers, ``ranked/in-order`` reads them from best to worst.
     """
@@ -248,6 +267,8 @@ class _Ranked(_pairs.PairFormat):
     ways = ("adjacent", "all", "extremes", "in-order", "in-order-all", "in-order-extremes")
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
+        if "winner" in columns:
+            return "", "a pair of the best one and each other"
         if rows and not any(self._is_ordered(row) for row in rows):
             if beside := next(filter(None, map(self._rated_beside, rows)), None):
                 raise UndecidedError(f"nothing says which answer each {beside} is of", ())
@@ -304,12 +325,13 @@ class _Ranked(_pairs.PairFormat):
         columns = options.columns
         name = required(_LIST.of(row, columns), "there is no list of two answers or more")
         given = row[name]
-        numbers = _numbers_of(row, name, given, columns)
+        won = [_of_winner(row, given, columns)] if "winner" in columns else []
+        numbers = won or _numbers_of(row, name, given, columns)
         listed = f"--map responses={name}" if name in _ORDERED else ""
         listed = listed or ("--format ranked" if self._way.startswith("in-order") else "")
         surest = "" if self._way or len(given) == 2 else f"--format {self.name}/extremes"
         ordered, unrated = _in_order(name, given, numbers, listed, surest)
-        couples = self._couples(ordered)
+        couples = [(ordered[0], o) for o in ordered[1:]] if won else self._couples(ordered)
         _pairs.require_one_margin(row, len(couples), columns)
         texts = {one.where: _pairs.text_of(one.said, one.where) for one in ordered}
         examples: list[Example] = []
@@ -321,7 +343,7 @@ class _Ranked(_pairs.PairFormat):
             examples.append(_pairs.pair(row, *sides, options, own=better.margin_over(worse)))
         if all(isinstance(one, Refused) for one in examples):
             raise _pairs.all_equal(raw(numbers[0].path, columns) if numbers else "")
-        return [*examples, *self._left_out(ordered, unrated)]
+        return [*examples, *(() if won else self._left_out(ordered, unrated))]
 
 
 TABLE = (_Ranked(),)

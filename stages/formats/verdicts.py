@@ -107,7 +107,7 @@ def _index(value: Any) -> int | None:
     return int(value) if whole else None
 
 
-def _tie(detail: str, column: str, value: Any) -> AskError:
+def tie(detail: str, column: str, value: Any) -> AskError:
     """The error of a row that prefers neither answer, and the option that leaves such rows out."""
     return AskError("tie", detail, f"Leave such rows out with {_left_out(column, value)}")
 
@@ -119,7 +119,7 @@ def _left_out(column: str, value: Any) -> str:
     return differs_from(column, value)
 
 
-def _silent(row: Row, name: str, columns: Mapping[str, str]) -> RowError:
+def silent(row: Row, name: str, columns: Mapping[str, str]) -> RowError:
     """The error of a row that has no verdict, and the option that leaves such rows out.
 
     Args:
@@ -223,7 +223,7 @@ class _IndexedPair(_pairs.PairFormat):
             column: of the value, as the file calls it.
         """
         if is_tie(value):
-            raise _tie(f"the answers are equally good ({value!r})", column, value)
+            raise tie(f"the answers are equally good ({value!r})", column, value)
         if (named := side_of(value, names)) is not None:
             return named
         index, order = _index(value), _ORDERS.get(self._way, ())
@@ -246,7 +246,7 @@ class _IndexedPair(_pairs.PairFormat):
         said = [name for name in names if _speaks(row, name)]
         said = said or [name for name in names if _fields.says(row, name)][:1]
         if not said:
-            raise _silent(row, next((name for name in names if name in row), ""), raw)
+            raise silent(row, next((name for name in names if name in row), ""), raw)
         sides = _sides(row, raw)
         places = {self._better(row[name], sides, raw.get(name, name)) for name in said}
         if len(places) > 1:
@@ -323,7 +323,7 @@ class _StrengthPair(_pairs.PairFormat):
         strength = _pairs.number(row[column], column)
         if strength == 0:
             raw = options.columns.get(column, column)
-            raise _tie(f"{column} is 0: the answers are equally good", raw, row[column])
+            raise tie(f"{column} is 0: the answers are equally good", raw, row[column])
         answers = [row[name] for name in names]
         first = (strength > 0) == (self._way == "positive-is-first")
         better, worse = answers if first else answers[::-1]

@@ -151,7 +151,7 @@ def _read_as(
     # A doubt about answers may be about one and what it is checked against, which texts show; turns
     # without an answer may have it in another column.
     said = "" if doubt is None else doubt[0]
-    about_answers = said.endswith("could each be the answer")
+    about_answers = said.endswith("could each be the answer") or " a third answer " in said
     misses = about_answers if said else roles.misses(detected, fitting, kind, columns)
     unasked = said and all(_lacks_prompt(detected, row) for row in fitting)
     elsewhere = unasked or " without an answer: " in said or not detected.usable

@@ -323,5 +323,7 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     ),
     "numbers of sides": verdict_columns.numbers_of_sides,
     "verdict": verdict_columns.verdict,
+    "told side": verdict_columns.told_sides,
+    "told answer": verdict_columns.told_answers,
     "strength": verdict_columns.strength,
 }

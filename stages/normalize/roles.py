@@ -83,7 +83,8 @@ class Candidate:
                 what = f"{before} has marks from {low} to {high}, and nothing says which are good"
                 how = f"To train {low} as 0, {high} as 1 and 0.5 and more as good, add"
                 return what, f"{how} {self.options}"
-        if self.guessed:
+        told = [path for name, path in self.renamed.items() if self.roles[name].startswith("told ")]
+        if self.guessed or not all(role_names.mentions(path, "verdict") for path in told):
             what = f"only the values say that {self.words} can be read"
             return what, f"If they are, add {self.options}"
         return None

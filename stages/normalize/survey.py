@@ -4,8 +4,10 @@ Columns that would refuse rows one by one are reported here once, with their cou
 that would ignore an important column stops before its first row.
 """
 
+import itertools
+import shlex
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,16 +17,17 @@ from stages import contract, formats, kinds
 from stages.errors import AskError, RowError, counted
 from stages.format import Format
 from stages.formats._messages import role_of
-from stages.rows import judgements, shapes, signals, speakers
-from stages.rows.column_names import EMPTY, Watched, are_set_aside, are_verdicts, is_rating
-from stages.rows.selection import Selection
+from stages.rows import judgements, shapes, signals, speakers, stop_text, words
+from stages.rows.column_names import EMPTY, Watched, are_set_aside, are_verdicts, is_a, is_rating
+from stages.rows.selection import Selection, raw
 from stages.rows.selection import inside as selection_inside
-from stages.rows.unread import Leaving, ReadRow, Unread, asked, ignore, mapped, rated
+from stages.rows.unread import Leaving, ReadRow, Unread, asked, differs_from, ignore, mapped, rated
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
 LEAST_SHARE = 0.1  # of each of these columns, where they are several
 LEAST_TEXT = 100  # characters per row of such a column; shorter texts are names, dates, numbers
 _LISTED, _WIDE = 3, 24  # values that a message shows, and their characters
+_SPOKEN = words.exact("spoken", "role")
 _PLAIN = ("question", "prompt", "problem", "answer", "answers", "text")  # meanings of one text each
 
 
@@ -35,7 +38,9 @@ class Column:
     Attributes:
         rows: sampled rows that have it, ``of_rows``: of those that the format could read.
         values: some of the values.
-        numbers: what each row's value says as a list of numbers of steps (``ReadRow``).
+        numbers: whether each row's value says otherwise than what was read: as a list of numbers of
+            steps (``ReadRow``), or as the name of an answer; None where it is neither.
+        exchanges: questions with an answer of each row's dialogues, of which one is better.
         of: the column of texts that nothing reads of which its lists say something; ``own``: one of
             these that is good is trained, where there is any.
         asked: why it must not be ignored without an option; None where it may be.
@@ -45,6 +50,7 @@ class Column:
     of_rows: int = 0
     values: list[Any] = field(default_factory=list)
     numbers: list[bool | None] = field(default_factory=list)
+    exchanges: list[int] = field(default_factory=list)
     of: str = ""
     own: bool = True
     asked: AskError | None = None
@@ -135,23 +141,83 @@ def _name_answers(path: str, values: Sequence[Any], names: Collection[str]) -> b
     return len(texts) == len(values) > 0 and (columns or named)
 
 
-def _ask_of_all(
-    found: Survey, kind: kinds.Kind, settled: Collection[str], names: Collection[str]
-) -> None:
+def _sides(
+    row: Watched, examples: Sequence[contract.Example], columns: Mapping[str, str]
+) -> tuple[str, ...]:
+    """What tells the columns of the two answers of a row apart, the worse one's first: ``2`` and
+    ``1``; nothing where that is not seen."""
+    texts: dict[str, str] = {}
+    for name in row.read_columns:
+        paths, value = raw(name, columns).split(","), row[name]
+        several = isinstance(value, list) and len(paths) == len(value) > 1
+        texts |= dict(zip(paths, map(repr, value if several else [value]), strict=False))
+    for pair in (one for one in examples if isinstance(one, contract.Pair)):
+        sides = [repr(turns[-1].content)[1:-1] for turns in (pair.rejected, pair.chosen)]
+        for worse, better in itertools.permutations(texts, 2):
+            ends = judgements.sides_of(worse, better) or judgements.sides_of(better, worse)[::-1]
+            if ends and sides[0] in texts[worse] and sides[1] in texts[better]:
+                return ends
+    return ()
+
+
+def _names_the_worse(left: Unread, sides: tuple[str, ...]) -> bool | None:
+    """Whether a value names the worse answer by what tells its column apart; None where it names
+    neither. 0 and 1 are names under that of an answer alone."""
+    said = judgements.plain(left.values[0])
+    flags = {*sides} == {"0", "1"} and not is_a(left.path, "answer")
+    if flags or said not in sides or signals.is_about(left.path):
+        return False if sides and judgements.is_tie(left.values[0]) else None
+    return sides.index(said) == 0
+
+
+def _ask_of_exchanges(path: str, column: Column) -> AskError | None:
+    """The question about a column that numbers the exchanges of dialogues, so that a verdict may be
+    about the first of them alone; None for any other column."""
+    said = [judgements.spelled(value) or 0 for value in column.values]
+    told = [*zip(said, column.exchanges, strict=False)]
+    numbers = {number for number, of in told if number in range(1, of + 1)}
+    aside = signals.is_about(path) and _SPOKEN.isdisjoint(judgements.parts(path))
+    counts = len(numbers) > 1 and numbers == {number for number, _ in told}
+    one_each = len(column.values) == len(column.exchanges)
+    if aside or not (counts and one_each) or all(number == of for number, of in told):
+        return None
+    last = max(numbers)
+    whole = shlex.quote(f"{path}={last:g}")
+    ways = [f"take it for all of each with {ignore(path)}"]
+    if all(of == last for number, of in told if number == last):
+        ways.insert(0, f"use only those on whole dialogues with --where {whole}")
+    what = f"{path} numbers exchanges, and what is better may be said of the first ones alone"
+    return AskError("two_orders", what, f"Say which: {', or '.join(ways)}.")
+
+
+def _ask_of_all(found: Survey, kind: kinds.Kind, settled: Set[str], names: Collection[str]) -> None:
     """Ask about the columns of which all values together show that they rate answers, or number
     steps."""
     for path, column in found.columns.items():
         column.of_rows = found.rows
+        cut = stop_text.cut_at(path, column.values) if kind.trains_answers else []
+        if path not in settled and not settled >= {where for where, _ in cut}:
+            what = f"{path} says of some answers that they were cut off, and nothing reads it"
+            ways = " ".join(differs_from(*one) for one in cut)
+            how = f"Say which: leave these out with {ways}, or train them with {ignore(path)}."
+            column.asked = AskError("unfinished_answer", what, how)
         open_to_doubt = column.asked is None and path not in settled
-        numbers_steps = None not in column.numbers and any(column.numbers)
-        if open_to_doubt and (numbers_steps or are_verdicts(path, column.values, kind)):
+        contradicts = None not in column.numbers and any(column.numbers)
+        are_steps = contradicts and kind.marks
+        if open_to_doubt and (are_steps or are_verdicts(path, column.values, kind)):
             column.asked = rated(path, column.values[0], kind)
-        elif open_to_doubt and kind.compares and _name_answers(path, column.values, names):
+        elif (
+            open_to_doubt
+            and kind.compares
+            and (contradicts or _name_answers(path, column.values, names))
+        ):
             what = f"{path} names one of two answers, and nothing reads it"
             column.asked = AskError("unread_column", what, f"Add {ignore(path)}.")
         elif open_to_doubt and are_set_aside(path, column.values):
             what = f"{path} is set in some rows, and nothing reads whether these are trained"
             column.asked = AskError("unread_weight", what, f"Add {ignore(path)}.")
+        elif open_to_doubt:
+            column.asked = _ask_of_exchanges(path, column)
 
 
 def is_talk(value: Any) -> bool:
@@ -241,9 +307,18 @@ def survey(
         result.rows += 1
         total += _text(row)
         read = ReadRow(watched, examples)
+        sides = _sides(watched, examples, options.columns)
+        exchanges = sum(
+            turn.role == "assistant"
+            for one in examples[:1]
+            if isinstance(one, contract.Pair)
+            for turn in (*one.prompt, *one.chosen)
+        )
         for left in leaving.of(watched, examples):
             column = result.take(left)
-            column.numbers.append(read.numbers_steps(left))
+            names = _names_the_worse(left, sides)
+            column.numbers.append(read.numbers_steps(left) if kind.marks else names)
+            column.exchanges.append(exchanges)
             if leaving.is_open(left.path):
                 own = [value for value in left.values if not read.repeats(value)]
                 unread[left.path] += sum(map(_text, own))
@@ -253,7 +328,7 @@ def survey(
                     name, good = read.judged(left.path, left.values[0])
                     column.of, column.own = name or column.of, column.own and good is not False
     result.listed = _listed(rows, format_, settled.union(result.columns))
-    _ask_of_all(result, kind, settled, rows[0].keys() if rows else ())
+    _ask_of_all(result, kind, settled | selection.decided, rows[0].keys() if rows else ())
     _ask_of_long(result, unread, total, 2 if format_.name == "text" else 1)
     _ask_of_no_few(result, rows)
     return result

@@ -110,10 +110,40 @@ def verdict(held: Columns) -> list[str]:
     few += [f"{p}[nearest]" for p in between if role_names.mentions(p, "verdict")]
     said = [p for p in verdicts if _is_few(held, p) and _names_columns(held, p)]
     said += _one_hot(held) or _named_winners(held, scalars) or [*few, *_votes(held)]
-    guessed = [
-        p for p in scalars if held.guess and judgements.name_sides(judgements.decided(held.told(p)))
-    ]
-    return [*dict.fromkeys(said)] or guessed
+    return [*dict.fromkeys(said)]
+
+
+def told_sides(held: Columns) -> list[str]:
+    """Columns of any name that say by their values alone which of two answers is better: letters,
+    or what tells the names of the answers apart (1 and 2 beside ``x_1`` and ``x_2``)."""
+    scalars = held.where(lambda value: isinstance(value, (str, int, float)), _SOME)
+    aside = {*verdict(held), *(path for both in role_names.by_side(scalars) for path in both)}
+    some = [p for p in scalars if p not in aside and not signals.is_about(p)]
+    some = [p for p in some if not role_names.is_worse(p) and not signals.is_low(p)]
+    answers = [both.split(",") for both in (*sides(held), *lists_of_turns(held))]
+    ends = [{*ab} for both in answers if len(both) == 2 and (ab := judgements.sides_of(*both))]
+    said = {path: judgements.decided(held.told(path)) for path in some}
+    short = {path: {*map(judgements.plain, said[path])} for path in some}
+    told = [p for p in some if short[p] in ends or judgements.name_sides(said[p])]
+    # 0 and 1 say yes or no, but under the name of an answer.
+    flags = [p for p in told if {*map(judgements.spelled, said[p])} == {0, 1}]
+    return [p for p in told if p not in flags or role_names.role_of(p) == "answer"]
+
+
+def told_answers(held: Columns) -> list[str]:
+    """Columns whose values each name one of several answers by what tells their columns apart;
+    those that are called verdicts, if some are."""
+    scalars = held.where(lambda value: isinstance(value, (str, int, float)), _SOME)
+    verdicts = [p for p in scalars if role_names.mentions(p, "verdict")]
+    some = [p for p in scalars if p in verdicts or not signals.is_about(p)]
+    some = [p for p in some if not role_names.is_worse(p) and not signals.is_low(p)]
+    families = [path.split(",") for path in role_columns.list_of_answers(held) if "," in path]
+    found = []
+    for path, names in itertools.product(some, families):
+        said = judgements.decided(held.told(path)) if path not in names else ()
+        places = {judgements.named_among(value, names) for value in said}
+        found += [path] * (None not in places and len(places) > 1 and not places <= {0, 1})
+    return [p for p in found if p in verdicts] or [*dict.fromkeys(found)]
 
 
 def _names_columns(held: Columns, path: str) -> bool:

@@ -103,6 +103,7 @@ def treat(example: Example, policy: str) -> str | None:
 _OPENED = re.compile(rf"(?:\A|\n)\s*{OPEN}")
 _BLOCK = re.compile(rf"{OPEN}.*?{CLOSE}", re.DOTALL)
 _CUT = ("length", "max_tokens", "max_output_tokens", "model_length")
+_ENDED = ("stop", "end_turn", "stop_sequence", "eos", "tool_calls")
 # Fields of a turn, and which of their values mean that the turn is not complete.
 FLAGS: dict[str, Callable[[Any], bool]] = {
     "prefix": lambda value: value is True,
@@ -112,6 +113,26 @@ FLAGS: dict[str, Callable[[Any], bool]] = {
     "stop_reason": lambda value: value in _CUT,
     "status": lambda value: value in ("incomplete", "in_progress"),
 }
+
+
+def _why_ended(path: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Every text at a path, or inside it, that says as a whole why an answer ended."""
+    if isinstance(value, str) and value.casefold() in (*_CUT, *_ENDED):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from _why_ended(f"{path}.{key}", one)
+    elif isinstance(value, list):
+        for at, one in enumerate(value):
+            yield from _why_ended(f"{path}[]" if isinstance(one, dict) else f"{path}.{at}", one)
+
+
+def cut_at(path: str, values: Iterable[Any]) -> list[tuple[str, str]]:
+    """Where in the values of a column it stands that an answer was cut off, and in which words, if
+    others there came to an end."""
+    told = {pair: None for value in values for pair in _why_ended(path, value)}
+    ended = {where for where, why in told if why.casefold() in _ENDED}
+    return [(where, why) for where, why in told if where in ended and why.casefold() in _CUT]
 
 
 def opens_reasoning(text: str) -> bool:
