@@ -31,6 +31,14 @@ _SPOKEN = words.exact("spoken", "role")
 _PLAIN = ("question", "prompt", "problem", "answer", "answers", "text")  # meanings of one text each
 
 
+def counts_of(values: Sequence[Any]) -> str:
+    """How often each value is there, where they are few: ``true in 31, false in 9``; else empty."""
+    counts = Counter(orjson.dumps(value, default=str).decode() for value in values)
+    if len(counts) > _LISTED or any(len(text) > _WIDE for text in counts):
+        return ""
+    return ", ".join(f"{text} in {count}" for text, count in counts.most_common())
+
+
 @dataclass(slots=True)
 class Column:
     """A column that nothing reads.
@@ -62,11 +70,7 @@ class Column:
 
     def contents(self, of: int) -> str:
         """The values in words, of so many rows: ``true in 31, false in 9 of 40 sampled rows``."""
-        counts = Counter(orjson.dumps(value, default=str).decode() for value in self.values)
-        if len(counts) > _LISTED or any(len(text) > _WIDE for text in counts):
-            return f"in {self.rows:,} of {counted(of, 'sampled row')}"
-        shown = ", ".join(f"{text} in {count}" for text, count in counts.most_common())
-        return f"{shown} of {counted(of, 'sampled row')}"
+        return f"{counts_of(self.values) or f'in {self.rows:,}'} of {counted(of, 'sampled row')}"
 
 
 @dataclass(slots=True)
