@@ -10,6 +10,7 @@ from expectations.witness.raw import UnreadError
 _ENDED = re.compile(r"(.+)\[(\w+|-?\d+\.\.-?\d+)\]", re.DOTALL)
 _WHOLE = ("best", "good", "first")  # of what several paths give together
 _JOINED = ("most", "mean")  # of what several lists say, as one list
+_BEHIND = ("step", "sign")  # of a text that ends with + or -
 _WHO = ("role", "from", "speaker", "sender", "actor", "who", "author", "by", "type", "name")
 _WHAT = ("content", "value", "text", "message", "msg", "utterance", "body", "said")
 _NONE = ("none", "null", "n/a", "correct", "-", "no")
@@ -112,7 +113,9 @@ def _together(value: Any, how: str) -> Any:
     if how in _OF_ONE:
         return _OF_ONE[how](value)
     scaled = how == "low" or ".." in how
-    if isinstance(value, list) and (scaled or any(isinstance(one, list) for one in value)):
+    if isinstance(value, list) and (
+        scaled or how in _BEHIND or any(isinstance(one, list) for one in value)
+    ):
         return [_together(one, how) for one in value]
     if scaled:
         known = number(value)
@@ -120,6 +123,11 @@ def _together(value: Any, how: str) -> Any:
             raise UnreadError("a scale of what is no number")
         low, high = (0, -1) if how == "low" else map(int, how.split(".."))
         return (known - low) / (high - low) if low != high else value
+    if how in _BEHIND:
+        step, blank, sign = value.rstrip()[:-1], value.rstrip()[-2:-1], value.rstrip()[-1:]
+        if sign not in "+-" or not blank.isspace() or not step.strip():
+            raise UnreadError("a text without a sign")
+        return sign if how == "sign" else step.rstrip()
     if how not in _MADE:
         raise UnreadError("a path with an ending")
     listed = isinstance(value, list)

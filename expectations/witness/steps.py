@@ -165,6 +165,8 @@ def _tagged(view: View) -> list[Said]:
 
 def _first_error(view: View) -> list[Said]:
     steps, error = _texts(view.get(*_LISTS)), view.get(*_ERRORS)
+    counted = paths.number(error)
+    error = int(counted) if counted is not None and counted.is_integer() else error
     if isinstance(error, bool) or not isinstance(error, int | None):
         raise UnreadError("a first error of another shape")
     if error is not None and error >= 0 and view.variant == "1-based":
@@ -215,12 +217,19 @@ def _nested(view: View) -> list[Said]:
         *("trajectories", "reasoning_chains", "reasoning_paths"),
     )
     found: list[Said] = []
-    for one in view.get(*names) or ("none",):
+    both = [view.get(name) for name in ("steps", "labels")]
+    beside = all(isinstance(one, list) for one in both)
+    each = [{"steps": a, "labels": b} for a, b in zip(*both, strict=True)] if beside else ()
+    for one in each or view.get(*names) or ("none",):
         if not isinstance(one, dict):
             raise UnreadError("solutions that are no objects")
-        kept = {k: v for k, v in view.row.items() if k in (*PROBLEMS, *said.SYSTEM)}
+        kept = {k: v for k, v in view.row.items() if k in said.SYSTEM}
+        kept["problem"] = view.get(*PROBLEMS)
         inside = View(one | kept, view.variant, view.words)
         steps = inside.get(*_LISTS, "reasoning_steps", "rated_steps")
+        if isinstance(steps, str) and each:
+            pieces = [piece for piece in _cut(view, steps, len(one["labels"])) if piece.strip()]
+            steps = inside.row["steps"] = pieces
         texts = isinstance(steps, list) and isinstance(steps[0], str)
         found += _stepwise(inside) if texts else _objects(inside)
     return found

@@ -149,6 +149,8 @@ def steps_of(held: Columns) -> list[str]:
     """Lists and families of texts that may be steps: those that are called so, else all. Many
     solutions may have one step alone where the name says what they are and ratings are as long."""
     lists = [p for p in held.where(shapes.is_list_of_texts) if not role_names.is_about(p)]
+    if signed := _signed(held, 1):
+        return [f"{path}[step]" for path in signed]
     several = [p for p in lists if any(map(shapes.are_texts, held.told(p)))]
     several = [
         p for p in several if not role_names.are_answers(p) or (held.guess and _are_judged(held, p))
@@ -157,6 +159,19 @@ def steps_of(held: Columns) -> list[str]:
     long = [p for p in texts if held.all(p, shapes.are_texts)]
     rated = [p for p in texts if any(held.as_long(p, [q], 1) for q in held.where(_are_marks))]
     return held.called("steps", long) or held.called("steps", rated) or long
+
+
+def _signed(held: Columns, depth: int) -> list[str]:
+    """Lists, or lists of lists, of texts that all end with + or -, and some with each."""
+
+    def are_signed(value: Any) -> bool:
+        return judgements.depth(value) == depth and all(
+            map(judgements.signed_in, judgements.flat(value))
+        )
+
+    paths = held.where(are_signed)
+    said = {p: judgements.flat(judgements.together(held.told(p), "sign")) for p in paths}
+    return [path for path in paths if {*said[path]} == {"+", "-"}]
 
 
 def _are_judged(held: Columns, path: str) -> bool:
@@ -175,6 +190,8 @@ def _steps_of_solutions(held: Columns) -> list[str]:
         cut = (shapes.is_text(one) and ("\n" in one or _rated_steps.is_tagged(one)) for one in each)
         return bool(each) and (all(map(shapes.is_list_of_texts, each)) or all(cut))
 
+    if signed := _signed(held, 2):
+        return [f"{path}[step]" for path in signed]
     inside = [path.partition("[]") for path in held.where(are_steps) if "[]" in path]
     return ["".join(path) for path in inside if not role_names.mentions(path[0], "steps")]
 
@@ -203,7 +220,8 @@ def _rated(held: Columns) -> list[str]:
     several, steps = held.where(of_several), steps_of(held)
     means = [p for p in several if held.all(p, lambda v: all(map(are_numbers, v)))]
     judged = [f"{p}[{'mean' if p in means else 'most'}]" for p in (*means, *several)]
-    paths = dict.fromkeys((*held.where(_are_marks), *held.families, *judged))
+    signs = [f"{path}[sign]" for path in _signed(held, 1)]
+    paths = dict.fromkeys((*held.where(_are_marks), *held.families, *judged, *signs))
     able = [p for p in paths if held.all(p, _are_marks)]
     sure = [p for p in able if any(_are_even(held, one, p) for one in steps)]
     # Where no list is even in all rows, rows may be bad; then names say which lists are meant.
@@ -246,6 +264,13 @@ def _scale(held: Columns, path: str) -> str:
     return "" if best is None or "," in path else f"{min(1, int(min(said)))}..{best}"
 
 
+def _ratings_of_solutions(held: Columns) -> list[str]:
+    """Lists of ratings of each of several solutions."""
+    lists = held.where(lambda value: of_several(value) and all(map(_are_marks, value)))
+    signs = [f"{path}[sign]" for path in _signed(held, 2)]
+    return signs or _scaled(held, (path for path in lists if "[]" in path))
+
+
 def _wrong(paths: Iterable[str]) -> list[str]:
     """Those whose name says that what they number is wrong."""
     return [p for p in paths if role_names.mentions(p, "error") or role_names.is_worse(p)]
@@ -259,7 +284,7 @@ def _first_error(held: Columns) -> list[str]:
 
 def _counted_label(held: Columns) -> list[str]:
     """Labels that count steps, as no verdict does: -1, and numbers beyond 1."""
-    labels = [p for p in held.where(judgements.is_place) if column_names.is_a(p, "label")]
+    labels = [p for p in held.where(judgements.is_place, 0.0) if column_names.is_a(p, "label")]
     said = {p: {judgements.together(one, "place") for one in held.told(p)} - {None} for p in labels}
     return [f"{path}[place]" for path in labels if min(said[path]) == -1 and max(said[path]) > 1]
 
@@ -306,10 +331,7 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     ],
     "rating of one": lambda held: held.called("number verdict", held.where(is_marked)),
     "steps of solutions": _steps_of_solutions,
-    "ratings of solutions": lambda held: _scaled(
-        held,
-        (p for p in held.where(lambda v: of_several(v) and all(map(_are_marks, v))) if "[]" in p),
-    ),
+    "ratings of solutions": _ratings_of_solutions,
     "ratings of text": lambda held: _scaled(held, held.where(_are_marks)),
     "first error": _first_error,
     "counted label": _counted_label,

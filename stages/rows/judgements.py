@@ -11,7 +11,8 @@ good, the empty text where none is; ``article,post[first]`` is the first text th
 whole number, ``tie`` between two. ``ranking[order]`` are the ranks of answers that letters name
 from best to worst. ``scores[best]`` is the place of the highest, ``tie`` where all
 are equal. ``log[turns]`` are turns with ``role`` and ``content``, whatever their keys are called.
-``prompt[json]`` is what a JSON text lists, of a list of one text that text. Endings may follow one
+``prompt[json]`` is what a JSON text lists, of a list of one text that text. ``solution[step]`` are
+texts without the + or - that each ends with, ``solution[sign]`` these signs. Endings may follow one
 another.
 """
 
@@ -25,7 +26,7 @@ from stages.rows.words import exact, listing
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
 _ENDED = re.compile(
-    r"(?P<path>.+)\[(?P<how>most|mean|best|first|only|good|place|turns|low|nearest|order|json|-?\d+\.\.-?\d+)\]"
+    r"(?P<path>.+)\[(?P<how>most|mean|best|first|only|step|sign|good|place|turns|low|nearest|order|json|-?\d+\.\.-?\d+)\]"
 )
 _NOTHING = (None, "")
 _NO_PLACE = exact("value", "no") | {"none", "null", "n/a", "correct", "-"}
@@ -61,9 +62,12 @@ def together(value: Any, how: str) -> Any:
         return _number_in(str(value)) if is_place(value) else value
     if how == "good":
         return _first_good(value)
-    each = how == "low" or ".." in how
+    each = how in ("low", "step", "sign") or ".." in how
     if isinstance(value, list) and (each or list in map(type, value)):
         return [together(one, how) for one in value]
+    if how in ("step", "sign"):
+        signed = signed_in(value)
+        return signed[how] if signed else value
     if how == "low":
         number = float(value) if isinstance(value, bool) else spelled(value)
         return value if number is None else -number
@@ -164,6 +168,14 @@ def listed_in(value: Any) -> list[str]:
         return []
     found = signals.nested_in(value) or []
     return [*found] if all(isinstance(one, str) for one in found) else []
+
+
+_SIGNED = re.compile(r"(?P<step>.*\S)\s+(?P<sign>[+-])\s*", re.DOTALL)
+
+
+def signed_in(value: Any) -> re.Match[str] | None:
+    """The ``step`` and the ``sign`` of a text that ends with + or -, behind a blank."""
+    return _SIGNED.fullmatch(value) if isinstance(value, str) else None
 
 
 def are_letters(value: Any) -> bool:
