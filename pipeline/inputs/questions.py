@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from pipeline import tasks
-from pipeline.inputs.opening import selection_of
+from pipeline.inputs.opening import lists_of_texts, selection_of
 from pipeline.options.config import FEW_ROWS, Config
 from pipeline.options.ways import leaving
 from stages import formats
@@ -246,19 +246,6 @@ def _weighing(
     return DataError(what, f"Say which: {', or '.join(ways)}.")
 
 
-def _listed(listed: Sequence[str], reading: str, where: str) -> DataError:
-    """A JSON list may be an answer as it stands, but nobody asks in JSON."""
-    inside = maps(listed, [f"{name}[json]" for name in listed])
-    columns = formats.load(reading).columns
-    asked = {name for one in ("question", "prompt", "problem") for name in columns.get(one, ())}
-    whole = "" if asked & {*listed} else f", or the JSON as it stands with {maps(listed, listed)}"
-    said = "Say which: read" if whole else "Read"
-    return DataError(
-        f"{where}: JSON lists of texts stand in {' and '.join(listed)}.",
-        f"{said} what is inside with {inside}{whole}.",
-    )
-
-
 def ask(
     survey: Survey,
     rows: Sequence[Row],
@@ -278,7 +265,7 @@ def ask(
         DataError: there is such a column.
     """
     if listed := [n for n in survey.often_listed if config.source.cells.get(n) != "text"]:
-        raise _listed(listed, reading, where)
+        raise lists_of_texts(listed, reading, where)
     late = survey.late
     for path, column in sorted(survey.columns.items(), key=lambda one: late.get(one[0], 0)):
         error = column.asked

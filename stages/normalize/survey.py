@@ -78,7 +78,7 @@ class Survey:
     """The columns of sampled rows that nothing reads.
 
     Attributes:
-        rows: rows that the format could read.
+        rows: rows that the format could read; ``failed``: the error of one that it could not.
         columns: by path.
         refused: errors of rows that an option would leave out or settle, by the option.
         most: the unread column that has most of the rows' text; None where no column has alone.
@@ -86,6 +86,7 @@ class Survey:
     """
 
     rows: int = 0
+    failed: RowError | None = None
     listed: Counter[str] = field(default_factory=Counter)
     columns: dict[str, Column] = field(default_factory=dict)
     most: str | None = None
@@ -306,8 +307,11 @@ def survey(
         except AskError as error:
             result.refused.setdefault(error.remedy, []).append(error)
             continue
-        except (RowError, AttributeError, LookupError, TypeError, ValueError):
+        except RowError as error:
+            result.failed = error
             continue  # the build refuses such rows by name
+        except (AttributeError, LookupError, TypeError, ValueError):
+            continue
         result.rows += 1
         total += _text(row)
         read = ReadRow(watched, examples)
