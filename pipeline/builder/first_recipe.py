@@ -298,8 +298,8 @@ def _nothing_fits(errors: dict[str, PipelineError]) -> PipelineError:
     offering = {t: e for t, e in knowing.items() if ways(e.remedy)} or knowing
     judging = {t: e for t, e in offering.items() if not tasks.kind_of(t).trains_answers}
     knowing = judging or offering or errors
-    if len(knowing) == 1:
-        (error,) = knowing.values()
-        return error
+    first, *others = knowing.values()
+    if all((one.what, one.remedy) == (first.what, first.remedy) for one in others):
+        return first
     reasons = " ".join(f"[{task}] {error}" for task, error in knowing.items())
-    return type(next(iter(knowing.values())))(reasons, "Name the task with --task.")
+    return type(first)(reasons, "Name the task with --task.")

@@ -18,6 +18,7 @@ from stages.errors import (
     AskError,
     DataError,
     PipelineError,
+    RowError,
     UnknownFormatError,
     UsageError,
     counted,
@@ -221,11 +222,12 @@ def _require_some(seen: Survey, rows: list[contract.Row], where: str, config: Co
     Raises:
         UnknownFormatError: all are, and the error names the task.
     """
-    if seen.failed is None or seen.rows or seen.refused or len(rows) < ENOUGH:
+    failed = None if seen.rows or seen.refused or len(rows) < ENOUGH else seen.failed
+    if not isinstance(failed, RowError):
         return
     what = f"{where}: {config.task} can use none of {counted(len(rows), 'sampled row')}"
-    remedy = f"What they lack: pipeline explain {seen.failed.code}."
-    none = UnknownFormatError(f"{what}: {seen.failed.detail}.", remedy)
+    remedy = f"What they lack: pipeline explain {failed.code}."
+    none = UnknownFormatError(f"{what}: {failed.detail}.", remedy)
     if (told := questions.naming_the_task(none, rows, where, config)) is not none:
         raise told
 

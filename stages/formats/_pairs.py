@@ -209,7 +209,7 @@ def require_no_sided_scores(columns: Mapping[str, str]) -> None:
     """
     for names in SCORES:
         one, other = (columns.get(name, "") for name in names)
-        if judgements.sides_of(one, other) or judgements.sides_of(other, one):
+        if judgements.are_sides(one, other) or judgements.are_sides(other, one):
             what = f"{one} and {other} are of the two answers, not of the better and the worse one"
             way = mapped("scores", ",".join(sorted((one, other))))
             raise RowError("bad_column", f"{what}; read them with {way} alone")

@@ -231,7 +231,8 @@ def _is_in(one: Candidate, held: Columns, talks: Mapping[str, Candidate]) -> boo
 
 def _are_many(one: Candidate, held: Columns) -> bool:
     """Whether a candidate orders lists of three answers and more."""
-    several = held.told(one.renamed.get("responses", "")) if one.format == "ranked" else ()
+    ordered = one.format == "ranked" and "winner" not in one.renamed
+    several = held.told(one.renamed.get("responses", "")) if ordered else ()
     return any(isinstance(value, list) and len(value) > 2 for value in several)
 
 

@@ -48,7 +48,8 @@ class Column:
         values: some of the values.
         numbers: whether each row's value says otherwise than what was read: as a list of numbers of
             steps (``ReadRow``), or as the name of an answer; None where it is neither.
-        exchanges: questions with an answer of each row's dialogues, of which one is better.
+        exchanges: numbers that rows have, and how many answers the dialogues of these rows have of
+            which one is better.
         of: the column of texts that nothing reads of which its lists say something; ``own``: one of
             these that is good is trained, where there is any.
         asked: why it must not be ignored without an option; None where it may be.
@@ -58,7 +59,7 @@ class Column:
     of_rows: int = 0
     values: list[Any] = field(default_factory=list)
     numbers: list[bool | None] = field(default_factory=list)
-    exchanges: list[int] = field(default_factory=list)
+    exchanges: set[tuple[float, int]] = field(default_factory=set)
     of: str = ""
     own: bool = True
     asked: AskError | None = None
@@ -86,7 +87,7 @@ class Survey:
     """
 
     rows: int = 0
-    failed: RowError | None = None
+    failed: Exception | None = None
     listed: Counter[str] = field(default_factory=Counter)
     columns: dict[str, Column] = field(default_factory=dict)
     most: str | None = None
@@ -111,10 +112,12 @@ class Survey:
         many = Counter(map(signals.meant, vague))
         return {path: 1 + (many[signals.meant(path)] > 1) for path in vague}
 
-    def take(self, left: Unread) -> Column:
-        """Count the values of one row."""
+    def take(self, left: Unread, otherwise: bool | None, answers: int) -> Column:
+        """Count the values of one row; see ``Column.numbers`` and ``Column.exchanges``."""
         column = self.columns.setdefault(left.path, Column())
         column.rows += 1
+        column.numbers.append(otherwise)
+        column.exchanges.add((judgements.spelled(left.values[0]) or 0, answers))
         if len(column.values) < 1000:
             column.values += left.values
         return column
@@ -149,47 +152,50 @@ def _name_answers(path: str, values: Sequence[Any], names: Collection[str]) -> b
 def _sides(
     row: Watched, examples: Sequence[contract.Example], columns: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """What tells the columns of the two answers of a row apart, the worse one's first: ``2`` and
-    ``1``; nothing where that is not seen."""
+    """The columns of the two answers of a row, the worse one first, where a side tells their names
+    apart: ``answer_2`` and ``answer_1``."""
     texts: dict[str, str] = {}
     for name in row.read_columns:
         paths, value = raw(name, columns).split(","), row[name]
         several = isinstance(value, list) and len(paths) == len(value) > 1
         texts |= dict(zip(paths, map(repr, value if several else [value]), strict=False))
     for pair in (one for one in examples if isinstance(one, contract.Pair)):
-        sides = [repr(turns[-1].content)[1:-1] for turns in (pair.rejected, pair.chosen)]
-        for worse, better in itertools.permutations(texts, 2):
-            ends = judgements.sides_of(worse, better) or judgements.sides_of(better, worse)[::-1]
-            if ends and sides[0] in texts[worse] and sides[1] in texts[better]:
-                return ends
+        said = [repr(turns[-1].content)[1:-1] for turns in (pair.rejected, pair.chosen)]
+        for both in itertools.permutations(texts, 2):
+            sided = judgements.are_sides(*both) or judgements.are_sides(*both[::-1])
+            if sided and said[0] in texts[both[0]] and said[1] in texts[both[1]]:
+                return both
     return ()
+
+
+def _answers_of(examples: Sequence[contract.Example]) -> int:
+    """How many answers the better dialogue of a row has."""
+    pairs = (one for one in examples[:1] if isinstance(one, contract.Pair))
+    return [turn.role for one in pairs for turn in (*one.prompt, *one.chosen)].count("assistant")
 
 
 def _names_the_worse(left: Unread, sides: tuple[str, ...]) -> bool | None:
     """Whether a value names the worse answer by what tells its column apart; None where it names
     neither. 0 and 1 are names under that of an answer alone."""
-    said = judgements.plain(left.values[0])
-    flags = {*sides} == {"0", "1"} and not is_a(left.path, "answer")
-    if flags or said not in sides or signals.is_about(left.path):
-        return False if sides and judgements.is_tie(left.values[0]) else None
-    return sides.index(said) == 0
+    if not sides or signals.is_about(left.path):
+        return None
+    flags = judgements.named_among(0, sides) is not None and not is_a(left.path, "answer")
+    place = None if flags else judgements.named_among(left.values[0], sides)
+    return None if place is None and not judgements.is_tie(left.values[0]) else place == 0
 
 
 def _ask_of_exchanges(path: str, column: Column) -> AskError | None:
     """The question about a column that numbers the exchanges of dialogues, so that a verdict may be
     about the first of them alone; None for any other column."""
-    said = [judgements.spelled(value) or 0 for value in column.values]
-    told = [*zip(said, column.exchanges, strict=False)]
-    numbers = {number for number, of in told if number in range(1, of + 1)}
+    numbers = {number for number, _ in column.exchanges}
     aside = signals.is_about(path) and _SPOKEN.isdisjoint(judgements.parts(path))
-    counts = len(numbers) > 1 and numbers == {number for number, _ in told}
-    one_each = len(column.values) == len(column.exchanges)
-    if aside or not (counts and one_each) or all(number == of for number, of in told):
+    counts = all(number in range(1, of + 1) for number, of in column.exchanges) and len(numbers) > 1
+    if aside or not counts or all(number == of for number, of in column.exchanges):
         return None
     last = max(numbers)
-    whole = shlex.quote(f"{path}={last:g}")
     ways = [f"take it for all of each with {ignore(path)}"]
-    if all(of == last for number, of in told if number == last):
+    if all(of == last for number, of in column.exchanges if number == last):
+        whole = shlex.quote(f"{path}={last:g}")
         ways.insert(0, f"use only those on whole dialogues with --where {whole}")
     what = f"{path} numbers exchanges, and what is better may be said of the first ones alone"
     return AskError("two_orders", what, f"Say which: {', or '.join(ways)}.")
@@ -200,28 +206,26 @@ def _ask_of_all(found: Survey, kind: kinds.Kind, settled: Set[str], names: Colle
     steps."""
     for path, column in found.columns.items():
         column.of_rows = found.rows
+        if path in settled:
+            continue
         cut = stop_text.cut_at(path, column.values) if kind.trains_answers else []
-        if path not in settled and not settled >= {where for where, _ in cut}:
+        if not settled >= {where for where, _ in cut}:
             what = f"{path} says of some answers that they were cut off, and nothing reads it"
             ways = " ".join(differs_from(*one) for one in cut)
             how = f"Say which: leave these out with {ways}, or train them with {ignore(path)}."
             column.asked = AskError("unfinished_answer", what, how)
-        open_to_doubt = column.asked is None and path not in settled
+        if column.asked is not None:
+            continue
         contradicts = None not in column.numbers and any(column.numbers)
-        are_steps = contradicts and kind.marks
-        if open_to_doubt and (are_steps or are_verdicts(path, column.values, kind)):
+        if (contradicts and kind.marks) or are_verdicts(path, column.values, kind):
             column.asked = rated(path, column.values[0], kind)
-        elif (
-            open_to_doubt
-            and kind.compares
-            and (contradicts or _name_answers(path, column.values, names))
-        ):
+        elif kind.compares and (contradicts or _name_answers(path, column.values, names)):
             what = f"{path} names one of two answers, and nothing reads it"
             column.asked = AskError("unread_column", what, f"Add {ignore(path)}.")
-        elif open_to_doubt and are_set_aside(path, column.values):
+        elif are_set_aside(path, column.values):
             what = f"{path} is set in some rows, and nothing reads whether these are trained"
             column.asked = AskError("unread_weight", what, f"Add {ignore(path)}.")
-        elif open_to_doubt:
+        else:
             column.asked = _ask_of_exchanges(path, column)
 
 
@@ -307,26 +311,16 @@ def survey(
         except AskError as error:
             result.refused.setdefault(error.remedy, []).append(error)
             continue
-        except RowError as error:
+        except (RowError, AttributeError, LookupError, TypeError, ValueError) as error:
             result.failed = error
             continue  # the build refuses such rows by name
-        except (AttributeError, LookupError, TypeError, ValueError):
-            continue
         result.rows += 1
         total += _text(row)
         read = ReadRow(watched, examples)
         sides = _sides(watched, examples, options.columns)
-        exchanges = sum(
-            turn.role == "assistant"
-            for one in examples[:1]
-            if isinstance(one, contract.Pair)
-            for turn in (*one.prompt, *one.chosen)
-        )
         for left in leaving.of(watched, examples):
-            column = result.take(left)
-            names = _names_the_worse(left, sides)
-            column.numbers.append(read.numbers_steps(left) if kind.marks else names)
-            column.exchanges.append(exchanges)
+            otherwise = read.numbers_steps(left) if kind.marks else _names_the_worse(left, sides)
+            column = result.take(left, otherwise, _answers_of(examples))
             if leaving.is_open(left.path):
                 own = [value for value in left.values if not read.repeats(value)]
                 unread[left.path] += sum(map(_text, own))

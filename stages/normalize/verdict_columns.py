@@ -1,7 +1,7 @@
 """Which columns of sampled rows say which of two answers is better, or how good each of them is."""
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from stages import formats
 from stages.formats import _ratings
@@ -85,7 +85,8 @@ def numbers_of_sides(held: Columns) -> list[str]:
 def scores_of_both(path: str, columns: Mapping[str, Column], reading: str) -> str:
     """The path of numbers of both answers, one column of each, where a format reads them beside the
     verdict; else empty."""
-    able = formats.load(reading).columns.keys() >= {"choice", "numbers"} and "[]" not in path
+    found = formats.load(reading)
+    able = found.columns.keys() >= {"choice", "numbers"} and "[]" not in path and not found.fans_out
     for both in role_names.by_side([*columns]) if able else ():
         told = {judgements.spelled(one) for name in both for one in columns[name].values}
         if path in both and None not in told and len(told) > 2:  # two would say good or bad
@@ -96,12 +97,17 @@ def scores_of_both(path: str, columns: Mapping[str, Column], reading: str) -> st
 # Verdicts on two answers.
 
 
+def _deciding(held: Columns) -> list[str]:
+    """Columns of one value each that may name the better answer: not the worse one, or what is bad
+    in one."""
+    scalars = held.where(lambda value: isinstance(value, (str, int, float)), _SOME)
+    return [p for p in scalars if not role_names.is_worse(p) and not signals.is_low(p)]
+
+
 def verdict(held: Columns) -> list[str]:
     """Columns that say which of two answers is better."""
-    scalars = held.where(lambda value: isinstance(value, (str, int, float)), _SOME)
+    scalars = _deciding(held)
     of_sides = {path for pair in role_names.by_side(scalars) for path in pair}
-    # What names the worse answer, or what is bad in one, is no verdict on the better one.
-    scalars = [p for p in scalars if not role_names.is_worse(p) and not signals.is_low(p)]
     verdicts = [p for p in scalars if role_names.mentions(p, "verdict")]
     named = dict.fromkeys([*verdicts, *held.called("number", scalars)])
     between = held.where(lambda v: type(v) is float and 1 <= v <= 2, _SOME)
@@ -113,37 +119,38 @@ def verdict(held: Columns) -> list[str]:
     return [*dict.fromkeys(said)]
 
 
+def _places(held: Columns, path: str, names: Sequence[str]) -> set[int | None]:
+    """Which of several answers the values of a column name by what tells their columns apart."""
+    said = judgements.decided(held.told(path)) if path not in names else ()
+    return {judgements.named_among(value, names) for value in said}
+
+
 def told_sides(held: Columns) -> list[str]:
     """Columns of any name that say by their values alone which of two answers is better: letters,
     or what tells the names of the answers apart (1 and 2 beside ``x_1`` and ``x_2``)."""
-    scalars = held.where(lambda value: isinstance(value, (str, int, float)), _SOME)
-    aside = {*verdict(held), *(path for both in role_names.by_side(scalars) for path in both)}
-    some = [p for p in scalars if p not in aside and not signals.is_about(p)]
-    some = [p for p in some if not role_names.is_worse(p) and not signals.is_low(p)]
+    aside = {*verdict(held), *itertools.chain(*role_names.by_side(_deciding(held)))}
     answers = [both.split(",") for both in (*sides(held), *lists_of_turns(held))]
-    ends = [{*ab} for both in answers if len(both) == 2 and (ab := judgements.sides_of(*both))]
-    said = {path: judgements.decided(held.told(path)) for path in some}
-    short = {path: {*map(judgements.plain, said[path])} for path in some}
-    told = [p for p in some if short[p] in ends or judgements.name_sides(said[p])]
-    # 0 and 1 say yes or no, but under the name of an answer.
-    flags = [p for p in told if {*map(judgements.spelled, said[p])} == {0, 1}]
-    return [p for p in told if p not in flags or role_names.role_of(p) == "answer"]
+    found = []
+    for path in (p for p in _deciding(held) if p not in aside and not signals.is_about(p)):
+        said = judgements.decided(held.told(path))
+        # 0 and 1 say yes or no, but under the name of an answer.
+        flags = {*map(judgements.spelled, said)} == {0, 1} and role_names.role_of(path) != "answer"
+        named = any(_places(held, path, both) == {0, 1} for both in answers if len(both) == 2)
+        found += [path] * (judgements.name_sides(said) or (named and not flags))
+    return found
 
 
 def told_answers(held: Columns) -> list[str]:
-    """Columns whose values each name one of several answers by what tells their columns apart;
-    those that are called verdicts, if some are."""
-    scalars = held.where(lambda value: isinstance(value, (str, int, float)), _SOME)
-    verdicts = [p for p in scalars if role_names.mentions(p, "verdict")]
-    some = [p for p in scalars if p in verdicts or not signals.is_about(p)]
-    some = [p for p in some if not role_names.is_worse(p) and not signals.is_low(p)]
+    """Columns whose values each name one of more than two answers by what tells their columns
+    apart; those that are called verdicts, if some are."""
     families = [path.split(",") for path in role_columns.list_of_answers(held) if "," in path]
-    found = []
-    for path, names in itertools.product(some, families):
-        said = judgements.decided(held.told(path)) if path not in names else ()
-        places = {judgements.named_among(value, names) for value in said}
-        found += [path] * (None not in places and len(places) > 1 and not places <= {0, 1})
-    return [p for p in found if p in verdicts] or [*dict.fromkeys(found)]
+    found = {}
+    for path, names in itertools.product(_deciding(held), families):
+        places = _places(held, path, names)
+        if None not in places and len(places) > 1 and places - {0, 1}:
+            found[path] = role_names.mentions(path, "verdict")
+    named = [path for path in found if found[path]]
+    return named or [path for path in found if not signals.is_about(path)]
 
 
 def _names_columns(held: Columns, path: str) -> bool:
@@ -199,10 +206,8 @@ def _named_winners(held: Columns, scalars: Iterable[str]) -> list[str]:
     """A column with the name of one of two, and the columns with both names."""
     texts = [p for p in held.where(shapes.is_text) if "[]" not in p]
     each = itertools.product(scalars, role_names.by_side(texts))
-    some = [(path, *both) for path, both in each if path not in both]
-    told = {",".join(one): zip(*map(held.values.get, one), strict=True) for one in some}
-    said = {one: judgements.decided(map(list, values)) for one, values in told.items()}
-    return [*filter(lambda one: judgements.name_sides(said[one]), said)]
+    some = [",".join((path, *both)) for path, both in each if path not in both]
+    return [one for one in some if judgements.name_sides(judgements.decided(held.told(one)))]
 
 
 def named_sides(held: Columns) -> list[tuple[str, str]]:
@@ -218,11 +223,9 @@ def _one_hot(held: Columns) -> list[str]:
     flags = held.where(lambda v: v in (0, 1, "0", "1"))
     flags = [p for p in flags if "[]" not in p]
     ties = [p for p in flags if "tie" in role_names.parts(p)]
-    found = []
+    found: list[str] = []
     for both in role_names.by_side([p for p in flags if not signals.is_low(p)]):
-        for some in ([*both, *ties[:1]], [*both]):
-            each = zip(*(held.values[path] for path in some), strict=True)
-            if all(sum(map(int, one)) == 1 for one in each):
-                found.append(",".join(some))
-                break
+        ways = (",".join((*both, *ties[:1])), ",".join(both))
+        hot = (way for way in ways if held.all(way, lambda v: judgements.one_hot(v) is not None))
+        found += itertools.islice(hot, 1)
     return found

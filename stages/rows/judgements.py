@@ -321,22 +321,17 @@ def named_among(value: Any, names: Sequence[str]) -> int | None:
     """Which of several columns a value names by the word or number that only this one has."""
     each = [frozenset(parts(name)) for name in names]
     common = each[0].intersection(*each)
-    said = frozenset(parts(plain(value))) - common - {*_NOUNS}
-    own = [one - common for one in each]
-    return own.index(said) if said and own.count(said) == 1 else None
-
-
-def sides_of(one: str, other: str) -> tuple[str, ...]:
-    """What tells two names apart that differ in a side alone: ``a`` and ``b`` of ``score_a`` and
-    ``score_b``; nothing for others."""
-    left, right = _own((one, other))
-    return next(((a, b) for a, b in _TWO if left == {a} and right == {b}), ())
-
-
-def plain(value: Any) -> str:
-    """A number as it is written at its shortest; a text in lower case."""
     number = spelled(value)
-    return str(value).strip().casefold() if number is None else f"{number:g}"
+    said = frozenset(parts(str(value) if number is None else f"{number:g}"))
+    own = [one - common for one in each]
+    told = said - common - {*_NOUNS}
+    return own.index(told) if told and own.count(told) == 1 else None
+
+
+def are_sides(one: str, other: str) -> bool:
+    """Whether two names differ in a side alone: ``score_a`` and ``score_b``."""
+    left, right = _own((one, other))
+    return any(left == {a} and right == {b} for a, b in _TWO)
 
 
 def decided(values: Iterable[Any]) -> list[Any]:
