@@ -290,13 +290,10 @@ def survey(
     options: contract.FormatOptions,
     selection: Selection,
 ) -> Survey:
-    """Read some rows, and collect the columns that nothing reads.
+    """Read rows to which ``selection`` and ``--map`` were applied: the columns that nothing reads.
 
     Whether few texts come again and again is seen only here: a build that is not asked about a
     column refuses a row for it where its own value shows what the column means, and else never.
-
-    Args:
-        rows: after ``selection`` and ``--map`` were applied.
     """
     result = Survey()
     options = format_.told(options)
