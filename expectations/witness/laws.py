@@ -132,14 +132,21 @@ def notes(said: Said) -> set[str]:
     return found
 
 
+def _text(own: Any) -> str:
+    return "" if own is None else str(own)
+
+
 def _lacks_result(turns: Sequence[Turn]) -> bool:
     """Whether an answer, or more behind some of the results, follows calls of which some have
-    none."""
+    none. A result with an id that no call has is of none, where all calls have ids."""
+    calling = [one for turn in turns for one in turn.get("tool_calls") or ()]
+    ids = {_text(one.get("id", one["function"].get("id"))) for one in calling}
     calls, results = 0, set[str]()
     for at, turn in enumerate((*turns, {"role": ""})):
         made = len(turn.get("tool_calls") or ())
         if turn["role"] == "tool" and not made:
-            results.add(str(turn.get("tool_call_id") or f" {at}"))
+            of = _text(turn.get("tool_call_id"))
+            results |= {of or f" {at}"} if not of or "" in ids or of in ids else set()
             continue
         if len(results) < calls and (results or (turn["role"] == "assistant" and not made)):
             return True

@@ -18,6 +18,7 @@ from stages.errors import (
     AskError,
     DataError,
     PipelineError,
+    RowError,
     UnknownFormatError,
     UsageError,
     counted,
@@ -26,7 +27,8 @@ from stages.format import Format
 from stages.normalize import roles
 from stages.normalize.evidence import Detection, detect, settle
 from stages.normalize.mixture import detect_mixture
-from stages.normalize.survey import is_talk, survey
+from stages.normalize.role_columns import ENOUGH
+from stages.normalize.survey import Survey, is_talk, survey
 from stages.rows import column_names, selection, signals, speakers
 from stages.rows.selection import Selection, lookup, names_something, renamed
 
@@ -207,10 +209,27 @@ def recognise_rows(
         )
         given = [renamed(row, detection.format.renamed) for row in rows]
         seen = survey(given, detection.format, kind, format_options(config), selection_of(config))
+        _require_some(seen, rows, where, config)
         settled = _left_out(seen.asked, config)
         ask(seen, rows, raw, detection.reading, where, config, settled)
         detection = replace(detection, left=tuple(sorted(settled)))
     return detection
+
+
+def _require_some(seen: Survey, rows: list[contract.Row], where: str, config: Config) -> None:
+    """Some row is not refused, unless no other task reads them.
+
+    Raises:
+        UnknownFormatError: all are, and the error names the task.
+    """
+    failed = None if seen.rows or seen.refused or len(rows) < ENOUGH else seen.failed
+    if not isinstance(failed, RowError):
+        return
+    what = f"{where}: {config.task} can use none of {counted(len(rows), 'sampled row')}"
+    remedy = f"What they lack: pipeline explain {failed.code}."
+    none = UnknownFormatError(f"{what}: {failed.detail}.", remedy)
+    if (told := questions.naming_the_task(none, rows, where, config)) is not none:
+        raise told
 
 
 _ASKED = ("question", "prompt", "problem", "text")  # meanings of texts that differ from row to row

@@ -15,9 +15,10 @@ from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
 from pipeline.options.source import Source
 from pipeline.sources import Located
-from stages import contract, readers
+from stages import contract, formats, readers
 from stages.contract import Record, Row
 from stages.errors import DataError, PipelineError, UsageError, did_you_mean
+from stages.normalize.role_names import maps
 from stages.readers._delimited import RFC4180, Delimited
 from stages.rows.expressions import FIGURES, Expression, parse
 from stages.rows.selection import Selection, condition, lookup
@@ -287,3 +288,17 @@ def _kind_of(cell: str) -> str:
     if isinstance(value, dict):
         return "objects"
     return "" if isinstance(value, str) else "scalars"
+
+
+def lists_of_texts(listed: Sequence[str], reading: str, where: str) -> DataError:
+    """The question about columns of JSON lists: a list may be an answer as it stands, but nobody
+    asks in JSON."""
+    inside = maps(listed, [f"{name}[json]" for name in listed])
+    columns = formats.load(reading).columns
+    asked = {name for one in ("question", "prompt", "problem") for name in columns.get(one, ())}
+    whole = "" if asked & {*listed} else f", or the JSON as it stands with {maps(listed, listed)}"
+    said = "Say which: read" if whole else "Read"
+    return DataError(
+        f"{where}: JSON lists of texts stand in {' and '.join(listed)}.",
+        f"{said} what is inside with {inside}{whole}.",
+    )

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from pipeline import tasks
-from pipeline.inputs.opening import selection_of
+from pipeline.inputs.opening import lists_of_texts, selection_of
 from pipeline.options.config import FEW_ROWS, Config
 from pipeline.options.ways import leaving
 from stages import formats
@@ -30,7 +30,7 @@ from stages.normalize.role_names import (
     parts,
     wholes,
 )
-from stages.normalize.survey import Column, Survey
+from stages.normalize.survey import Column, Survey, counts_of
 from stages.rows import column_names, judgements, shapes, signals
 from stages.rows.column_names import EMPTY
 from stages.rows.selection import condition, lookup
@@ -48,8 +48,10 @@ def condition_for(path: str, column: Column) -> str:
         everywhere = column.own and column.is_everywhere and not signals.is_low(path)
         return differs_from(f"{column.of},{path}[good]", "") if everywhere else ""
     option = shapes.keeping(path, column.values, column.is_everywhere)
-    if not option and column.rows >= shapes.NEARLY_ALL * column.of_rows:
-        option = shapes.keeping(path, column.values)
+    rated = column.asked is not None and column.asked.code == "rated"
+    nearly = column.rows >= shapes.NEARLY_ALL * column.of_rows
+    if nearly and (rated or not option):  # the few rows without a value are no better than others
+        option = shapes.keeping(path, column.values) or option
     flag, *text = shlex.split(option) or [""]
     kept = (condition(text[0]).holds({path: one}) for one in column.values)
     return option if flag != "--where" or any(kept) else ""
@@ -62,18 +64,20 @@ def _what_it_does(option: str, path: str, column: Column) -> str:
     flag, text, *more = shlex.split(option)
     if more:
         return "leave out the ties"
-    if flag != "--where":  # rows without a value are trained too
-        return "leave out the bad ones"
-    kept = sum(condition(text).holds({path: one}) for one in column.values)
-    if kept == len(column.values):
+    if flag != "--where":
+        silent = column.of_rows - column.rows
+        return "leave out the bad ones" + (f", and train {silent:,} without a value" * bool(silent))
+    kept = [one for one in column.values if condition(text).holds({path: one})]
+    if len(kept) == len(column.values):
         return "say how good they must be (all of these are)"
     said = condition(text)
     if said.sign == "!=" and signals.is_tie(said.value):
         return "leave out the ties"
     if isinstance(said.value, str) and said.sign == "=" and not shapes.says_good(path, said.value):
-        return f"train only those that say {said.value} ({kept:,} of them)"
-    few = said.sign == "=" or "[]" in said.column
-    return "train only the " + ("good ones" if few else f"better ones ({kept:,} of them)")
+        return f"train only those that say {said.value} ({len(kept):,} of them)"
+    if said.sign == "=" or "[]" in said.column:
+        return "train only the good ones"
+    return f"train only the better ones ({counts_of(kept) or f'{len(kept):,} of them'})"
 
 
 def _are_texts_alone(reading: str) -> bool:
@@ -242,19 +246,6 @@ def _weighing(
     return DataError(what, f"Say which: {', or '.join(ways)}.")
 
 
-def _listed(listed: Sequence[str], reading: str, where: str) -> DataError:
-    """A JSON list may be an answer as it stands, but nobody asks in JSON."""
-    inside = maps(listed, [f"{name}[json]" for name in listed])
-    columns = formats.load(reading).columns
-    asked = {name for one in ("question", "prompt", "problem") for name in columns.get(one, ())}
-    whole = "" if asked & {*listed} else f", or the JSON as it stands with {maps(listed, listed)}"
-    said = "Say which: read" if whole else "Read"
-    return DataError(
-        f"{where}: JSON lists of texts stand in {' and '.join(listed)}.",
-        f"{said} what is inside with {inside}{whole}.",
-    )
-
-
 def ask(
     survey: Survey,
     rows: Sequence[Row],
@@ -274,7 +265,7 @@ def ask(
         DataError: there is such a column.
     """
     if listed := [n for n in survey.often_listed if config.source.cells.get(n) != "text"]:
-        raise _listed(listed, reading, where)
+        raise lists_of_texts(listed, reading, where)
     late = survey.late
     for path, column in sorted(survey.columns.items(), key=lambda one: late.get(one[0], 0)):
         error = column.asked

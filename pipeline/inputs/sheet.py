@@ -74,17 +74,18 @@ class _Roles:
         selection = selection_of(self._config)
         if any(_covers(one, path) for one in selection.ignore):
             return LEFT_OUT
-        if any(_covers(one, path) for one in selection.decided):
-            return FILTER
-        each = [(name, judgements.bare(source)) for name, source in self._mapped.items()]
-        by_source = {one: name for name, source in each for one in source.split(",")}
+        decided = any(_covers(one, path) for one in selection.decided)
+        each = [(name, one) for name, many in self._mapped.items() for one in many.split(",")]
+        by_source = {judgements.bare(one): name for name, one in each}
         left = [column for one, column in self._left.columns.items() if _covers(one, path)]
         seldom = all(2 * column.rows <= column.of_rows for column in left)  # where rows are odd
-        if left and not (seldom and (path in by_source or path in self._read)):
+        if left and not decided and not (seldom and (path in by_source or path in self._read)):
             return LEFT_OUT
         name = next((n for source, n in by_source.items() if _covers(source, path)), None)
         name = name or next((n for n in self._read if _covers(n, path)), None)
-        return "" if name is None else self._meant.get(name, "read")
+        if name is None:
+            return FILTER if decided else ""
+        return self._meant.get(name, "read")
 
 
 def _read(rows: Sequence[Row], reading: Format, config: Config) -> set[str]:

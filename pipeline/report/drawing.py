@@ -4,7 +4,7 @@ The report and ``pipeline show`` draw them. They are decoded from the shards wit
 tokenizer, so they show what a trainer reads.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -38,6 +38,7 @@ KINDS = {
     SCORED: "where the score is read",
     PADDING: "padding",
 }
+_STEPS = ("step_positions", "step_labels")  # where steps end, and their ratings
 _LONGEST_CHARACTER = 4  # bytes, so tokens
 
 
@@ -48,6 +49,7 @@ class TextPiece:
     Attributes:
         control: it is a registered special token, which no text is encoded to.
         spelled: it is ordinary text that looks like a control token or a stop token.
+        rating: of the step that it ends, where that is neither 0 nor 1.
     """
 
     text: str
@@ -55,6 +57,7 @@ class TextPiece:
     ids: tuple[int, ...]
     control: bool = False
     spelled: bool = False
+    rating: float | None = None
 
 
 class Strip(NamedTuple):
@@ -161,11 +164,19 @@ class Drawer:
         real = mask or [1] * len(ids)
         return [kind if n else PADDING for kind, n in zip(token_kinds, real, strict=True)]
 
-    def strip(self, name: str, ids: list[int], kinds: list[str], most: int | None = None) -> Strip:
+    def strip(
+        self,
+        name: str,
+        ids: list[int],
+        kinds: list[str],
+        most: int | None = None,
+        ratings: Mapping[int, float | None] | None = None,
+    ) -> Strip:
         """A sequence, decoded; padding at an end is one piece.
 
         Args:
             most: tokens that are decoded, two thirds of them from the start; None is all.
+            ratings: of steps, by the place of the token that ends each.
         """
         real = [at for at, kind in enumerate(kinds) if kind != PADDING]
         start, stop = (real[0], real[-1] + 1) if real else (len(ids), len(ids))
@@ -176,7 +187,11 @@ class Drawer:
             gone = stop - start - most
         left_out = (-1, 0)
         for cut in cuts:
-            pieces += self.pieces(ids[cut], kinds[cut])
+            at = cut.start
+            for piece in self.pieces(ids[cut], kinds[cut]):
+                rating = ratings.get(at) if ratings else None
+                pieces.append(piece if rating in (None, 0, 1) else replace(piece, rating=rating))
+                at += len(piece.ids)
             left_out = (len(pieces) - 1, gone) if gone and cut is cuts[0] else left_out
         pieces += self._padding(ids[stop:])
         trained = sum(kind in (TRAINED, GOOD, BAD) for kind in kinds)
@@ -194,12 +209,14 @@ class Drawer:
             return [self._side(row, side, tokens) for side in ("chosen", "rejected")]
         ids, labels = row["input_ids"], row["labels"]
         kinds = self.kinds(ids, labels, row.get("attention_mask"))
+        ratings = dict(zip(*(row.get(name) or () for name in _STEPS), strict=True))
         if "seq_lengths" not in row:
-            return [self.strip(row["row_id"], ids, kinds, most=tokens)]
+            return [self.strip(row["row_id"], ids, kinds, tokens, ratings)]
         strips, start = [], 0
         for name, length in list(zip(row["row_ids"], row["seq_lengths"], strict=True))[:most]:
             span = slice(start, start + length)
-            strips.append(self.strip(name, ids[span], kinds[span], most=tokens))
+            own = {at - start: rating for at, rating in ratings.items()}
+            strips.append(self.strip(name, ids[span], kinds[span], tokens, own))
             start += length
         return strips
 

@@ -124,10 +124,12 @@ class Marks:
         return self.boundaries or self.ids
 
     def text(self, piece: drawing.TextPiece) -> str:
-        """A piece with its mark, which comes before the line end that the piece ends in."""
+        """A piece with its mark, which comes before the line end that the piece ends in; the rating
+        of a step stands in brackets."""
+        text = piece.text if piece.rating is None else f"{piece.text}[{piece.rating:g}]"
         if not self:
-            return piece.text
-        shown = "".join(f"\\u{ord(c):04x}" if c in "│⟨⟩" else c for c in piece.text)
+            return text
+        shown = "".join(f"\\u{ord(c):04x}" if c in "│⟨⟩" else c for c in text)
         shown = shown.replace("\n", f"{_LINE_END}\n")
         own, end = (shown[:-1], "\n") if shown.endswith("\n") else (shown, "")
         return f"{own}⟨{' '.join(map(str, piece.ids))}⟩{end}" if self.ids else f"{own}│{end}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stages import contract, kinds
-from stages.errors import DataError
+from stages.errors import DataError, counted
 from stages.format import Format
 from stages.formats import _rated_steps, _ratings, _turns
 from stages.formats._messages import as_role, role_of
@@ -15,7 +15,7 @@ from stages.normalize.roles import Candidate
 from stages.normalize.survey import MOST_OF_THE_TEXT, _text
 from stages.rows import judgements, shapes, speakers
 from stages.rows.column_names import EMPTY
-from stages.rows.signals import is_about, is_prose
+from stages.rows.signals import is_about, is_low, is_prose
 from stages.rows.unread import mapped
 
 NAMED = 12  # columns that a message names
@@ -158,13 +158,31 @@ def without_ratings(rows: Sequence[contract.Row]) -> tuple[str, str] | None:
         return _judged(held)
     lists = [p for p in held.where(lambda v: isinstance(v, list)) if p != steps]
     for path in (one for one in lists if held.as_long(one, [steps])):
-        odd = [v for v in judgements.flat(held.told(path)) if not _ratings.is_rating(v)]
+        each = [*judgements.flat(held.told(path), [None])]
+        odd = [v for v in each if not _ratings.is_rating(v)]
+        if odd and shapes.are_within(each, -1, 0):
+            what = f"{path} has a value for each of {steps}, and these are below 0"
+            return what, "Of numbers from 1 (the worst) to 0 (the best) write COLUMN[1..0]"
+        if not odd and is_low(path) and shapes.are_within(each, 0, 1):
+            what = f"{path} has a value for each of {steps}, of which a low one may be the good one"
+            return what, f"If 0 is the best, add {mapped('labels', f'{path}[1..0]')}"
         if odd and not isinstance(odd[0], dict) and role_names.role_of(path):
             shown = " and ".join([*dict.fromkeys(map(repr, odd))][:2])
             what = f"{path} has a value for each of {steps}, but {shown} are no ratings"
             ways = "Write + or -, true or false, correct, incorrect or neutral, or 0 to 1"
             return what, f"{ways}, or have such rows refused with {mapped('labels', path)}"
-    return f"{steps} has steps, and nothing rates each of them", _GIVEN
+    named = (path for path in lists if role_names.role_of(path) in ("number", "verdict"))
+    uneven = (said for path in named if (said := _uneven(held, steps, path)))
+    return next(uneven, f"{steps} has steps, and nothing rates each of them"), _GIVEN
+
+
+def _uneven(held: role_columns.Columns, steps: str, path: str) -> str:
+    """In how many rows a list has more or fewer values than there are steps; empty for none."""
+    pairs = zip(held.told(steps), held.told(path), strict=True)
+    both = [(len(a), len(b)) for a, b in pairs if isinstance(a, list) and isinstance(b, list)]
+    odd = [one for one in both if one[0] != one[1]]
+    rows = f"{len(odd)} of {counted(len(both), 'row')}"
+    return f"{path} has {odd[0][1]} values for {odd[0][0]} {steps}, and so in {rows}" if odd else ""
 
 
 # What a row is where several make one example.

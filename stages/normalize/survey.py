@@ -31,6 +31,14 @@ _SPOKEN = words.exact("spoken", "role")
 _PLAIN = ("question", "prompt", "problem", "answer", "answers", "text")  # meanings of one text each
 
 
+def counts_of(values: Sequence[Any]) -> str:
+    """How often each value is there, where they are few: ``true in 31, false in 9``; else empty."""
+    counts = Counter(orjson.dumps(value, default=str).decode() for value in values)
+    if len(counts) > _LISTED or any(len(text) > _WIDE for text in counts):
+        return ""
+    return ", ".join(f"{text} in {count}" for text, count in counts.most_common())
+
+
 @dataclass(slots=True)
 class Column:
     """A column that nothing reads.
@@ -63,11 +71,7 @@ class Column:
 
     def contents(self, of: int) -> str:
         """The values in words, of so many rows: ``true in 31, false in 9 of 40 sampled rows``."""
-        counts = Counter(orjson.dumps(value, default=str).decode() for value in self.values)
-        if len(counts) > _LISTED or any(len(text) > _WIDE for text in counts):
-            return f"in {self.rows:,} of {counted(of, 'sampled row')}"
-        shown = ", ".join(f"{text} in {count}" for text, count in counts.most_common())
-        return f"{shown} of {counted(of, 'sampled row')}"
+        return f"{counts_of(self.values) or f'in {self.rows:,}'} of {counted(of, 'sampled row')}"
 
 
 @dataclass(slots=True)
@@ -75,7 +79,7 @@ class Survey:
     """The columns of sampled rows that nothing reads.
 
     Attributes:
-        rows: rows that the format could read.
+        rows: rows that the format could read; ``failed``: the error of one that it could not.
         columns: by path.
         refused: errors of rows that an option would leave out or settle, by the option.
         most: the unread column that has most of the rows' text; None where no column has alone.
@@ -83,6 +87,7 @@ class Survey:
     """
 
     rows: int = 0
+    failed: Exception | None = None
     listed: Counter[str] = field(default_factory=Counter)
     columns: dict[str, Column] = field(default_factory=dict)
     most: str | None = None
@@ -285,13 +290,10 @@ def survey(
     options: contract.FormatOptions,
     selection: Selection,
 ) -> Survey:
-    """Read some rows, and collect the columns that nothing reads.
+    """Read rows to which ``selection`` and ``--map`` were applied: the columns that nothing reads.
 
     Whether few texts come again and again is seen only here: a build that is not asked about a
     column refuses a row for it where its own value shows what the column means, and else never.
-
-    Args:
-        rows: after ``selection`` and ``--map`` were applied.
     """
     result = Survey()
     options = format_.told(options)
@@ -306,7 +308,8 @@ def survey(
         except AskError as error:
             result.refused.setdefault(error.remedy, []).append(error)
             continue
-        except (RowError, AttributeError, LookupError, TypeError, ValueError):
+        except (RowError, AttributeError, LookupError, TypeError, ValueError) as error:
+            result.failed = error
             continue  # the build refuses such rows by name
         result.rows += 1
         total += _text(row)

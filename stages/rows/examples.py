@@ -183,6 +183,7 @@ def tool_name(tool: Any) -> str:
 def _lacks_result(messages: Sequence[Message]) -> bool:
     """Whether fewer results than calls stand between two questions, or before the answer; calls
     that end the conversation, or whose results a user tells, lack none."""
+    known = {one for message in messages for one in _ids(message)}
     calls, results = 0, set[str]()
     for at, message in enumerate(messages):
         if made := _ids(message):
@@ -190,7 +191,9 @@ def _lacks_result(messages: Sequence[Message]) -> bool:
                 return True
             calls, results = (0 if results else calls) + len(made), set()
         elif message.role == "tool":
-            results.add(_id((message.fields or {}).get(FIELD)) or f" {at}")
+            of = _id((message.fields or {}).get(FIELD))
+            if of is None or not known.isdisjoint((of, None)):  # else it is of no call here
+                results.add(of or f" {at}")
         else:
             if len(results) < calls and (results or message.role == "assistant"):
                 return True

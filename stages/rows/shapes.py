@@ -49,6 +49,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float)
 
 
+def are_within(values: Sequence[Any], low: float, high: float) -> bool:
+    """Whether values are numbers, none of them outside of two."""
+    return all(is_number(one) and low <= one <= high for one in values)
+
+
 def is_list_of_texts(value: Any) -> bool:
     """Whether a value is a list of texts, and not empty."""
     return isinstance(value, list) and bool(value) and all(map(is_text, value))
