@@ -1,9 +1,12 @@
 """Tiny random-weight models, built in memory, and the loop that trains them for seconds."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
+from small_tokenizers import small
 from transformers import (
     AutoModelForCausalLM,
     BertConfig,
@@ -19,6 +22,8 @@ from transformers import (
     set_seed,
 )
 
+from stages.tokenizers.profiles import template
+
 Batch = dict[str, torch.Tensor]
 
 _SIZE = {
@@ -30,6 +35,20 @@ _SIZE = {
     "max_position_embeddings": 1024,
     "tie_word_embeddings": True,
 }
+
+
+VOCABULARY = 640  # of a model of ``chatml``
+
+
+def chatml(folder: Path) -> str:
+    """A model directory with ChatML over a small tokenizer: its logits cost nothing."""
+    folder.mkdir()
+    (folder / "tokenizer.json").write_bytes(small("smollm2-1.7b")[1])
+    said = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
+    said["chat_template"] = template("qwen3_2507")
+    (folder / "tokenizer_config.json").write_text(json.dumps(said), "utf-8")
+    (folder / "config.json").write_text(json.dumps({"vocab_size": VOCABULARY}), "utf-8")
+    return f"{folder}/"
 
 
 def qwen2_config(vocab_size: int, **more: Any) -> Qwen2Config:
