@@ -30,13 +30,9 @@ def stop_rate(
     stops = torch.tensor(config.eos_token_id).flatten().tolist()
     stopped = 0
     for prompt in prompts:
-        turns = [{"role": "user", "content": prompt}]
-        ids = tokenizer.apply_chat_template(
-            turns, add_generation_prompt=True, return_tensors="pt", return_dict=True
-        )
-        out = model.generate(
-            **ids, generation_config=config, max_new_tokens=NEW_TOKENS, do_sample=False
-        )
+        ids = tiny.asked(tokenizer, prompt)
+        given = {"max_new_tokens": NEW_TOKENS, "do_sample": False}
+        out = model.generate(**ids, generation_config=config, **given)
         stopped += out[0, -1].item() in stops
     return stopped / len(prompts)
 

@@ -17,7 +17,6 @@ from transformers import AutoTokenizer, PreTrainedModel
 from transformers.generation import StoppingCriteria
 
 MARKER = "<search>"
-STEPS = 200
 NEW_TOKENS = 24
 
 
@@ -43,15 +42,9 @@ def _stopped(model: PreTrainedModel, trained: Any, served: Any, asked: list[str]
     """Share of answers that a server with its own tokenizer stops at the marker."""
     stopped = 0
     for question in asked:
-        ids = trained.apply_chat_template(
-            [{"role": "user", "content": question}],
-            add_generation_prompt=True,
-            return_tensors="pt",
-            return_dict=True,
-        )
         server = _Server(served, [MARKER])
         model.generate(
-            **ids,
+            **tiny.asked(trained, question),
             max_new_tokens=NEW_TOKENS,
             do_sample=False,
             use_cache=True,
@@ -61,12 +54,6 @@ def _stopped(model: PreTrainedModel, trained: Any, served: Any, asked: list[str]
         )
         stopped += server.seen
     return stopped / len(asked)
-
-
-def _trained(rows: list[dict[str, list[int]]]) -> PreTrainedModel:
-    model = tiny.causal(tiny.VOCABULARY)
-    tiny.train(model, tiny.forever(tiny.flattened(rows)), STEPS)
-    return model
 
 
 def test_the_marker_stops_a_server_with_its_own_tokenizer(build, figure, tmp_path):
@@ -86,7 +73,7 @@ def test_the_marker_stops_a_server_with_its_own_tokenizer(build, figure, tmp_pat
     naive = [{"input_ids": ids, "labels": ids} for ids in encoded]
     assert all(grown.convert_tokens_to_ids(MARKER) in ids for ids in encoded)
 
-    trained_naive, trained_ours = _trained(naive), _trained(ours)
+    trained_naive, trained_ours = tiny.learnt(naive), tiny.learnt(ours)
     before = _stopped(trained_naive, grown, stock, asked)
     after = _stopped(trained_ours, stock, stock, asked)
     figure(

@@ -21,7 +21,6 @@ from support import Ran
 from pipeline.torch_data.generate import Checkpoint
 
 END_OF_TEXT, END = 0, 2  # of the small tokenizer
-STEPS = 200
 TOOL = {"type": "function", "function": {"name": "count", "parameters": {"type": "object"}}}
 
 
@@ -41,8 +40,7 @@ def _trained(folder: Path, out: Path, masked: bool) -> Path:
     if masked:
         for row in rows:
             row["labels"] = [-100 if label == END else label for label in row["labels"]]
-    model = tiny.causal(tiny.VOCABULARY)
-    tiny.train(model, tiny.forever(tiny.flattened(rows)), STEPS)
+    model = tiny.learnt(rows)
     model.config.use_cache = True
     model.save_pretrained(str(out))
     shutil.copytree(folder / "tokenizer", out, dirs_exist_ok=True)

@@ -106,6 +106,13 @@ def flattened(rows: list[dict[str, Any]], size: int = 4) -> list[Batch]:
     return [dict(flatten(rows[at : at + size])) for at in range(0, len(rows), size)]
 
 
+def asked(tokenizer: Any, question: str) -> Any:
+    """A question, as a chat model is prompted with it."""
+    turns = [{"role": "user", "content": question}]
+    given = {"add_generation_prompt": True, "return_tensors": "pt", "return_dict": True}
+    return tokenizer.apply_chat_template(turns, **given)
+
+
 def labelled(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The labels that logits are compared with, int64 [rows, positions], where any row has one, and
     these positions: logits of 152,000 tokens everywhere cost more than all the rest."""
@@ -146,3 +153,10 @@ def train(
         losses.append(loss.item())
     model.eval()
     return losses
+
+
+def learnt(rows: list[dict[str, Any]]) -> Qwen2ForCausalLM:
+    """A model of ``chatml`` that knows the answers of a build's rows."""
+    model = causal(VOCABULARY)
+    train(model, forever(flattened(rows)), 200)
+    return model
