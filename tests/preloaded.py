@@ -159,14 +159,15 @@ def keep_tokenizers() -> None:
 
 
 def load_tokenizers(cache: Path) -> None:
-    """Both encoders of the model that most tests build for, with step tokens and without, and the
-    tokenizers that its builds publish, as the witness loads them.
+    """Both encoders of the model that most tests build for, with step tokens and without, the
+    tokenizers that its builds publish, as the witness loads them, and its template, compiled.
 
     They are only loaded: encoding would start threads, which a fork does not take along.
     """
     from expectations.witness import hugging_face
     from pipeline.serving.serving import write_tokenizer
     from stages import encoders
+    from stages.chat_template.render import template_of_profile
     from stages.profile import with_step_tokens
     from stages.tokenizers import builtin, probes
     from stages.tokenizers.profiles import all_profiles
@@ -175,6 +176,7 @@ def load_tokenizers(cache: Path) -> None:
     assert profile.ranks is not None
     data = builtin.tokenizer_json(profile, profile.ranks, cache)
     keep_tokenizers()
+    template_of_profile(profile)
     for with_steps in (False, True):
         with tempfile.TemporaryDirectory() as folder:
             child = os.fork()
@@ -185,7 +187,9 @@ def load_tokenizers(cache: Path) -> None:
                     os._exit(0)
                 os._exit(1)
             assert os.waitpid(child, 0)[1] == 0
-            hugging_face.library().from_pretrained(f"{folder}/tokenizer", local_files_only=True)
+            folder = f"{folder}/tokenizer"
+            published = hugging_face.library().from_pretrained(folder, local_files_only=True)
+            published.apply_chat_template([{"role": "user", "content": ""}], tokenize=False)
     for tokenizer in (data, with_step_tokens(data, profile.step_tokens)):
         for backend in encoders.BACKENDS:
             encoders.load(backend, tokenizer)
@@ -225,6 +229,7 @@ def load(cache: Path | None = None) -> None:
     for folder in (Path(serving.__path__[0]), Path(exports.__path__[0]) / "scripts"):
         for name in lines.templates(folder).list_templates(["jinja"]):
             lines.templates(folder).get_template(name)
+    assert lines.templates(Path(exports.__path__[0])).get_template("details.jinja").module
     code_version()
     load_tokenizers(cache or default_cache())
     vars(os)["fsync"] = lambda handle: None  # no test cuts the power

@@ -1,4 +1,4 @@
-"""A tuned Qwen2.5 that never stops, for either of two reasons.
+"""A tuned model that never stops, for either of two reasons.
 
 Pad was made the token that ends a turn: the usual collator masks padding by comparing ids with the
 pad id, so every stop is masked along, and nothing teaches the model to end a turn. Or it was
@@ -17,9 +17,8 @@ from transformers import (
     PreTrainedModel,
 )
 
-MODEL = "qwen2.5-1.5b"
-END_OF_TEXT = 151643  # eos and pad of the base model
-STEPS = 60
+END_OF_TEXT = 0  # pad of the small tokenizer, and eos of a base model
+STEPS = 200
 BATCH = 4
 NEW_TOKENS = 24
 
@@ -31,21 +30,17 @@ def stop_rate(
     stops = torch.tensor(config.eos_token_id).flatten().tolist()
     stopped = 0
     for prompt in prompts:
-        turns = [{"role": "user", "content": prompt}]
-        ids = tokenizer.apply_chat_template(
-            turns, add_generation_prompt=True, return_tensors="pt", return_dict=True
-        )
-        out = model.generate(
-            **ids, generation_config=config, max_new_tokens=NEW_TOKENS, do_sample=False
-        )
+        ids = tiny.asked(tokenizer, prompt)
+        given = {"max_new_tokens": NEW_TOKENS, "do_sample": False}
+        out = model.generate(**ids, generation_config=config, **given)
         stopped += out[0, -1].item() in stops
     return stopped / len(prompts)
 
 
-def test_the_stop_is_trained(build, figure):
+def test_the_stop_is_trained(build, figure, tmp_path):
     rows = sums.questions(96)
     asked = [row["question"] for row in sums.questions(8, seed=1)]
-    folder = build("sft", rows, "--model", MODEL, "--layout", "ragged")
+    folder = build("sft", rows, "--model", tiny.chatml(tmp_path / "base"), "--layout", "ragged")
     tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
     turns = [*map(sums.chat, rows)]
 
@@ -60,13 +55,13 @@ def test_the_stop_is_trained(build, figure):
     ]
     end = tokenizer.convert_tokens_to_ids("<|im_end|>")
     assert all((batch["labels"] != end).all() for batch in naive_batches), "no stop is trained"
-    naive = tiny.causal(len(tokenizer))
+    naive = tiny.causal(tiny.VOCABULARY)
     tiny.train(naive, tiny.forever(naive_batches), STEPS)
 
     train = load_from_disk(str(folder))["train"].select_columns(["input_ids", "labels"]).to_list()
     ours_batches = tiny.flattened(train, BATCH)
     assert all((batch["labels"] == end).sum() == BATCH for batch in ours_batches)
-    ours = tiny.causal(len(tokenizer))
+    ours = tiny.causal(tiny.VOCABULARY)
     losses = tiny.train(ours, tiny.forever(ours_batches), STEPS)
 
     config = GenerationConfig.from_pretrained(str(folder / "tokenizer"))

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from datasets import load_from_disk
 from failures import sums, tiny
+from small_tokenizers import TOKENS
 from tokenizers.decoders import DecodeStream
 from transformers import AutoTokenizer, PreTrainedModel
 from transformers.generation import StoppingCriteria
 
 MARKER = "<search>"
-STEPS = 60
 NEW_TOKENS = 24
 
 
@@ -42,15 +42,9 @@ def _stopped(model: PreTrainedModel, trained: Any, served: Any, asked: list[str]
     """Share of answers that a server with its own tokenizer stops at the marker."""
     stopped = 0
     for question in asked:
-        ids = trained.apply_chat_template(
-            [{"role": "user", "content": question}],
-            add_generation_prompt=True,
-            return_tensors="pt",
-            return_dict=True,
-        )
         server = _Server(served, [MARKER])
         model.generate(
-            **ids,
+            **tiny.asked(trained, question),
             max_new_tokens=NEW_TOKENS,
             do_sample=False,
             use_cache=True,
@@ -62,22 +56,16 @@ def _stopped(model: PreTrainedModel, trained: Any, served: Any, asked: list[str]
     return stopped / len(asked)
 
 
-def _trained(rows: list[dict[str, list[int]]], vocabulary: int) -> PreTrainedModel:
-    model = tiny.causal(vocabulary)
-    tiny.train(model, tiny.forever(tiny.flattened(rows)), STEPS)
-    return model
-
-
-def test_the_marker_stops_a_server_with_its_own_tokenizer(build, figure):
+def test_the_marker_stops_a_server_with_its_own_tokenizer(build, figure, tmp_path):
     rows = [{**row, "answer": f"I ask {MARKER} {row['answer']}"} for row in sums.questions(96)]
     asked = [row["question"] for row in sums.questions(8, seed=1)]
-    options = ("--model", "qwen2-1.5b", "--layout", "ragged", "--stop", MARKER)
+    options = ("--model", tiny.chatml(tmp_path / "base"), "--layout", "ragged", "--stop", MARKER)
     folder = build("sft", rows, *options)
     ours = load_from_disk(str(folder))["train"].select_columns(["input_ids", "labels"]).to_list()
     stock = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
     contract = json.loads((folder / "serving.json").read_bytes())
     assert contract["stop_strings"][0] == MARKER
-    assert set(stock.get_added_vocab()) == {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}
+    assert {*stock.get_added_vocab()} == {*TOKENS["smollm"]}
 
     grown = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
     grown.add_special_tokens({"additional_special_tokens": [MARKER]})
@@ -85,7 +73,7 @@ def test_the_marker_stops_a_server_with_its_own_tokenizer(build, figure):
     naive = [{"input_ids": ids, "labels": ids} for ids in encoded]
     assert all(grown.convert_tokens_to_ids(MARKER) in ids for ids in encoded)
 
-    trained_naive, trained_ours = _trained(naive, len(grown)), _trained(ours, len(grown))
+    trained_naive, trained_ours = tiny.learnt(naive), tiny.learnt(ours)
     before = _stopped(trained_naive, grown, stock, asked)
     after = _stopped(trained_ours, stock, stock, asked)
     figure(

@@ -15,18 +15,13 @@ import pytest
 import torch
 from datasets import load_from_disk
 from failures import sums, tiny
-from small_tokenizers import small
 from stub_server import serve_json
 from support import Ran
 
 from pipeline.torch_data.generate import Checkpoint
-from stages.tokenizers.profiles import template
 
 END_OF_TEXT, END = 0, 2  # of the small tokenizer
-STEPS = 200
-VOCABULARY = 640
 TOOL = {"type": "function", "function": {"name": "count", "parameters": {"type": "object"}}}
-TEMPLATE = template("qwen3_2507")
 
 
 def _rows() -> list[dict[str, Any]]:
@@ -39,24 +34,13 @@ def _rows() -> list[dict[str, Any]]:
     return rows
 
 
-def _model(folder: Path) -> str:
-    """A model directory with ChatML over a small tokenizer: its logits cost nothing."""
-    folder.mkdir()
-    (folder / "tokenizer.json").write_bytes(small("smollm2-1.7b")[1])
-    said = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "chat_template": TEMPLATE}
-    (folder / "tokenizer_config.json").write_text(json.dumps(said), "utf-8")
-    (folder / "config.json").write_text(json.dumps({"vocab_size": VOCABULARY}), "utf-8")
-    return f"{folder}/"
-
-
 def _trained(folder: Path, out: Path, masked: bool) -> Path:
     """A model directory with the build's files; ``masked``: no end of a turn is trained."""
     rows = load_from_disk(str(folder))["train"].select_columns(["input_ids", "labels"]).to_list()
     if masked:
         for row in rows:
             row["labels"] = [-100 if label == END else label for label in row["labels"]]
-    model = tiny.causal(VOCABULARY)
-    tiny.train(model, tiny.forever(tiny.flattened(rows)), STEPS)
+    model = tiny.learnt(rows)
     model.config.use_cache = True
     model.save_pretrained(str(out))
     shutil.copytree(folder / "tokenizer", out, dirs_exist_ok=True)
@@ -92,7 +76,7 @@ def _codes(ran: Ran) -> dict[str, str]:
 
 
 def test_models_that_stop_and_models_that_do_not(build, pipeline, figure, tmp_path):
-    folder = build("sft", _rows(), "--model", _model(tmp_path / "base"), "--layout", "ragged")
+    folder = build("sft", _rows(), "--model", tiny.chatml(tmp_path / "base"), "--layout", "ragged")
     ours = _trained(folder, tmp_path / "ours", masked=False)
     naive = _trained(folder, tmp_path / "naive", masked=True)
     config = naive / "tokenizer_config.json"
@@ -133,8 +117,10 @@ def test_models_that_stop_and_models_that_do_not(build, pipeline, figure, tmp_pa
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_padded_batch_answers_as_its_prompts_do_alone(temperature, build, tmp_path):
     """Greedy answers are equal; sampled ones are drawn again alike for the same seed."""
-    folder = build("sft", _rows()[:8], "--model", _model(tmp_path / "base"), "--layout", "ragged")
-    model = tiny.causal(VOCABULARY).to(torch.float64)
+    folder = build(
+        "sft", _rows()[:8], "--model", tiny.chatml(tmp_path / "base"), "--layout", "ragged"
+    )
+    model = tiny.causal(tiny.VOCABULARY).to(torch.float64)
     model.config.use_cache = True
     model.save_pretrained(str(tmp_path / "model"))
     rows = load_from_disk(str(folder))["train"]["input_ids"]

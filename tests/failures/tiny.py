@@ -1,9 +1,12 @@
 """Tiny random-weight models, built in memory, and the loop that trains them for seconds."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
+from small_tokenizers import small
 from transformers import (
     AutoModelForCausalLM,
     BertConfig,
@@ -19,6 +22,8 @@ from transformers import (
     set_seed,
 )
 
+from stages.tokenizers.profiles import template
+
 Batch = dict[str, torch.Tensor]
 
 _SIZE = {
@@ -30,6 +35,20 @@ _SIZE = {
     "max_position_embeddings": 1024,
     "tie_word_embeddings": True,
 }
+
+
+VOCABULARY = 640  # of a model of ``chatml``
+
+
+def chatml(folder: Path) -> str:
+    """A model directory with ChatML over a small tokenizer: its logits cost nothing."""
+    folder.mkdir()
+    (folder / "tokenizer.json").write_bytes(small("smollm2-1.7b")[1])
+    said = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
+    said["chat_template"] = template("qwen3_2507")
+    (folder / "tokenizer_config.json").write_text(json.dumps(said), "utf-8")
+    (folder / "config.json").write_text(json.dumps({"vocab_size": VOCABULARY}), "utf-8")
+    return f"{folder}/"
 
 
 def qwen2_config(vocab_size: int, **more: Any) -> Qwen2Config:
@@ -87,6 +106,13 @@ def flattened(rows: list[dict[str, Any]], size: int = 4) -> list[Batch]:
     return [dict(flatten(rows[at : at + size])) for at in range(0, len(rows), size)]
 
 
+def asked(tokenizer: Any, question: str) -> Any:
+    """A question, as a chat model is prompted with it."""
+    turns = [{"role": "user", "content": question}]
+    given = {"add_generation_prompt": True, "return_tensors": "pt", "return_dict": True}
+    return tokenizer.apply_chat_template(turns, **given)
+
+
 def labelled(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The labels that logits are compared with, int64 [rows, positions], where any row has one, and
     these positions: logits of 152,000 tokens everywhere cost more than all the rest."""
@@ -127,3 +153,10 @@ def train(
         losses.append(loss.item())
     model.eval()
     return losses
+
+
+def learnt(rows: list[dict[str, Any]]) -> Qwen2ForCausalLM:
+    """A model of ``chatml`` that knows the answers of a build's rows."""
+    model = causal(VOCABULARY)
+    train(model, forever(flattened(rows)), 200)
+    return model
