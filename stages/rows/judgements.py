@@ -9,11 +9,10 @@ good, the empty text where none is; ``article,post[first]`` is the first text th
 ``first_bad[place]`` is the number in a text such as ``step 2``, null for a word for none.
 ``harm[low]`` turns numbers round of which a low one is good. ``preference[nearest]`` is the nearest
 whole number, ``tie`` between two. ``ranking[order]`` are the ranks of answers that letters name
-from best to worst. ``scores[best]`` is the place of the highest, ``tie`` where all
-are equal. ``log[turns]`` are turns with ``role`` and ``content``, whatever their keys are called.
+from best to worst. ``scores[best]`` is the place of the highest, ``tie`` where all are equal.
+``log[turns]`` are turns with ``role`` and ``content``, whatever their keys are called.
 ``prompt[json]`` is what a JSON text lists, of a list of one text that text. ``solution[step]`` are
-texts without the + or - that each ends with, ``solution[sign]`` these signs. Endings may follow one
-another.
+texts without their + or - at the end, ``solution[sign]`` these signs. Endings may follow endings.
 """
 
 import functools
@@ -307,24 +306,19 @@ def side_of(value: Any, names: tuple[str, ...] = ()) -> int | None:
     return sides[0] if len(sides) == 1 and alone else None
 
 
-def named_by(value: Any, names: tuple[str, ...]) -> int | None:
-    """Which of two columns a text names by the words in which its name differs from the other."""
-    said = frozenset(parts(value)) if isinstance(value, str) else frozenset()
-    if len(names) != 2 or all(map(str.isdigit, said)):
-        return None
-    left = said - (frozenset(parts(names[0])) & frozenset(parts(names[1]))) - {*_NOUNS}
-    own = [bool(left) and left == one - {*_NOUNS} for one in _own((names[0], names[1]))]
-    return own.index(True) if own.count(True) == 1 else None
+def named_by(value: Any, names: Sequence[str]) -> int | None:
+    """Which of two columns a text names; none by a number, which may count from 0 or from 1."""
+    says = isinstance(value, str) and not all(map(str.isdigit, parts(value)))
+    return named_among(value, names) if says and len(names) == 2 else None
 
 
 def named_among(value: Any, names: Sequence[str]) -> int | None:
     """Which of several columns a value names by the word or number that only this one has."""
     each = [frozenset(parts(name)) for name in names]
-    common = each[0].intersection(*each)
+    common = each[0].intersection(*each) | {*_NOUNS}
     number = spelled(value)
-    said = frozenset(parts(str(value) if number is None else f"{number:g}"))
+    told = frozenset(parts(str(value) if number is None else f"{number:g}")) - common
     own = [one - common for one in each]
-    told = said - common - {*_NOUNS}
     return own.index(told) if told and own.count(told) == 1 else None
 
 
