@@ -104,6 +104,7 @@ _MADE: dict[str, Callable[[list[Any]], Any]] = {
     "mean": _mean,
     "best": _best,
     "first": lambda values: values[0] if values else None,
+    "only": lambda values: values[0] if len(values) == 1 else values,
 }
 
 

@@ -215,8 +215,10 @@ class Field:
         """
         name = self.of(row, columns, before)
         if name is None:
-            able = itertools.chain(*self._meant(columns))
-            name = next((one for one in able if peek(row, one) is not None), None)
+            there = [one for one in itertools.chain(*self._meant(columns)) if one in row]
+            name = next((one for one in there if peek(row, one) is not None), None)
+            if there and name is None:
+                raise RowError("bad_column", f"column {there[0]!r} says nothing")
         return required(name, f"there is no {self.what} column")
 
     def _open(

@@ -79,6 +79,8 @@ def _as_stored(value: Any) -> float:
 
 def kind_of(value: Any) -> str:
     """What a value is; objects inside a row are watched, and of a class of their own."""
+    if value is None:
+        return "null"
     return "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
 
 

@@ -159,8 +159,11 @@ def texts(row: Row, field: Field, options: FormatOptions) -> list[str]:
     """
     column = field.needed(row, options.columns)
     value = row[column]
-    if not are_texts(value):
+    if not isinstance(value, list):
         raise RowError("bad_column", f"column {column!r} is not a list of texts")
+    for at, one in enumerate(value):
+        if not isinstance(one, str):
+            raise RowError("bad_column", f"{column}[{at}] is {_messages.kind_of(one)}, not text")
     return list(value)
 
 

@@ -87,6 +87,8 @@ def ratings(values: Any, steps: int, column: str, label: Label = rating) -> list
     Raises:
         RowError: there are more or fewer than steps.
     """
+    if values is None:
+        raise RowError("nothing_labelled", "no step has a rating")
     if not isinstance(values, list):
         raise RowError("bad_column", f"column {column!r} is not a list of labels")
     if len(values) != steps:
@@ -166,9 +168,9 @@ class Signed(Steps, abstract=True):
         return "signed", f"{self._word} are -1, 0 and 1; 0 follows --neutral"
 
     def is_believable(self, rows: Sequence[Row], options: FormatOptions) -> bool:
-        # Where nothing is rated good, nothing says that a 0 is.
-        good = self._way == "signed" and options.neutral == "good"
-        return not good or bool(self._counts(rows, options.columns)[1])
+        # Where nothing is rated good, nothing says what a 0 is.
+        told = self._way == "signed" and options.neutral != "null"
+        return not told or bool(self._counts(rows, options.columns)[1])
 
     def _label(self, options: FormatOptions) -> Label:
         """What makes a rating from 0 (bad) to 1 (good) of a value; None is unlabelled.

@@ -29,7 +29,7 @@ def text(row: Mapping[str, Any], key: str) -> str:
     value = row.get(key)
     if isinstance(value, str):
         return value
-    what = "missing" if value is None else f"{kind_of(value)}, not text"
+    what = "missing" if key not in row else f"{kind_of(value)}, not text"
     raise RowError("bad_column", f"column {key!r} is {what}")
 
 

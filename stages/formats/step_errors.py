@@ -10,8 +10,9 @@ from stages.contract import Example, FormatOptions, Row, StepChain
 from stages.errors import RowError, UndecidedError, counted
 from stages.formats import _rated_steps, _turns
 from stages.formats._fields import NOTHING, Field, columns_of, is_any, is_list, required
+from stages.rows import judgements
 from stages.rows.column_names import peek
-from stages.rows.unread import mapped
+from stages.rows.unread import differs_from, mapped
 
 _ZERO, _ONE = "0-based", "1-based"
 _WHOLE = "-whole"
@@ -86,9 +87,15 @@ _OWN, *_NAMED = _INDICES
 _ENOUGH = 4  # rows that show no -1 and no step beyond the second before that is suspicious
 
 
+def _whole(value: Any) -> Any:
+    """A number that is whole, however it is written; any other value as it is."""
+    number = judgements.spelled(value)
+    return value if number is None or number % 1 else int(number)
+
+
 def _said(value: Any) -> tuple[bool, Any]:
     """What a value says: null is -1, and a boolean no number."""
-    return isinstance(value, bool), -1 if value is None else value
+    return isinstance(value, bool), -1 if value is None else _whole(value)
 
 
 _INDEX = Field("index of the first wrong step", _INDICES, is_any, _said, empty=True)
@@ -119,7 +126,7 @@ class _ProcessBench(_Numbered):
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         others = [(name, row) for row in rows if (name := _other(row, columns))]
-        said = [row[name] for name, row in others]
+        said = [_whole(row[name]) for name, row in others]
         if all(_said(value) == _said(None) for value in said):  # none, or the same from 0 and 1
             return "", ""
         counts = [_count(row, columns) for _, row in others]
@@ -131,15 +138,14 @@ class _ProcessBench(_Numbered):
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
         if question := super().doubt(rows, columns):
             return question
-        if any(name in columns for name in _INDICES):
-            return None
         for name in _INDICES:
-            said = {*map(repr, (row[name] for row in rows if name in row))}
+            said = {*map(repr, (_whole(row[name]) for row in rows if name in row))}
             if {"-1", "None"} <= said:
-                what = f"{name} is -1 in some rows and null in others, which may know of no error"
+                own = judgements.bare(columns.get(name, name))
+                what = f"{own} is -1 in some rows and null in others, which may know of no error"
                 instead = "where null says that no step is wrong, add --format processbench"
-                return what, f"Leave such rows out with --where '{name}!=null', or {instead}"
-        if len(rows) < _ENOUGH:
+                return what, f"Leave such rows out with {differs_from(own, None)}, or {instead}"
+        if any(name in columns for name in _INDICES) or len(rows) < _ENOUGH:
             return None
         seen = {row.get(_OWN, -1) for row in rows if row.keys().isdisjoint(_NAMED)}
         longest = max(_count(row, columns) for row in rows)
@@ -151,7 +157,7 @@ class _ProcessBench(_Numbered):
     def _wrong(self, row: Row, steps: int, columns: Mapping[str, str]) -> list[int]:
         column = _INDEX.of(row, columns)
         column = required(column, "nothing says which step is the first wrong one")
-        number = row[column]
+        number = _whole(row[column])
         none = (-1, 0) if column != _OWN and self._way == _ONE else (-1,)
         if _said(number) == _said(None) or (type(number) is int and number in none):
             return []

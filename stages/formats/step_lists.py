@@ -10,12 +10,20 @@ from stages.contract import Example, FormatOptions, Row, StepChain
 from stages.errors import AskError, RowError
 from stages.format import Format
 from stages.formats import _rated_steps, _ratings, _turns
-from stages.formats._fields import NOTHING, Field, Question, columns_of, fields_of, is_list
+from stages.formats._fields import (
+    NOTHING,
+    Field,
+    Question,
+    columns_of,
+    fields_of,
+    is_list,
+    open_question,
+)
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
 from stages.rows.judgements import is_marked
 from stages.rows.shapes import NEARLY_ALL, is_text
-from stages.rows.unread import differs_from
+from stages.rows.unread import differs_from, mapped
 
 _LABELS = columns_of("stepwise")["ratings"]
 
@@ -201,7 +209,12 @@ class _OpenRLHF(_Rated):
         if column == "input":
             return _rated_steps.chain(pieces, [], options)
         _rated_steps.require_tail(pieces)
-        return StepChain(_rated_steps.problem(row, options), pieces[:-1], [])
+        problem = _rated_steps.problem(row, options)
+        begun = pieces[0].lstrip().removeprefix(problem.strip())
+        if begun != pieces[0].lstrip() and begun.lstrip().startswith(options.prompt_separator):
+            whole = mapped("input", options.columns.get(column, column))
+            raise open_question(f"{column} begins with the problem", f"Read it alone with {whole}")
+        return StepChain(problem, pieces[:-1], [])
 
 
 class _TaggedMessages(_Rated):

@@ -150,11 +150,21 @@ def steps_of(held: Columns) -> list[str]:
     solutions may have one step alone where the name says what they are and ratings are as long."""
     lists = [p for p in held.where(shapes.is_list_of_texts) if not role_names.is_about(p)]
     several = [p for p in lists if any(map(shapes.are_texts, held.told(p)))]
-    several = [p for p in several if not role_names.are_answers(p)]
+    several = [
+        p for p in several if not role_names.are_answers(p) or (held.guess and _are_judged(held, p))
+    ]
     texts = [p for p in (*several, *held.texts_of_families) if not held.all(p, _are_marks)]
     long = [p for p in texts if held.all(p, shapes.are_texts)]
     rated = [p for p in texts if any(held.as_long(p, [q], 1) for q in held.where(_are_marks))]
     return held.called("steps", long) or held.called("steps", rated) or long
+
+
+def _are_judged(held: Columns, path: str) -> bool:
+    """Whether each of some texts is good or bad, and their lists differ in length, as solutions do:
+    answers to choose from are equally many in each row."""
+    marks = [p for p in held.where(_are_marks) if held.as_long(p, [path])]
+    two = any(len({*map(_ratings.said, judgements.flat(held.told(p)))}) == 2 for p in marks)
+    return two and len({len(one) for one in held.told(path) if one}) > 1
 
 
 def _steps_of_solutions(held: Columns) -> list[str]:
@@ -169,9 +179,13 @@ def _steps_of_solutions(held: Columns) -> list[str]:
     return ["".join(path) for path in inside if not role_names.mentions(path[0], "steps")]
 
 
+def _tagged_texts(held: Columns) -> list[str]:
+    return [p for p in held.single if held.all(p, _rated_steps.is_tagged)]
+
+
 def _tagged_steps(held: Columns) -> list[str]:
     """Texts with a step tag, or with as many paragraphs or lines as a list has numbers."""
-    tagged = [p for p in held.single if held.all(p, _rated_steps.is_tagged)]
+    tagged = _tagged_texts(held)
     lists = [held.told(path) for path in held.where(_are_marks)]
     counts = [[len(one) if isinstance(one, list) else 0 for one in some] for some in lists]
     return tagged or [p for p in held.single if _are_broken(held.values[p], counts)]
@@ -190,15 +204,20 @@ def _rated(held: Columns) -> list[str]:
     means = [p for p in several if held.all(p, lambda v: all(map(are_numbers, v)))]
     judged = [f"{p}[{'mean' if p in means else 'most'}]" for p in (*means, *several)]
     paths = dict.fromkeys((*held.where(_are_marks), *held.families, *judged))
-    # Under a low name, true says that something is bad, or not there.
-    able = [p for p in paths if not signals.is_low(judgements.bare(p)) and held.all(p, _are_marks)]
+    able = [p for p in paths if held.all(p, _are_marks)]
     sure = [p for p in able if any(_are_even(held, one, p) for one in steps)]
     # Where no list is even in all rows, rows may be bad; then names say which lists are meant.
     bare = {p: judgements.bare(p) for p in able}
     of_steps = [p for p in able if role_names.mentions(bare[p], "steps")]
     rating = of_steps or [p for p in able if column_names.is_a(bare[p], "label")]
     named = [p for p in rating if held.as_long(p, held.called("steps", steps))]
-    return [f"{p}[{scale}]" if (scale := _scale(held, p)) else p for p in sure or named]
+    return _scaled(held, sure or named)
+
+
+def _scaled(held: Columns, paths: Iterable[str]) -> list[str]:
+    """Ratings brought to 0 to 1, but for those that say what is bad."""
+    able = [path for path in paths if not signals.is_low(judgements.bare(path))]
+    return [f"{path}[{scale}]" if (scale := _scale(held, path)) else path for path in able]
 
 
 def _are_even(held: Columns, steps: str, ratings: str) -> bool:
@@ -238,6 +257,13 @@ def _first_error(held: Columns) -> list[str]:
     return _wrong(p if p in whole else f"{p}[place]" for p in places)
 
 
+def _counted_label(held: Columns) -> list[str]:
+    """Labels that count steps, as no verdict does: -1, and numbers beyond 1."""
+    labels = [p for p in held.where(judgements.is_place) if column_names.is_a(p, "label")]
+    said = {p: {judgements.together(one, "place") for one in held.told(p)} - {None} for p in labels}
+    return [f"{path}[place]" for path in labels if min(said[path]) == -1 and max(said[path]) > 1]
+
+
 _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "question": _questions,
     "prompt": _prompt,
@@ -269,6 +295,8 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     ],
     "steps": steps_of,
     "tagged steps": _tagged_steps,
+    "tagged text": _tagged_texts,
+    "signed text": lambda held: held.single,  # which no other text lines up with
     "ratings": _rated,
     "next step": lambda held: [
         p for p in held.single if not _NEXT.isdisjoint(role_names.parts(p)) and held.is_spoken(p)
@@ -278,11 +306,13 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     ],
     "rating of one": lambda held: held.called("number verdict", held.where(is_marked)),
     "steps of solutions": _steps_of_solutions,
-    "ratings of solutions": lambda held: [
-        p for p in held.where(lambda v: of_several(v) and all(map(_are_marks, v))) if "[]" in p
-    ],
-    "ratings of text": lambda held: held.where(_are_marks),
+    "ratings of solutions": lambda held: _scaled(
+        held,
+        (p for p in held.where(lambda v: of_several(v) and all(map(_are_marks, v))) if "[]" in p),
+    ),
+    "ratings of text": lambda held: _scaled(held, held.where(_are_marks)),
     "first error": _first_error,
+    "counted label": _counted_label,
     "wrong steps": lambda held: _wrong(
         held.where(lambda v: isinstance(v, list) and {*map(type, v)} == {int}, 0.0)
     ),

@@ -26,6 +26,7 @@ _FEW = 0.2  # different texts in that many rows: a category, a name, a constant
 _SHORT = 16  # characters of what may only be checked against
 _END = 200  # characters of an answer in which it repeats the reference
 _FAMILY = 3  # columns that differ in their number alone
+ONLY = "[only]"  # the ending of a path of lists of one
 JSON = "[json]"  # the ending of a path of texts that are the JSON of lists of texts
 
 Fits: TypeAlias = Callable[[Any], bool]
@@ -38,8 +39,8 @@ def paths_of(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
         if before and not {*".,"}.isdisjoint(key):
             continue
         yield path
-        if not before and isinstance(value, list) and [*map(type, value)] == [str]:
-            yield f"{path}.0"
+        if "[]" not in before and isinstance(value, list) and [*map(type, value)] == [str]:
+            yield f"{path}{ONLY}"
         if depth < _DEEPEST and isinstance(value, dict):
             yield from paths_of(value, f"{path}.", depth + 1)
         elif depth < _DEEPEST and isinstance(value, list) and not _turns.are_turns(value):
@@ -59,8 +60,9 @@ def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) ->
         often = {path: n for path, n in paths.items() if 2 * n > len(rows)}
         paths = Counter(often if len(often) <= _MOST_PATHS else {})
     values = {path: shapes.usual([lookup(row, path) for row in rows]) for path in paths}
-    for path in [p for p in values if p.endswith(".0")]:  # a text where all lists have one alone
-        if paths[path] < sum(value not in EMPTY for value in values[path.removesuffix(".0")]):
+    for path in [p for p in values if p.endswith(ONLY)]:  # a text where lists have one alone
+        lists = sum(value not in EMPTY for value in values[judgements.bare(path)])
+        if paths[path] < shapes.NEARLY_ALL * lists:
             del values[path]
     said = [p for p in values if role_names.may_be_listed(p)]
     said += [p for both in role_names.by_better([*values]) for p in both if p not in said]
@@ -172,7 +174,8 @@ class Columns:
         """Whether some texts hold more than half of all that is said."""
         bare = {*map(judgements.bare, paths)}
         size = {path: sum(map(len, filter(None, self.values[path]))) for path in self.single}
-        return 2 * sum(n for path, n in size.items() if path in bare) >= sum(size.values())
+        read = sum(n for path, n in size.items() if judgements.bare(path) in bare)
+        return 2 * read >= sum(size.values())
 
     def is_dialogue(self, path: str) -> bool:
         """Whether most texts at a path are dialogues, whose speakers stand before what they say."""

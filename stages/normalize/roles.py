@@ -11,14 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stages import formats, kinds
-from stages.contract import FormatOptions, Row
+from stages.contract import FormatOptions, Refused, Row
 from stages.errors import RowError, counted
 from stages.format import Format
+from stages.formats import _rated_steps
 from stages.normalize import finders, role_names
 from stages.normalize.role_columns import JSON, Columns, columns_of
 from stages.rows import judgements
 from stages.rows.selection import renamed
-from stages.rows.shapes import NEARLY_ALL, spread
+from stages.rows.shapes import NEARLY_ALL, mostly, spread
 from stages.rows.unread import differs_from, mapped
 
 MOST = 24  # candidates of one format
@@ -175,6 +176,7 @@ def _found(
     talks = {said: one for said, one in found.items() if one.is_of_turns}
     every = [*talks.values()]
     every += [one for one in found.values() if one not in every and not _is_in(one, held, talks)]
+    every = _nearest(every, held)
     best = [one for one in every if not any(other.paths > one.paths for other in every)]
     size = {one.reading: _text_of_answers(one, held) for one in best}
     best = [o for o in best if not size[o.reading] or 2 * size[o.reading] >= max(size.values())]
@@ -183,6 +185,26 @@ def _found(
     way = ["/extremes" * (len(best) > 1 and _are_many(one, held)) for one in best]
     named = [_looks_like_others(one, some[0], kind) for one in best]
     return [replace(one, way=way[at], named=named[at]) for at, one in enumerate(best)]
+
+
+def _nearest(every: Sequence[Candidate], held: Columns) -> list[Candidate]:
+    """Those that read ratings with the steps that are nearest to them: what stands in one list of
+    objects rates the texts with a tag, or the steps, that are in it, and a tag cuts better than
+    line breaks."""
+    near: dict[str, int] = {}
+    whose = [judgements.bare(one.renamed.get("labels", "")).partition("[]")[0] for one in every]
+    rank = [_nearness(one, held) for one in every]
+    for column, own in zip(whose, rank, strict=True):
+        near[column] = max(own, near.get(column, 0))
+    return [one for one, c, own in zip(every, whose, rank, strict=True) if own == near[c]]
+
+
+def _nearness(one: Candidate, held: Columns) -> int:
+    """See ``_nearest``."""
+    path = one.renamed.get("steps", one.renamed.get("input", ""))
+    texts = [text for text in judgements.flat(held.told(path)) if isinstance(text, str)]
+    sure = any(map(_rated_steps.is_tagged, texts)) or role_names.role_of(path) == "steps"
+    return 2 * sure + (one.format == "nested_steps")
 
 
 def _text_of_answers(one: Candidate, held: Columns) -> int:
@@ -289,7 +311,9 @@ def by_numbers(
 def read_of(way: Format, row: Row, options: FormatOptions) -> str:
     """A row's examples, or as what it is refused; empty where it cannot be read so."""
     try:
-        return repr(way.read(row, options))
+        examples = way.read(row, options)
+        refused = [isinstance(one, Refused) for one in examples]
+        return "" if mostly(refused) else repr(examples)
     except RowError as error:
         return error.code if error.code in _REFUSED_AS else ""
     except (AttributeError, LookupError, TypeError, ValueError):

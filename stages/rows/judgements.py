@@ -4,7 +4,8 @@ say together.
 Endings of a path make one value of a list. ``votes[most]`` is what most of the values say, of two
 lists together for ``a,b[most]``, ``marks[mean]`` is their mean, and ``marks[1..5]`` brings numbers
 from 1 (the worst) to 5 (the best) to 0 to 1. ``answers,passed[good]`` is the first answer that is
-good, the empty text where none is; ``article,post[first]`` is the first text that says something.
+good, the empty text where none is; ``article,post[first]`` is the first text that says something,
+``asked[only]`` the only one of a list, which stays a list where it has more.
 ``first_bad[place]`` is the number in a text such as ``step 2``, null for a word for none.
 ``harm[low]`` turns numbers round of which a low one is good. ``preference[nearest]`` is the nearest
 whole number, ``tie`` between two. ``ranking[order]`` are the ranks of answers that letters name
@@ -24,7 +25,7 @@ from stages.rows.words import exact, listing
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
 _ENDED = re.compile(
-    r"(?P<path>.+)\[(?P<how>most|mean|best|first|good|place|turns|low|nearest|order|json|-?\d+\.\.-?\d+)\]"
+    r"(?P<path>.+)\[(?P<how>most|mean|best|first|only|good|place|turns|low|nearest|order|json|-?\d+\.\.-?\d+)\]"
 )
 _NOTHING = (None, "")
 _NO_PLACE = exact("value", "no") | {"none", "null", "n/a", "correct", "-"}
@@ -57,7 +58,7 @@ def together(value: Any, how: str) -> Any:
         number = spelled(value)
         return value if number is None else TIE if number % 1 == 0.5 else round(number)
     if how == "place":
-        return _number_in(value) if isinstance(value, str) and is_place(value) else value
+        return _number_in(str(value)) if is_place(value) else value
     if how == "good":
         return _first_good(value)
     each = how == "low" or ".." in how
@@ -98,7 +99,7 @@ def _best(values: Sequence[Any]) -> int | str | None:
     return numbers.index(max(known)) if len({*known}) > 1 else TIE
 
 
-_PLACE = re.compile(r"\D{0,8}?(-?\d+)\.?")
+_PLACE = re.compile(r"\D{0,8}?(-?\d+)(?:\.0*)?")
 
 
 def _number_in(text: str) -> int | None:
@@ -107,11 +108,9 @@ def _number_in(text: str) -> int | None:
 
 
 def is_place(value: Any) -> bool:
-    """Whether a value is a number, a text with one (``step 2``), or a word for none."""
-    said = value.strip().casefold() if isinstance(value, str) else None
-    return type(value) is int or (
-        said is not None and (_number_in(said) is not None or said in _NO_PLACE)
-    )
+    """Whether a value is a whole number, a text with one (``step 2``), or a word for none."""
+    said = str(value).strip().casefold() if type(value) in (int, float, str) else ""
+    return _number_in(said) is not None or said in _NO_PLACE
 
 
 def _first_good(both: Any) -> Any:
@@ -128,6 +127,7 @@ _MADE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "mean": _mean,
     "best": _best,
     "first": lambda values: next(iter(values), None),
+    "only": lambda values: values[0] if len(values) == 1 else values,
 }
 
 

@@ -21,7 +21,7 @@ SEEN = {name: (one["why"], one["where"]) for name, one in _TABLE["seen"].items()
 _NOT = "un in non dis im mis".split()
 _APART = ("un", "non", "dis")  # those that may be words of their own
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+")
-_BETWEEN = re.compile(r"[\W_]+|(\d+)")
+_BETWEEN = re.compile(r"\[[a-z]+\]|[\W_]+|(\d+)")  # the ending of a path is no part of a name
 _BEGINS, _BEGUN = 3, 5  # letters that may stand for a word of so many
 
 
