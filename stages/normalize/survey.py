@@ -21,7 +21,17 @@ from stages.rows import judgements, shapes, signals, speakers, stop_text, words
 from stages.rows.column_names import EMPTY, Watched, are_set_aside, are_verdicts, is_a, is_rating
 from stages.rows.selection import Selection, raw
 from stages.rows.selection import inside as selection_inside
-from stages.rows.unread import Leaving, ReadRow, Unread, asked, differs_from, ignore, mapped, rated
+from stages.rows.unread import (
+    Leaving,
+    ReadRow,
+    Unread,
+    asked,
+    cut_off,
+    ignore,
+    mapped,
+    rated,
+    two_orders,
+)
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
 LEAST_SHARE = 0.1  # of each of these columns, where they are several
@@ -40,6 +50,7 @@ class Column:
         values: some of the values.
         numbers: whether each row's value says otherwise than what was read: as a list of numbers of
             steps (``ReadRow``), or as the name of an answer; None where it is neither.
+        counts: from 0, from 1: how it can count the answers if it numbers the best one of each row.
         exchanges: numbers that rows have, and how many answers the dialogues of these rows have of
             which one is better.
         of: the column of texts that nothing reads of which its lists say something; ``own``: one of
@@ -51,6 +62,7 @@ class Column:
     of_rows: int = 0
     values: list[Any] = field(default_factory=list)
     numbers: list[bool | None] = field(default_factory=list)
+    counts: set[int] = field(default_factory=lambda: {0, 1})
     exchanges: set[tuple[float, int]] = field(default_factory=set)
     of: str = ""
     own: bool = True
@@ -193,13 +205,12 @@ def _ask_of_all(found: Survey, kind: kinds.Kind, settled: Set[str], names: Colle
     steps."""
     for path, column in found.columns.items():
         column.of_rows = found.rows
-        cut = stop_text.cut_at(path, column.values) if kind.trains_answers else []
+        cut = stop_text.cut_at(path, column.values) if not kind.marks else []
         if path not in settled and not settled >= {where for where, _ in cut}:
-            what = f"{path} says of some answers that they were cut off, and nothing reads it"
-            ways = " ".join(differs_from(*one) for one in cut)
-            how = f"Say which: leave these out with {ways}, or train them with {ignore(path)}."
-            column.asked = AskError("unfinished_answer", what, how)
+            column.asked = cut_off(path, column.values)
         open_to_doubt = column.asked is None and path not in settled
+        if open_to_doubt and not column.counts:
+            column.asked = two_orders(path)
         contradicts = None not in column.numbers and any(column.numbers)
         are_steps = contradicts and kind.marks
         if open_to_doubt and (are_steps or are_verdicts(path, column.values, kind)):
@@ -211,8 +222,8 @@ def _ask_of_all(found: Survey, kind: kinds.Kind, settled: Set[str], names: Colle
         ):
             what = f"{path} names one of two answers, and nothing reads it"
             column.asked = AskError("unread_column", what, f"Add {ignore(path)}.")
-        elif open_to_doubt and are_set_aside(path, column.values):
-            what = f"{path} is set in some rows, and nothing reads whether these are trained"
+        elif open_to_doubt and are_set_aside(path, column.values, found.rows * kind.trains_answers):
+            what = f"{path} says of some rows that they are no good examples, and nothing reads it"
             column.asked = AskError("unread_weight", what, f"Add {ignore(path)}.")
         elif open_to_doubt:
             column.asked = _ask_of_exchanges(path, column)
@@ -314,6 +325,8 @@ def survey(
             names = _names_the_worse(left, sides)
             column.numbers.append(read.numbers_steps(left) if kind.marks else names)
             column.exchanges.add((judgements.spelled(left.values[0]) or 0, answered))
+            counts = read.counts_from(left) if kind.compares else None
+            column.counts &= {0, 1} if counts is None else counts
             if leaving.is_open(left.path):
                 own = [value for value in left.values if not read.repeats(value)]
                 unread[left.path] += sum(map(_text, own))
@@ -323,7 +336,8 @@ def survey(
                     name, good = read.judged(left.path, left.values[0])
                     column.of, column.own = name or column.of, column.own and good is not False
     result.listed = _listed(rows, format_, settled.union(result.columns))
-    _ask_of_all(result, kind, settled | selection.decided, rows[0].keys() if rows else ())
+    settled |= {*selection.decided, *filter(selection.settles, result.columns)}
+    _ask_of_all(result, kind, settled, rows[0].keys() if rows else ())
     _ask_of_long(result, unread, total, 2 if format_.name == "text" else 1)
     _ask_of_no_few(result, rows)
     return result
