@@ -294,12 +294,11 @@ def ask(
     if survey.most is not None and survey.most not in settled:
         raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
     refused, of = list(survey.refused.values()), len(rows)
-    together = sum(map(len, refused))
     for code in dict.fromkeys(errors[0].code for errors in refused):
         mine = [errors for errors in refused if errors[0].code == code]
         way = leaving([errors[0].remedy for errors in mine])
         for errors in [[*itertools.chain(*mine)]] if way else mine:
-            if too_many(together if way else len(errors), of, config):
+            if too_many(sum(map(len, refused)) if way else len(errors), of, config):
                 said = f"{len(errors):,} of {counted(of, 'sampled row')} would be refused as {code}"
                 remedy = f"Leave such rows out with {way}." if way else f"{errors[0].remedy}."
                 raise DataError(f"{where}: {said}: {errors[0].detail}.", remedy)

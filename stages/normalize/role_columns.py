@@ -203,9 +203,8 @@ class Columns:
         families: dict[tuple[str, ...], dict[int, str]] = {}
         for path in self.values:
             parts = role_names.parts(path)
-            numbers = [*filter(str.isdigit, parts)]
-            letters = [p for p in parts if words.counted(p) is not None and p not in numbers]
-            for told in (numbers, letters):
+            counts = [p for p in parts if words.counted(p) is not None]
+            for told in ([*filter(str.isdigit, counts)], [*filter(str.isalpha, counts)]):
                 if len(told) == 1 and {*path}.isdisjoint(",[="):
                     place = words.counted(told[0]) or 0
                     key = tuple("#" if part == told[0] else part for part in parts)

@@ -119,10 +119,12 @@ class Survey:
         many = Counter(map(signals.meant, vague))
         return {path: 1 + (many[signals.meant(path)] > 1) for path in vague}
 
-    def take(self, left: Unread) -> Column:
-        """Count the values of one row."""
+    def take(self, left: Unread, otherwise: bool | None, answers: int) -> Column:
+        """Count the values of one row; see ``Column.numbers`` and ``Column.exchanges``."""
         column = self.columns.setdefault(left.path, Column())
         column.rows += 1
+        column.numbers.append(otherwise)
+        column.exchanges.add((judgements.spelled(left.values[0]) or 0, answers))
         if len(column.values) < 1000:
             column.values += left.values
         return column
@@ -173,6 +175,12 @@ def _sides(
     return ()
 
 
+def _answers_of(examples: Sequence[contract.Example]) -> int:
+    """How many answers the better dialogue of a row has."""
+    pairs = (one for one in examples[:1] if isinstance(one, contract.Pair))
+    return [turn.role for one in pairs for turn in (*one.prompt, *one.chosen)].count("assistant")
+
+
 def _names_the_worse(left: Unread, sides: tuple[str, ...]) -> bool | None:
     """Whether a value names the worse answer by what tells its column apart; None where it names
     neither. 0 and 1 are names under that of an answer alone."""
@@ -205,27 +213,25 @@ def _ask_of_all(found: Survey, kind: kinds.Kind, settled: Set[str], names: Colle
     steps."""
     for path, column in found.columns.items():
         column.of_rows = found.rows
+        if path in settled:
+            continue
         cut = stop_text.cut_at(path, column.values) if not kind.marks else []
-        if path not in settled and not settled >= {where for where, _ in cut}:
+        if not settled >= {where for where, _ in cut}:
             column.asked = cut_off(path, column.values)
-        open_to_doubt = column.asked is None and path not in settled
-        if open_to_doubt and not column.counts:
+        if column.asked is None and not column.counts:
             column.asked = two_orders(path)
+        if column.asked is not None:
+            continue
         contradicts = None not in column.numbers and any(column.numbers)
-        are_steps = contradicts and kind.marks
-        if open_to_doubt and (are_steps or are_verdicts(path, column.values, kind)):
+        if (contradicts and kind.marks) or are_verdicts(path, column.values, kind):
             column.asked = rated(path, column.values[0], kind)
-        elif (
-            open_to_doubt
-            and kind.compares
-            and (contradicts or _name_answers(path, column.values, names))
-        ):
+        elif kind.compares and (contradicts or _name_answers(path, column.values, names)):
             what = f"{path} names one of two answers, and nothing reads it"
             column.asked = AskError("unread_column", what, f"Add {ignore(path)}.")
-        elif open_to_doubt and are_set_aside(path, column.values, found.rows * kind.trains_answers):
+        elif are_set_aside(path, column.values, found.rows * kind.trains_answers):
             what = f"{path} says of some rows that they are no good examples, and nothing reads it"
             column.asked = AskError("unread_weight", what, f"Add {ignore(path)}.")
-        elif open_to_doubt:
+        else:
             column.asked = _ask_of_exchanges(path, column)
 
 
@@ -317,14 +323,9 @@ def survey(
         total += _text(row)
         read = ReadRow(watched, examples)
         sides = _sides(watched, examples, options.columns)
-        pairs = (one for one in examples[:1] if isinstance(one, contract.Pair))
-        spoken = (turn.role for one in pairs for turn in (*one.prompt, *one.chosen))
-        answered = [*spoken].count("assistant")
         for left in leaving.of(watched, examples):
-            column = result.take(left)
-            names = _names_the_worse(left, sides)
-            column.numbers.append(read.numbers_steps(left) if kind.marks else names)
-            column.exchanges.add((judgements.spelled(left.values[0]) or 0, answered))
+            otherwise = read.numbers_steps(left) if kind.marks else _names_the_worse(left, sides)
+            column = result.take(left, otherwise, _answers_of(examples))
             counts = read.counts_from(left) if kind.compares else None
             column.counts &= {0, 1} if counts is None else counts
             if leaving.is_open(left.path):

@@ -213,10 +213,8 @@ def _named_winners(held: Columns, scalars: Iterable[str]) -> list[str]:
     """A column with the name of one of two, and the columns with both names."""
     texts = [p for p in held.where(shapes.is_text) if "[]" not in p]
     each = itertools.product(scalars, role_names.by_side(texts))
-    some = [(path, *both) for path, both in each if path not in both]
-    told = {",".join(one): zip(*map(held.values.get, one), strict=True) for one in some}
-    said = {one: judgements.decided(map(list, values)) for one, values in told.items()}
-    return [*filter(lambda one: judgements.name_sides(said[one]), said)]
+    some = [",".join((path, *both)) for path, both in each if path not in both]
+    return [one for one in some if judgements.name_sides(judgements.decided(held.told(one)))]
 
 
 def named_sides(held: Columns) -> list[tuple[str, str]]:
@@ -232,11 +230,9 @@ def _one_hot(held: Columns) -> list[str]:
     flags = held.where(lambda v: v in (0, 1, "0", "1"))
     flags = [p for p in flags if "[]" not in p]
     ties = [p for p in flags if "tie" in role_names.parts(p)]
-    found = []
+    found: list[str] = []
     for both in role_names.by_side([p for p in flags if not signals.is_low(p)]):
-        for some in ([*both, *ties[:1]], [*both]):
-            each = zip(*(held.values[path] for path in some), strict=True)
-            if all(sum(map(int, one)) == 1 for one in each):
-                found.append(",".join(some))
-                break
+        ways = (",".join((*both, *ties[:1])), ",".join(both))
+        hot = (way for way in ways if held.all(way, lambda v: judgements.one_hot(v) is not None))
+        found += itertools.islice(hot, 1)
     return found
