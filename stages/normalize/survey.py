@@ -289,6 +289,15 @@ def _listed(rows: Sequence[contract.Row], format_: Format, left: Collection[str]
     return Counter(name for row in rows for name in names if judgements.listed_in(row.get(name)))
 
 
+def _judge(column: Column, left: Unread, read: ReadRow, kind: kinds.Kind) -> None:
+    """Note what a value of one row says of the answers of that row."""
+    if kind.compares and (counts := read.counts_from(left)) is not None:
+        column.counts &= counts
+    if kind.trains_answers:
+        name, good = read.judged(left.path, left.values[0])
+        column.of, column.own = name or column.of, column.own and good is not False
+
+
 def survey(
     rows: Sequence[contract.Row],
     format_: Format,
@@ -326,16 +335,12 @@ def survey(
         for left in leaving.of(watched, examples):
             otherwise = read.numbers_steps(left) if kind.marks else _names_the_worse(left, sides)
             column = result.take(left, otherwise, _answers_of(examples))
-            counts = read.counts_from(left) if kind.compares else None
-            column.counts &= {0, 1} if counts is None else counts
+            _judge(column, left, read, kind)
             if leaving.is_open(left.path):
                 own = [value for value in left.values if not read.repeats(value)]
                 unread[left.path] += sum(map(_text, own))
                 why = column.asked or asked(left, kind, read)
                 column.asked = why or _ask_of_talk(left.path, own, kind)
-                if kind.trains_answers:
-                    name, good = read.judged(left.path, left.values[0])
-                    column.of, column.own = name or column.of, column.own and good is not False
     result.listed = _listed(rows, format_, settled.union(result.columns))
     settled |= {*selection.decided, *filter(selection.settles, result.columns)}
     _ask_of_all(result, kind, settled, rows[0].keys() if rows else ())
