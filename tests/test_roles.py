@@ -21,7 +21,7 @@ from stages.contract import FormatOptions, Row
 from stages.errors import DataError, RowError
 from stages.normalize import evidence, finders, lacking, role_columns, role_names, roles
 from stages.normalize.role_names import SHAPES
-from stages.rows import signals
+from stages.rows import speakers
 from stages.rows.selection import inside, lookup, renamed, rest
 from stages.rows.stop_text import turns_of
 
@@ -367,8 +367,8 @@ def test_a_dialogue_is_no_answer(who: list[str], name: str) -> None:
     other words are."""
     spoken = "\n".join(f"{name.format(one)}: I said {n}." for n, one in enumerate(who))
     several = 1 < len({*who}) < len(who) and name != "{}"
-    assert signals.is_dialogue(spoken) == several
-    assert not signals.is_dialogue(f"It is so.\n{spoken}") or not several
+    assert speakers.is_dialogue(spoken) == several
+    assert not speakers.is_dialogue(f"It is so.\n{spoken}") or not several
     rows = each(prompt="question", response=spoken)
     answers = [] if several else ["response"]
     assert role_columns.columns_of(rows, answers_alone=True).answers == answers

@@ -24,9 +24,9 @@ from stages.format import Format
 from stages.formats.step_objects import RATINGS
 from stages.normalize.survey import survey
 from stages.rows import column_names, shapes, stop_text, words
-from stages.rows.column_names import Watched
+from stages.rows.column_names import FLAGS, Watched
 from stages.rows.selection import Selection, condition, names_something
-from stages.rows.unread import FLAGS, Leaving, ReadRow, asked
+from stages.rows.unread import Leaving, ReadRow, asked
 
 MODEL = ("--model", "qwen2-1.5b")
 Q, A = turns(("user", "q"), ("assistant", "a"))

@@ -166,8 +166,8 @@ def _scored(
             f"out with {' '.join(map(ignore, sides))}.",
         )
     values, ways = survey.columns[path].values, [f"leave it out with {ignore(path)}"]
-    if both := verdict_columns.scores_of_both(path, survey.columns, reading):
-        ways.insert(0, f"read both scores beside the verdict with {mapped('scores', both)}")
+    if both := verdict_columns.numbers_of_both(path, survey.columns, reading):
+        ways.insert(0, f"read those of both answers beside the verdict with {both}")
     elif all(isinstance(value, list) for value in values):
         if any(judgements.together(value, "best") == judgements.TIE for value in values):
             untied = differs_from(f"{path}[best]", judgements.TIE)
@@ -190,18 +190,19 @@ def _scored(
     )
 
 
-def _whole(path: str, column: Column, reading: str) -> str:
-    """The remedy where a column numbers steps behind the first wrong one, which somebody looked at
-    then; empty where the format leaves none of these open."""
+def _of_steps(path: str, column: Column, reading: str) -> str:
+    """The remedy where a column rates steps too, or numbers some behind the first wrong one, which
+    somebody looked at then; empty where the format leaves none of these open."""
     variant = f"{reading.partition('?')[0].partition('/')[2]}-whole"
     found = formats.load(reading)
-    if True not in column.numbers or variant not in found.variants:
+    if True in column.numbers and variant in found.variants:
+        whole = f"--format {found.name}/{variant} {ignore(path)}"
+        ways = f"rate all steps that are not listed as good with {whole}, or leave those after"
+        return f"Say which: {ways} the first wrong one unrated with {ignore(path)}."
+    able = "labels" in found.columns.get("ratings", ()) and not found.renamed
+    if not (able and all(map(signals.are_shares, column.values))):
         return ""
-    ways = f"--format {found.name}/{variant} {ignore(path)}", ignore(path)
-    return (
-        f"Say which: rate all steps that are not listed as good with {ways[0]}, or leave those "
-        f"after the first wrong one unrated with {ways[1]}."
-    )
+    return f"Say which: read it with {mapped('labels', path)}, or leave it out with {ignore(path)}."
 
 
 def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where: str) -> DataError:
@@ -280,7 +281,7 @@ def ask(
         if error.code == "unread_column":
             raise _unseen(path, column, rows, reading, where)
         what = f"{where}: {error.detail} ({column.contents(len(rows))})."
-        raise DataError(what, _whole(path, column, reading) or error.remedy)
+        raise DataError(what, _of_steps(path, column, reading) or error.remedy)
     if survey.most is not None and survey.most not in settled:
         raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
     refused, of = list(survey.refused.values()), len(rows)
@@ -332,10 +333,7 @@ def naming_the_task(
         return error
     task, why = other
     read = f"{error.what} They read as {task} data ({why})"
+    remedy = f"Use the task that reads them: pipeline run {task}."
     if tasks.kind_of(task).trains_answers:  # what was to be compared or rated is not trained whole
-        return UnknownFormatError(
-            f"{read}, which trains every answer.", error.remedy, error.figures
-        )
-    return UnknownFormatError(
-        f"{read}.", f"Use the task that reads them: pipeline run {task}.", error.figures
-    )
+        read, remedy = f"{read}, which trains every answer", error.remedy
+    return UnknownFormatError(f"{read}.", remedy, error.figures)

@@ -11,8 +11,8 @@ from stages.contract import Message
 from stages.errors import RowError
 from stages.formats import _parts
 from stages.formats._parts import calls_of
+from stages.rows.column_names import FLAGS, NUMERIC
 from stages.rows.speakers import CALL, ROLES, USER, meaning, role_named
-from stages.rows.unread import FLAGS, NUMERIC
 
 _OWN = {"role", "from", "content", "value", "parts", *FLAGS}
 _BODIES = ("content", "value", "parts")

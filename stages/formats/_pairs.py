@@ -216,26 +216,28 @@ def require_no_sided_scores(columns: Mapping[str, str]) -> None:
 
 
 def by_scores(row: Row, better: int, columns: Mapping[str, str]) -> Own:
-    """By how much the score of the better answer is higher, where ``--map scores`` names both.
+    """By how much the score of the better answer is higher, where ``--map scores`` names both;
+    ranks of ``--map ranks`` only agree.
 
     Raises:
         RowError: ``tie``, they are equal; ``two_orders``, the other one is higher.
     """
-    given, path = peek(row, "scores"), selection.raw("scores", columns)
-    if "scores" not in columns or given is None:
+    name = "scores" if "scores" in columns else "ranks"
+    given, path = peek(row, name), selection.raw(name, columns)
+    if name not in columns or given is None:
         return None
     if not isinstance(given, list) or len(given) != 2:
         raise RowError("bad_margin", f"{path} does not hold one number per answer")
-    first, second = (number_of_one(one, path) for one in row["scores"])
+    first, second = (number_of_one(one, path) for one in row[name])
     if first is None or second is None:
         return None
-    difference = second - first if better else first - second
+    difference = second - first if better == (name == "scores") else first - second
     if difference == 0:
         raise all_equal(path)
     if difference < 0:
         what = f"the verdict prefers answer {better + 1}, but {path} prefer answer {2 - better}"
         raise RowError("two_orders", what)
-    return f"the difference in {path}", difference
+    return (f"the difference in {path}", difference) if name == "scores" else None
 
 
 def all_equal(path: str) -> RowError:

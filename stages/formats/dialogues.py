@@ -9,10 +9,9 @@ from stages.errors import RowError
 from stages.formats import _messages, _turns, unusable
 from stages.formats._fields import Asking, Field, columns_of, required
 from stages.kinds import CONVERSATION
-from stages.rows.column_names import peek
+from stages.rows.column_names import FLAGS, peek
 from stages.rows.shapes import is_text
 from stages.rows.speakers import role_named
-from stages.rows.unread import FLAGS
 
 
 class _Dialogue(Asking, abstract=True):

@@ -237,7 +237,8 @@ def _rated(held: Columns) -> list[str]:
 
 def _scaled(held: Columns, paths: Iterable[str]) -> list[str]:
     """Ratings brought to 0 to 1, but for those that say what is bad."""
-    able = [path for path in paths if not signals.is_low(judgements.bare(path))]
+    bare = {path: judgements.bare(path) for path in paths}
+    able = [p for p in bare if not (signals.is_low(bare[p]) or role_names.is_spread(bare[p]))]
     return [f"{path}[{scale}]" if (scale := _scale(held, path)) else path for path in able]
 
 
@@ -342,6 +343,7 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
         "number verdict", held.where(lambda value: are_numbers(value) and len(value) == 2)
     ),
     "numbers of sides": verdict_columns.numbers_of_sides,
+    "ranks of sides": lambda held: verdict_columns.numbers_of_sides(held, "rank"),
     "verdict": verdict_columns.verdict,
     "told side": verdict_columns.told_sides,
     "told answer": verdict_columns.told_answers,

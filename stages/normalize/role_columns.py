@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from stages.contract import Row
 from stages.formats import _turns
 from stages.normalize import role_names
-from stages.rows import judgements, shapes, signals, words
+from stages.rows import judgements, shapes, signals, speakers, words
 from stages.rows.column_names import EMPTY
 from stages.rows.selection import lookup
 
@@ -178,7 +178,7 @@ class Columns:
 
     def is_dialogue(self, path: str) -> bool:
         """Whether most texts at a path are dialogues, whose speakers stand before what they say."""
-        return shapes.mostly(signals.is_dialogue(value) for value in self.told(path) if value)
+        return shapes.mostly(speakers.is_dialogue(value) for value in self.told(path) if value)
 
     def as_long(self, path: str, others: Iterable[str], least: float = shapes.NEARLY_ALL) -> bool:
         """Whether lists at a path are as long as those at one of some others, in nearly all rows.

@@ -67,6 +67,7 @@ _LETTERS = {"q": "question", "a": "answer"}
 # A column about another one is not that one: question_id, response_model, solution_is_valid.
 _ABOUT = exact("about", "both", "role")
 _SAID, _KEPT = exact("said", "role"), exact("kept", "role")
+_SPREAD = exact("spread", "sign")
 SPOKEN, TALKS = exact("spoken", "role"), exact("talk", "role")
 # What answers are checked against; it is trained only where it is no more than a short name of one.
 _REFERENCE = exact("reference", "role")
@@ -108,6 +109,11 @@ def is_about(path: str) -> bool:
     """Whether the name is that of something about a column: the model that wrote an answer."""
     own = [p for p in without_numbers(path) if p not in BETTER | WORSE and len(p) > 1]
     return bool(own) and (own[-1] in _ABOUT or not _KEPT.isdisjoint(own))
+
+
+def is_spread(path: str) -> bool:
+    """Whether the name says how far numbers are apart, which rates nothing."""
+    return not _SPREAD.isdisjoint(parts(path))
 
 
 def is_origin(path: str) -> bool:

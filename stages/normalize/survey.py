@@ -21,7 +21,17 @@ from stages.rows import judgements, shapes, signals, speakers, stop_text, words
 from stages.rows.column_names import EMPTY, Watched, are_set_aside, are_verdicts, is_a, is_rating
 from stages.rows.selection import Selection, raw
 from stages.rows.selection import inside as selection_inside
-from stages.rows.unread import Leaving, ReadRow, Unread, asked, differs_from, ignore, mapped, rated
+from stages.rows.unread import (
+    Leaving,
+    ReadRow,
+    Unread,
+    asked,
+    cut_off,
+    ignore,
+    mapped,
+    rated,
+    two_orders,
+)
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
 LEAST_SHARE = 0.1  # of each of these columns, where they are several
@@ -48,6 +58,7 @@ class Column:
         values: some of the values.
         numbers: whether each row's value says otherwise than what was read: as a list of numbers of
             steps (``ReadRow``), or as the name of an answer; None where it is neither.
+        counts: from 0, from 1: how it can count the answers if it numbers the best one of each row.
         exchanges: numbers that rows have, and how many answers the dialogues of these rows have of
             which one is better.
         of: the column of texts that nothing reads of which its lists say something; ``own``: one of
@@ -59,6 +70,7 @@ class Column:
     of_rows: int = 0
     values: list[Any] = field(default_factory=list)
     numbers: list[bool | None] = field(default_factory=list)
+    counts: set[int] = field(default_factory=lambda: {0, 1})
     exchanges: set[tuple[float, int]] = field(default_factory=set)
     of: str = ""
     own: bool = True
@@ -208,12 +220,11 @@ def _ask_of_all(found: Survey, kind: kinds.Kind, settled: Set[str], names: Colle
         column.of_rows = found.rows
         if path in settled:
             continue
-        cut = stop_text.cut_at(path, column.values) if kind.trains_answers else []
+        cut = stop_text.cut_at(path, column.values) if not kind.marks else []
         if not settled >= {where for where, _ in cut}:
-            what = f"{path} says of some answers that they were cut off, and nothing reads it"
-            ways = " ".join(differs_from(*one) for one in cut)
-            how = f"Say which: leave these out with {ways}, or train them with {ignore(path)}."
-            column.asked = AskError("unfinished_answer", what, how)
+            column.asked = cut_off(path, column.values)
+        if column.asked is None and not column.counts:
+            column.asked = two_orders(path)
         if column.asked is not None:
             continue
         contradicts = None not in column.numbers and any(column.numbers)
@@ -222,8 +233,8 @@ def _ask_of_all(found: Survey, kind: kinds.Kind, settled: Set[str], names: Colle
         elif kind.compares and (contradicts or _name_answers(path, column.values, names)):
             what = f"{path} names one of two answers, and nothing reads it"
             column.asked = AskError("unread_column", what, f"Add {ignore(path)}.")
-        elif are_set_aside(path, column.values):
-            what = f"{path} is set in some rows, and nothing reads whether these are trained"
+        elif are_set_aside(path, column.values, found.rows * kind.trains_answers):
+            what = f"{path} says of some rows that they are no good examples, and nothing reads it"
             column.asked = AskError("unread_weight", what, f"Add {ignore(path)}.")
         else:
             column.asked = _ask_of_exchanges(path, column)
@@ -283,6 +294,15 @@ def _listed(rows: Sequence[contract.Row], format_: Format, left: Collection[str]
     return Counter(name for row in rows for name in names if judgements.listed_in(row.get(name)))
 
 
+def _judge(column: Column, left: Unread, read: ReadRow, kind: kinds.Kind) -> None:
+    """Note what a value of one row says of the answers of that row."""
+    if kind.compares and (counts := read.counts_from(left)) is not None:
+        column.counts &= counts
+    if kind.trains_answers:
+        name, good = read.judged(left.path, left.values[0])
+        column.of, column.own = name or column.of, column.own and good is not False
+
+
 def survey(
     rows: Sequence[contract.Row],
     format_: Format,
@@ -318,16 +338,15 @@ def survey(
         for left in leaving.of(watched, examples):
             otherwise = read.numbers_steps(left) if kind.marks else _names_the_worse(left, sides)
             column = result.take(left, otherwise, _answers_of(examples))
+            _judge(column, left, read, kind)
             if leaving.is_open(left.path):
                 own = [value for value in left.values if not read.repeats(value)]
                 unread[left.path] += sum(map(_text, own))
                 why = column.asked or asked(left, kind, read)
                 column.asked = why or _ask_of_talk(left.path, own, kind)
-                if kind.trains_answers:
-                    name, good = read.judged(left.path, left.values[0])
-                    column.of, column.own = name or column.of, column.own and good is not False
     result.listed = _listed(rows, format_, settled.union(result.columns))
-    _ask_of_all(result, kind, settled | selection.decided, rows[0].keys() if rows else ())
+    settled |= {*selection.decided, *filter(selection.settles, result.columns)}
+    _ask_of_all(result, kind, settled, rows[0].keys() if rows else ())
     _ask_of_long(result, unread, total, 2 if format_.name == "text" else 1)
     _ask_of_no_few(result, rows)
     return result

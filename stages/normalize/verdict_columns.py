@@ -9,6 +9,7 @@ from stages.normalize import role_columns, role_names
 from stages.normalize.role_columns import Columns
 from stages.normalize.survey import Column
 from stages.rows import column_names, judgements, shapes, signals
+from stages.rows.unread import mapped
 
 _VERDICTS = 5  # different values of a verdict: each side, its name, a tie
 _SOME = 0.5  # of the rows, in which a verdict must stand: who judged may have skipped others
@@ -75,22 +76,28 @@ def lists_of_turns(held: Columns) -> list[str]:
     return families or [*map(",".join, held.of_two(role_names.by_side(turns)))]
 
 
-def numbers_of_sides(held: Columns) -> list[str]:
-    """Two columns with a number of each side, as one path."""
-    numbers = [p for p in held.where(judgements.is_marked) if _measures(p) == "number"]
+def numbers_of_sides(held: Columns, role: str = "number") -> list[str]:
+    """Two columns with a number of each side, or its rank, as one path."""
+    numbers = [p for p in held.where(judgements.is_marked) if _measures(p) == role]
     both = [one for one in role_names.by_side(numbers) if "[]" not in one[0]]
     return [",".join(map(_turned_round, one)) for one in both]
 
 
-def scores_of_both(path: str, columns: Mapping[str, Column], reading: str) -> str:
-    """The path of numbers of both answers, one column of each, where a format reads them beside the
-    verdict; else empty."""
+def numbers_of_both(path: str, columns: Mapping[str, Column], reading: str) -> str:
+    """The option that reads numbers of both answers, one column of each or a list, where a format
+    reads them beside the verdict; else empty."""
     found = formats.load(reading)
     able = found.columns.keys() >= {"choice", "numbers"} and "[]" not in path and not found.fans_out
-    for both in role_names.by_side([*columns]) if able else ():
-        told = {judgements.spelled(one) for name in both for one in columns[name].values}
-        if path in both and None not in told and len(told) > 2:  # two would say good or bad
-            return ",".join(map(_turned_round, both))
+    for names in (*role_names.by_side([*columns]), (path,)) if able else ():
+        told = [one for name in names for one in judgements.flat(columns[name].values)]
+        listed = all(isinstance(one, list) for one in columns[path].values)
+        numbers = {judgements.spelled(one) for one in told}
+        # 1 and 0 would say good or bad.
+        fits = path in names and listed == (len(names) == 1) and None not in numbers
+        if fits and not numbers <= {-1, 0, 1}:
+            ranks = column_names.is_a(path, "rank")
+            joined = ",".join(names if ranks else map(_turned_round, names))
+            return mapped("ranks" if ranks else "scores", joined)
     return ""
 
 

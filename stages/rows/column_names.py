@@ -93,6 +93,7 @@ def _rates_a_pair(name: str, value: Any, found: Iterable[str], rating: bool) -> 
         return not signals.is_about(name)
     if "[]" in name or not signals.is_rating(value):
         return False
+    rating = rating or "rank" in found
     if "pair" in found or "margin" in found or (rating and signals.has_side(name)):
         return True
     if isinstance(value, list):
@@ -105,6 +106,8 @@ def _rates_steps(name: str, value: Any, found: Iterable[str], rating: bool) -> b
     if "place" in found or (rating and "corrected" in found):
         return signals.is_rating(value)
     several = isinstance(value, list) and len(value) > 1 and name.count("[]") < 2
+    if several and signals.are_shares(value):
+        return not (signals.is_about(name) or signals.is_low(name))
     return rating and several and signals.is_rating(value) and not signals.is_low(name)
 
 
@@ -135,13 +138,17 @@ def are_verdicts(name: str, values: Sequence[Any], kind: "Kind") -> bool:
     return {*map(type, values)} == {bool} and len({*values}) > 1
 
 
-def are_set_aside(name: str, values: Sequence[Any]) -> bool:
+def are_set_aside(name: str, values: Sequence[Any], of: int) -> bool:
     """Whether some values of a column say that their rows were made to try those who rate, or were
-    given up."""
+    given up, or of so many rows to be trained that they failed; of none where that is data, too."""
     if is_a(name, "aside"):
         return any(map(signals.is_set, values))
+    if of and dict in map(type, values):
+        inside = signals.keys_of(name, values)
+        return any(are_set_aside(key, some, len(values)) for key, some in inside.items())
     few = signals.are_few(values) and not signals.is_about(name)
-    return few and any(map(signals.is_given_up, values))
+    given_up = few and any(map(signals.is_given_up, values))
+    return given_up or (of > 0 and signals.say_failed(name, values, of))
 
 
 def is_known_before(name: str, values: Sequence[Any]) -> bool:
@@ -183,7 +190,8 @@ def reasons(name: str, value: Any, kind: "Kind") -> Iterator[tuple[str, str]]:
     inside = isinstance(held, dict | list) and rates_inside(name, held, kind)
     tools = signals.are_tools(value) or signals.are_calls(value)
     short = type(value) is str and len(value) <= signals.SHORT
-    if not (inside or found or tools or short):
+    shares = kind.marks and signals.are_shares(value)
+    if not (inside or found or tools or short or shares):
         return  # of most columns; only a telling text means more then
     if value in EMPTY:
         return
@@ -196,6 +204,11 @@ def reasons(name: str, value: Any, kind: "Kind") -> Iterator[tuple[str, str]]:
         yield "unread_weight", f"the weight{'s of its turns' if several else ' of a whole row'}"
     if why := words.SEEN["tools"][0] if tools else seen(name, value, kind):
         yield "unread_column", why
+
+
+# Keys of a turn about its own training; formats._turns reads them.
+FLAGS = ("weight", "loss_weight", "train", "training", "trainable", "loss", "loss_mask")
+NUMERIC = FLAGS[:2]  # those that may be more than 0 or 1
 
 
 def is_flag(name: str, value: Any) -> bool:

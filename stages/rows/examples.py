@@ -5,11 +5,11 @@ with a code when it would train nothing or something wrong.
 """
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stages.contract import BARE, Conversation, Message, Pair, StepChain
+from stages.contract import BARE, Conversation, Example, Message, Pair, StepChain
 from stages.errors import RowError
 from stages.rows.stop_text import require_finished
 
@@ -328,3 +328,24 @@ def chain(example: StepChain) -> StepChain:
     if all(label is None for label in example.labels):
         raise RowError("nothing_labelled", "no step has a rating")
     return replace(example, problem=problem, steps=steps)
+
+
+def counts_from(
+    number: float, lists: Iterable[Any], examples: Iterable[Example]
+) -> set[int] | None:
+    """From 0, from 1, or from neither: how a number counts that may be the place of the best answer
+    in one of some lists of answers; None where it can be none."""
+    pairs = [one for one in examples if isinstance(one, Pair)]
+    worse = [one.rejected[-1].content for one in pairs]
+    better = [text for one in pairs if (text := one.chosen[-1].content) not in worse]
+    for answers in (one for one in lists if isinstance(one, list) and len(one) > 1):
+        best = {n for n, one in enumerate(answers) if any(_says(one, text) for text in better)}
+        if best and number in range(len(answers) + 1):
+            return {start for start in (0, 1) if number - start in best}
+    return None
+
+
+def _says(answer: Any, text: str | None) -> bool:
+    """Whether an answer of a list is a text, or holds it."""
+    plain = (text or "").strip()
+    return answer.strip() == plain if isinstance(answer, str) else repr(plain)[1:-1] in repr(answer)

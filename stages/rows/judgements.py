@@ -183,6 +183,12 @@ def are_letters(value: Any) -> bool:
     return len(plain) > 1 and plain == [chr(ord("a") + at) for at in range(len(plain))]
 
 
+def places_of_first_bad(labels: Sequence[float | None]) -> tuple[int, ...]:
+    """What may stand for the first mistake among some steps, counted from 0 or from 1."""
+    first = next((at for at, one in enumerate(labels) if one is not None and one < 0.5), None)
+    return (-1, 0, len(labels)) if first is None else (first, first + 1)
+
+
 def is_marked(value: Any) -> bool:
     """Whether a value is a number, spelled as one or not, or true or false."""
     return isinstance(value, bool) or spelled(value) is not None

@@ -160,12 +160,17 @@ def keeping(path: str, values: Sequence[Any], everywhere: bool = True) -> str:
         values: of the rows that have one; ``everywhere``: nearly every row has. Where some have
             none, those are kept too.
     """
+    told = [value for value in usual(values) if value is not None]
+    if len(told) < len(values):  # an expression takes no text for a number
+        values, everywhere = told, True
     kinds = {*map(type, values)}
     if kinds <= {dict, list}:
         inside = (keeping(where, some) for where, some in _inside(path, values))
         return next(filter(None, inside), "")
     if column_names.is_a(path, "untrained") or column_names.is_a(path, "aside"):
         return _unset(path, [*dict.fromkeys(values)], everywhere)
+    if signals.is_error(path) and kinds == {str}:
+        return _unset(path, values, False)
     found: tuple[str, Any] | None = None
     if kinds == {bool}:
         good = _good_flag(path, values)
@@ -227,10 +232,12 @@ def _inside(path: str, values: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]
     keys = dict.fromkeys(key for one in flat if isinstance(one, dict) for key in one)
     if not keys and flat:
         yield each, flat
-    inner = {k: [v for one in flat if (v := one.get(k)) is not None] for k in keys}
-    for key in sorted(inner, key=lambda key: {*map(type, inner[key])} != {bool}):
-        named, some = f"{each}.{key}", inner[key]
-        if column_names.is_rating(named) and some and not isinstance(some[0], dict | list):
+    inner = signals.keys_of(each, flat)
+    failing = [key for key in inner if signals.say_failed(key, inner[key], len(flat))]
+    yield from ((key, inner[key]) for key in failing)
+    for named in sorted(inner, key=lambda key: {*map(type, inner[key])} != {bool}):
+        some = inner[named]
+        if column_names.is_rating(named) and not isinstance(some[0], dict | list):
             yield named, some
 
 
@@ -292,7 +299,8 @@ def _of_words(path: str, values: Sequence[str], everywhere: bool) -> tuple[str, 
     if not all(len(value) <= signals.SHORT for value in values):
         return None
     said = {value: says_good(path, value) for value in dict.fromkeys(values)}
-    if given_up := [value for value in said if signals.is_given_up(value)]:
+    given_up = [value for value in said if signals.is_given_up(value)]
+    if given_up := given_up or [value for value in said if signals.is_failure(path, value)]:
         return "!=", given_up
     good = [value for value, sense in said.items() if sense]
     bad = [value for value, sense in said.items() if sense is False]

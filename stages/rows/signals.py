@@ -13,13 +13,16 @@ from typing import Any
 
 import orjson
 
-from stages.rows import speakers, words
+from stages.rows import words
 from stages.rows.words import FILLERS, RATING, SIDES, signs, signs_of
 
-_ABOUT = words.exact("about", "both", "sign")
+_ABOUT = words.exact("about", "both", "sign") | words.exact("spread", "sign")
 _COUNTED, _ENDED = words.exact("counted", "sign"), words.exact("ended", "sign")
 _PLACES, _DONE = words.exact("place", "sign"), words.exact("done", "sign")
 _SETS = words.exact("elsewhere", "sign")
+_BEST = words.exact("best", "index")
+_STATUS, _FAILED = words.exact("failing", "name") | _ENDED, words.exact("failing", "value")
+_REWARDS = {"0", "1", "0.0", "1.0"}
 _MEASURES = words.exact("measure", "sign")
 _GENERAL = FILLERS | words.exact("general", "sign")
 _ADDRESS = ("path", "url", "file", "uri")
@@ -107,6 +110,14 @@ def classes(path: str) -> Mapping[str, bool]:
     return found
 
 
+@functools.lru_cache(8192)
+def may_number_the_best(path: str) -> bool:
+    """Whether a whole number under a name may say which of several answers is the best."""
+    said = _said(path)
+    aside = said & (_COUNTED | _MEASURES) or "number" in signs_of(said)
+    return not (aside or _BEST.isdisjoint(said))
+
+
 def has_side(path: str) -> bool:
     """Whether a column is of one side of a pair, or of one numbered answer."""
     parts = _parts(path)
@@ -185,6 +196,44 @@ def is_given_up(value: Any) -> bool:
     return bool(bad) or "aside" in signs("".join(said))
 
 
+def keys_of(path: str, values: Sequence[Any]) -> Mapping[str, list[Any]]:
+    """What some objects say under each of their keys, by the path of it."""
+    objects = [one for one in values if isinstance(one, dict)]
+    keys = dict.fromkeys(key for one in objects for key in one)
+    told = {key: [v for one in objects if (v := one.get(key)) not in (None, "")] for key in keys}
+    return {f"{path}.{key}": some for key, some in told.items() if some}
+
+
+def is_failure(path: str, value: Any) -> bool:
+    """Whether a text under a name for how something ended says that it failed."""
+    short = isinstance(value, str) and len(value) <= SHORT and not _STATUS.isdisjoint(_said(path))
+    return short and not _FAILED.isdisjoint(words.words(value))
+
+
+def say_failed(path: str, values: Sequence[Any], of: int) -> bool:
+    """Whether some values of a column, but not most of so many rows, say that something failed:
+    a status, the text of an error, a reward of 0 among those of 1 in an object."""
+    if are_few(values):
+        return any(is_failure(path, value) for value in values)
+    if is_error(path):
+        return 2 * len(values) < of and all(isinstance(one, str) and is_set(one) for one in values)
+    return (
+        "." in path
+        and "reward" in _said(path)
+        and {*map(str, values)} <= _REWARDS
+        and (len({*values}) > 1)
+    )
+
+
+def is_error(path: str) -> bool:
+    """Whether a column by its name has the text of an error."""
+    return [*words.words(path)][-1:] in (["error"], ["exception"], ["traceback"])
+
+
+def _said(path: str) -> set[str]:
+    return {word for part in _parts(path)[-1:] for word in words.words(part)}
+
+
 def is_tie(value: Any) -> bool:
     """Whether a text says that two answers are equally good."""
     return isinstance(value, str) and len(value) < 24 and bool(_TIES.fullmatch(value.strip()))
@@ -207,6 +256,12 @@ def is_rating(value: Any) -> bool:
     return 1 < len(said) <= 5 and not named and not signs_of(said).isdisjoint(RATING)
 
 
+def are_shares(value: Any) -> bool:
+    """Whether a value is a list of numbers from 0 to 1, and one of them between these."""
+    numbers = isinstance(value, list) and bool(value) and {*map(type, value)} <= {int, float}
+    return numbers and all(0 <= one <= 1 for one in value) and any(0 < one < 1 for one in value)
+
+
 def are_few(values: Sequence[Any]) -> bool:
     """Whether the values of a column are few short texts, and more than one."""
     if not all(isinstance(one, str) and len(one) <= SHORT for one in values):
@@ -221,17 +276,6 @@ def is_prose(value: Any) -> bool:
         return len(text) >= 12 and (" " in text or "\n" in text or not text.isascii())
     inside = value.values() if isinstance(value, dict) else value if type(value) is list else ()
     return any(map(is_prose, inside))
-
-
-_SPEAKER = re.compile(r"^\W{0,3}([^\W\d_][\w ]{0,19}?)\W{0,3}:\s", re.MULTILINE)
-
-
-def is_dialogue(text: str) -> bool:
-    """Whether lines of a text begin with the names of two and more speakers, one of them with a
-    name that was there before, and one with a word for somebody who speaks."""
-    names = [name.casefold() for name in _SPEAKER.findall(text)]
-    several = len(names) > len({*names}) > 1 and _SPEAKER.match(text.lstrip()) is not None
-    return several and any(map(speakers.may_speak, names))
 
 
 def is_text(value: Any, alone: bool) -> bool:

@@ -255,3 +255,14 @@ def require_said(roles: Mapping[str, str], rows: list[dict[str, Any]], where: st
         if name not in said:
             what = f"--role {name}={role}: no turn of a sampled row of {where} has the role {name}."
             raise UsageError(what, did_you_mean(name, said, f"It has {', '.join(said) or 'none'}."))
+
+
+_SPEAKING = re.compile(r"^\W{0,3}([^\W\d_][\w ]{0,19}?)\W{0,3}:\s", re.MULTILINE)
+
+
+def is_dialogue(text: str) -> bool:
+    """Whether lines of a text begin with the names of two and more speakers, one of them with a
+    name that was there before, and one with a word for somebody who speaks."""
+    names = [name.casefold() for name in _SPEAKING.findall(text)]
+    several = len(names) > len({*names}) > 1 and _SPEAKING.match(text.lstrip()) is not None
+    return several and any(map(may_speak, names))

@@ -13,6 +13,7 @@ from typing import Any
 from stages.chat_template.reasoning import CLOSE, FIELD, OPEN
 from stages.contract import BARE, Conversation, Example, Message, Pair, StepChain
 from stages.errors import RowError
+from stages.rows import words
 from stages.rows.dialects import DIALECTS, DIALOGUE, STOPS, Dialect, Turns
 
 REJECT, KEEP, STRIP = "reject", "keep", "strip"
@@ -104,6 +105,8 @@ _OPENED = re.compile(rf"(?:\A|\n)\s*{OPEN}")
 _BLOCK = re.compile(rf"{OPEN}.*?{CLOSE}", re.DOTALL)
 _CUT = ("length", "max_tokens", "max_output_tokens", "model_length")
 _ENDED = ("stop", "end_turn", "stop_sequence", "eos", "tool_calls")
+_LONG = 24  # characters that none of these has
+_ENDING, _WORSE = words.exact("ended", "sign"), words.exact("worse", "both", "role")
 # Fields of a turn, and which of their values mean that the turn is not complete.
 FLAGS: dict[str, Callable[[Any], bool]] = {
     "prefix": lambda value: value is True,
@@ -117,22 +120,31 @@ FLAGS: dict[str, Callable[[Any], bool]] = {
 
 def _why_ended(path: str, value: Any) -> Iterator[tuple[str, str]]:
     """Every text at a path, or inside it, that says as a whole why an answer ended."""
-    if isinstance(value, str) and value.casefold() in (*_CUT, *_ENDED):
+    if isinstance(value, str) and len(value) < _LONG and value.casefold() in (*_CUT, *_ENDED):
         yield path, value
     elif isinstance(value, dict):
         for key, one in value.items():
             yield from _why_ended(f"{path}.{key}", one)
     elif isinstance(value, list):
         for at, one in enumerate(value):
-            yield from _why_ended(f"{path}[]" if isinstance(one, dict) else f"{path}.{at}", one)
+            if isinstance(one, str | dict | list):
+                yield from _why_ended(f"{path}[]" if isinstance(one, dict) else f"{path}.{at}", one)
+
+
+def _is_reason(path: str) -> bool:
+    """Whether a path is by its name the reason why an answer ended."""
+    said = words.words(path)
+    return "reason" in said and not _ENDING.isdisjoint(said)
 
 
 def cut_at(path: str, values: Iterable[Any]) -> list[tuple[str, str]]:
     """Where in the values of a column it stands that an answer was cut off, and in which words, if
-    others there came to an end."""
+    its name says so or others there came to an end. A rejected answer may be cut off."""
     told = {pair: None for value in values for pair in _why_ended(path, value)}
+    told = {pair: None for pair in told if _WORSE.isdisjoint(words.words(pair[0]))}
     ended = {where for where, why in told if why.casefold() in _ENDED}
-    return [(where, why) for where, why in told if where in ended and why.casefold() in _CUT]
+    cut = [(where, why) for where, why in told if why.casefold() in _CUT]
+    return [(where, why) for where, why in cut if where in ended or _is_reason(where)]
 
 
 def opens_reasoning(text: str) -> bool:

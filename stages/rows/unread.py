@@ -17,7 +17,7 @@ import orjson
 
 from stages.contract import Example, Row, StepChain
 from stages.errors import AskError
-from stages.rows import column_names, judgements, selection, shapes, signals, stop_text
+from stages.rows import column_names, examples, judgements, selection, shapes, signals, stop_text
 from stages.rows.column_names import EMPTY, Watched, peek
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ _THOUGHT = "reasoning_content"
 _CHECKED = frozenset(("tool_calls", "tool_call_id", _THOUGHT))
 _SPEAKER = frozenset(("role", "from"))
 _SAID = _SPEAKER | {"content", "value"}
-# Keys of a turn about its own training; formats._turns reads them.
-FLAGS = ("weight", "loss_weight", "train", "training", "trainable", "loss", "loss_mask")
-NUMERIC = FLAGS[:2]  # those that may be more than 0 or 1
 
 
 class ReadRow:
@@ -116,12 +113,20 @@ class ReadRow:
         others = value not in (wrong, [at + 1 for at in wrong])
         return others if value[-1] <= len(chain.labels) else None
 
+    def counts_from(self, left: "Unread") -> set[int] | None:
+        """How a column counts that by its name may number the best answer: ``counts_from``."""
+        number = judgements.spelled(left.values[0])
+        if number is None or not signals.may_number_the_best(left.path):
+            return None
+        lists = [peek(self._row, name) for name in self._row.read_columns]
+        return examples.counts_from(number, lists, self._examples)
+
     def _rated_so(self, said: Any) -> bool:
         """Whether ratings, or the place of the first mistake, are those of the examples' steps, or
         of something else than steps."""
         chains = [one.labels for one in self._examples if isinstance(one, StepChain)]
         if not isinstance(said, list):
-            return any(said in _places(labels) for labels in chains)
+            return any(said in judgements.places_of_first_bad(labels) for labels in chains)
         ahead = [[*itertools.takewhile(lambda one: one is None, labels)] for labels in chains]
         if len(said) in map(len, ahead):
             return False  # of steps that are read without their ratings
@@ -146,12 +151,6 @@ def _turns_in(row: Row) -> Iterator[tuple[str, Row]]:
         for one in value if isinstance(value, list) else ():
             if isinstance(one, dict) and not _SPEAKER.isdisjoint(one):
                 yield name, one
-
-
-def _places(labels: Sequence[float | None]) -> tuple[int, ...]:
-    """What may stand for the first mistake among some steps, counted from 0 or from 1."""
-    first = next((at for at, one in enumerate(labels) if one is not None and one < 0.5), None)
-    return (-1, 0, len(labels)) if first is None else (first, first + 1)
 
 
 def _column_of(row: Row, key: str) -> str:
@@ -268,6 +267,10 @@ def _beside_steps(row: Watched) -> Iterator[tuple[str, Any]]:
 def asked(left: Unread, kind: "Kind", row: ReadRow) -> AskError | None:
     """Why values must not be ignored without an option: it would train something wrong, or might;
     None where they may be."""
+    if cut := None if kind.marks else cut_off(left.path, left.values):
+        return cut
+    if kind.compares and (counts := row.counts_from(left)) is not None:
+        return None if counts else two_orders(left.path)
     declared = any(map(signals.are_tools, left.values))
     if not left.turn and signals.is_about(left.path) and not declared:
         return None
@@ -280,17 +283,18 @@ def _asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> AskError | N
     path = left.path
     shown = f"{path} is {_shown(value)}"
     if left.turn and column_names.is_flag(path, value):
-        how = f"Flags of a turn are {', '.join(FLAGS)}. To leave this one out, add {ignore(path)}."
+        flags = ", ".join(column_names.FLAGS)
+        how = f"Flags of a turn are {flags}. To leave this one out, add {ignore(path)}."
         return AskError("unknown_flag", f"{shown}, a flag of a turn that is not read", how)
     for code, what in column_names.reasons(path, value, kind):
         if code == "rated" and not row.agrees(path, value, kind):
             return rated(path, value, kind)
         if code == "unread_weight":
             weighs = "weight" in what
-            on_turns = _on_turns("weight" if weighs else "train", kind, row)
-            or_else = "Add" if weighs else "Leave such rows out with --where, or add"
-            detail = f"{shown}, and nothing reads {what}"
-            return AskError("unread_weight", detail, f"{on_turns}{or_else} {ignore(path)}.")
+            how = "Add" if weighs else "Leave such rows out with --where, or add"
+            if kind.trains_answers and row.has_turns:  # others have no loss per turn
+                how = f"Put it on the turns as {'weight' if weighs else 'train'}. {how}"
+            return AskError(code, f"{shown}, and nothing reads {what}", f"{how} {ignore(path)}.")
         if code == "unread_column" and not row.repeats(value, column_names.is_a(path, "answer")):
             detail = f"{path} {what}, and nothing reads it"
             how = "under another name with --map"
@@ -298,6 +302,20 @@ def _asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> AskError | N
                 how = f"as tools with {mapped('tools', path)}"
             return AskError("unread_column", detail, f"Read it {how}, or add {ignore(path)}.")
     return None
+
+
+def cut_off(path: str, values: Sequence[Any]) -> AskError | None:
+    """The question about a column that says of some answers that they were cut off."""
+    ways = " ".join(differs_from(*one) for one in stop_text.cut_at(path, values))
+    what = f"{path} says of some answers that they were cut off, and nothing reads it"
+    how = f"Say which: leave these out with {ways}, or train them with {ignore(path)}."
+    return AskError("unfinished_answer", what, how) if ways else None
+
+
+def two_orders(path: str) -> AskError:
+    """The question about a column that names another answer than the one that is read as better."""
+    what = f"{path} names another answer than the one that is read as better"
+    return AskError("two_orders", what, f"To leave it out, add {ignore(path)}.")
 
 
 def rated(path: str, value: Any, kind: "Kind") -> AskError:
@@ -308,11 +326,6 @@ def rated(path: str, value: Any, kind: "Kind") -> AskError:
     elif kind.marks:
         what = "may rate the steps otherwise"
     return AskError("rated", f"{path} is {_shown(value)}, which {what}", f"Add {ignore(path)}.")
-
-
-def _on_turns(flag: str, kind: "Kind", row: ReadRow) -> str:
-    """What a user may write on turns instead; pairs and steps have no loss per turn."""
-    return f"Put it on the turns as {flag}. " if kind.trains_answers and row.has_turns else ""
 
 
 def ignore(path: str) -> str:
