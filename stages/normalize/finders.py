@@ -237,8 +237,7 @@ def _rated(held: Columns) -> list[str]:
 
 def _scaled(held: Columns, paths: Iterable[str]) -> list[str]:
     """Ratings brought to 0 to 1, but for those that say what is bad."""
-    bare = {path: judgements.bare(path) for path in paths}
-    able = [p for p in bare if not (signals.is_low(bare[p]) or role_names.is_spread(bare[p]))]
+    able = [p for p in paths if not role_names.is_no_rating(judgements.bare(p))]
     return [f"{path}[{scale}]" if (scale := _scale(held, path)) else path for path in able]
 
 

@@ -111,9 +111,9 @@ def is_about(path: str) -> bool:
     return bool(own) and (own[-1] in _ABOUT or not _KEPT.isdisjoint(own))
 
 
-def is_spread(path: str) -> bool:
-    """Whether the name says how far numbers are apart, which rates nothing."""
-    return not _SPREAD.isdisjoint(parts(path))
+def is_no_rating(path: str) -> bool:
+    """Whether the name says what is bad, or how far numbers are apart."""
+    return signals.is_low(path) or not _SPREAD.isdisjoint(parts(path))
 
 
 def is_origin(path: str) -> bool:

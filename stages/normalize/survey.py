@@ -1,7 +1,6 @@
 """Which columns of sampled rows nothing reads, before a build begins.
 
-Columns that would refuse rows one by one are reported here once, with their counts, so that a build
-that would ignore an important column stops before its first row.
+A build that would ignore an important column stops before its first row, with the column's counts.
 """
 
 import itertools
@@ -19,8 +18,7 @@ from stages.format import Format
 from stages.formats._messages import role_of
 from stages.rows import judgements, shapes, signals, speakers, stop_text, words
 from stages.rows.column_names import EMPTY, Watched, are_set_aside, are_verdicts, is_a, is_rating
-from stages.rows.selection import Selection, raw
-from stages.rows.selection import inside as selection_inside
+from stages.rows.selection import Selection, inside, raw
 from stages.rows.unread import (
     Leaving,
     ReadRow,
@@ -318,8 +316,8 @@ def survey(
     result = Survey()
     options = format_.told(options)
     settled = formats.settled_by(format_, options.columns).union(options.columns.values())
-    inside = selection_inside(options.columns)
-    leaving = Leaving(options.columns, selection, settled, selection.decided, inside)
+    within = inside(options.columns)
+    leaving = Leaving(options.columns, selection, settled, selection.decided, within)
     unread, total = Counter[str](), 0
     for row in rows:
         watched = Watched(row)

@@ -330,12 +330,10 @@ def chain(example: StepChain) -> StepChain:
     return replace(example, problem=problem, steps=steps)
 
 
-def counts_from(
-    number: float, lists: Iterable[Any], examples: Iterable[Example]
-) -> set[int] | None:
+def counts_from(number: float, lists: Iterable[Any], made: Iterable[Example]) -> set[int] | None:
     """From 0, from 1, or from neither: how a number counts that may be the place of the best answer
     in one of some lists of answers; None where it can be none."""
-    pairs = [one for one in examples if isinstance(one, Pair)]
+    pairs = [one for one in made if isinstance(one, Pair)]
     worse = [one.rejected[-1].content for one in pairs]
     better = [text for one in pairs if (text := one.chosen[-1].content) not in worse]
     for answers in (one for one in lists if isinstance(one, list) and len(one) > 1):

@@ -276,13 +276,6 @@ def parts(name: str) -> tuple[str, ...]:
     return tuple(map(str.casefold, _PART.findall(name)))
 
 
-@functools.lru_cache(4096)
-def _own(names: tuple[str, str]) -> tuple[frozenset[str], frozenset[str]]:
-    """The words of two columns' names that the other one does not have."""
-    one, other = (frozenset(parts(name)) for name in names)
-    return one - other, other - one
-
-
 def side_of(value: Any, names: tuple[str, ...] = ()) -> int | None:
     """Which of two answers a value names: 0 or 1; None where it names neither.
 
@@ -328,10 +321,11 @@ def named_among(value: Any, names: Sequence[str]) -> int | None:
     return own.index(told) if told and own.count(told) == 1 else None
 
 
+@functools.lru_cache(4096)
 def are_sides(one: str, other: str) -> bool:
     """Whether two names differ in a side alone: ``score_a`` and ``score_b``."""
-    left, right = _own((one, other))
-    return any(left == {a} and right == {b} for a, b in _TWO)
+    left, right = ({*parts(name)} for name in (one, other))
+    return any(left - right == {a} and right - left == {b} for a, b in _TWO)
 
 
 def decided(values: Iterable[Any]) -> list[Any]:
