@@ -265,9 +265,8 @@ def _masked(texts: list[str], kinds: bytes) -> tuple[list[str], bytes, str]:
 def test_strip_takes_fields_and_blocks():
     """In a field, in the text, or both; calls and users' texts stay."""
     for name in ("reasoning_content", "reasoning", "thinking"):
-        fields = [{name: "add them", "tool_calls": [1]}, None, None, {name: "add them"}]
+        fields = [{name: "add them", "tool_calls": [1]}, None, None, {name: "add them"}, None, None]
         texts = ["4", f"\n{THOUGHT}4", f"4 {THOUGHT}", None, "add\n</think>\n\n4", "</think>4"]
-        fields += [None, None]  # what the prompt has opened
         turns = [contract.Message("user", f"{THOUGHT}why?")]
         turns += [contract.Message("assistant", *one) for one in zip(texts, fields, strict=True)]
         reasoning.strip(turns)

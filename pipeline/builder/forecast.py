@@ -235,7 +235,8 @@ def _too_long(recipe: Recipe, look: Look, records: list[Record], batch: Batch) -
 
 
 def _show(names: list[str], batch: Batch, made: Sampled) -> None:
-    wanted = ("input_ids", "labels", "chosen_ids", "rejected_ids", "prompt_length", "step_labels")
+    wanted = ["input_ids", "labels", "chosen_ids", "rejected_ids", "prompt_length"]
+    wanted += ["step_positions", "step_labels"]
     shown = unfold(batch)
     kept = [name for name in ("line", "sequence", *wanted) if name in shown.schema.names]
     for row in shown.select(kept).slice(0, 3 - len(made.shown)).to_pylist():

@@ -1,7 +1,6 @@
 """Steps in a list, and which of them are wrong: the first, or a list of their numbers."""
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -37,8 +36,7 @@ def _settle(
     last = sum(steps in numbers for numbers, steps in named)
     if zero and not none_said and not last:
         # Most solutions are not wrong from the first step on.
-        often = Counter(number for numbers, _ in named for number in numbers).most_common(1)[0][1]
-        likelier = (_ONE, _ZERO) if zero == often else (_ZERO, _ONE)
+        likelier = (_ONE, _ZERO) if 2 * zero >= len(named) else (_ZERO, _ONE)
         raise UndecidedError(
             f"{what} a 0 in {counted(zero, 'row')}, which may be the first step or say that no "
             "step is wrong (no row has -1 or null), so they may count from 0 or from 1",

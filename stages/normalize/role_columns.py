@@ -38,7 +38,7 @@ def paths_of(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
         if before and not {*".,"}.isdisjoint(key):
             continue
         yield path
-        if "[]" not in before and isinstance(value, list) and [*map(type, value)] == [str]:
+        if not before and isinstance(value, list) and [*map(type, value)] == [str]:
             yield f"{path}{ONLY}"
         if depth < _DEEPEST and isinstance(value, dict):
             yield from paths_of(value, f"{path}.", depth + 1)

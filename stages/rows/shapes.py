@@ -179,9 +179,11 @@ def keeping(path: str, values: Sequence[Any], everywhere: bool = True) -> str:
         found = _of_numbers(path, values)
     elif kinds == {str}:
         numbers = [float(value) for value in values if _NUMBER.fullmatch(value.strip())]
-        whole = len(numbers) == len(values)
-        found = _of_numbers(path, numbers) if whole else _of_words(path, values, everywhere)
-        if whole and found and not everywhere:  # an expression takes no text for a number
+        marked = 2 * len(numbers) > len(values)  # others may be the names of errors
+        found = _of_numbers(path, numbers) if marked else _of_words(path, values, everywhere)
+        if marked and found and found[0] == "=":  # as it is written
+            found = "=", next(one for one in values if judgements.spelled(one) == found[1])
+        if marked and found and not everywhere:  # an expression takes no text for a number
             kept = selection.Condition(path, *found)
             bad = [one for one in dict.fromkeys(values) if not kept.holds({path: one})]
             found = ("!=", bad) if 0 < len(bad) <= FEW else None
