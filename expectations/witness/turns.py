@@ -206,7 +206,11 @@ def _spoken(one: Turn, words: dict[str, Any]) -> Iterator[tuple[Turn, float | No
     calls = [one[key] for key in _CALLS if one.get(key) not in (None, "", [])]
     calls += [parts["call"]] if parts.get("call") else []
     if role == "call":
-        turn, calls = {"role": "assistant", "content": None}, [turn["content"], *calls]
+        called = turn["content"]
+        if isinstance(called, str) and called.lstrip().startswith("<think>"):
+            thought, _, called = called.lstrip().removeprefix("<think>").partition("</think>")
+            parts |= {"reasoning": thought.strip()} if thought.strip() else {}
+        turn, calls = {"role": "assistant", "content": None}, [called, *calls]
     if len(calls) > 1:
         raise UnreadError("calls in several fields")
     if calls:

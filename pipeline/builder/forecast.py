@@ -116,7 +116,8 @@ class Sampled:
         """
         own = replace(machine, config=machine.config.but(history=APPENDED))
         lines = batch.column("line").unique()
-        lines = lines.take(pa.array(range(0, len(lines), -(-len(lines) // APPENDED_ROWS) or 1)))
+        step = -(-len(lines) // APPENDED_ROWS) or 1
+        lines = lines.take(np.arange(0, len(lines), step))
         made = through(own, look.detection.reading, [rows[i] for i in lines.to_pylist()]).batch
         known = self.appended is not None and len(made.column("line").unique()) == len(lines)
         more = pc.sum(made.column("length")).as_py() or 0

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from stages.chat_template import reasoning
 from stages.contract import Message
 from stages.errors import RowError
 from stages.formats import _parts
@@ -195,8 +196,12 @@ def _message(turn: Any, where: str) -> Message:
         beside = _fields(turn, where) or {}
         if "tool_calls" in beside:
             raise RowError("bad_tool_call", f"{where} has other calls next to its own")
-        spoken: dict[str, Any] = {"tool_calls": calls_of(body, where), **beside}
-        return Message(role, None, spoken, *trained(turn, where))
+        thought, body = _thought(body)
+        if thought and reasoning.FIELD in beside:
+            raise RowError("reasoning_twice", f"{where} has reasoning in a field and in its text")
+        beside |= {reasoning.FIELD: thought} if thought else {}
+        beside["tool_calls"] = calls_of(body, where)
+        return Message(role, None, beside, *trained(turn, where))
     if not isinstance(body, str | None):
         raise RowError("bad_column", f"{where} content is {kind_of(body)}, not text")
     fields = _fields(turn, where)
@@ -206,6 +211,15 @@ def _message(turn: Any, where: str) -> Message:
         code = "empty_answer" if role == "assistant" else "bad_column"
         raise RowError(code, f"{where} has no content, or null{why}")
     return Message(role, body, fields, *trained(turn, where))
+
+
+def _thought(body: Any) -> tuple[str, Any]:
+    """The reasoning in front of a call that is written as text, and the call."""
+    if not isinstance(body, str) or not body.lstrip().startswith(reasoning.OPEN):
+        return "", body
+    length = reasoning.length(body)
+    thought = body[:length].strip().removeprefix(reasoning.OPEN).removesuffix(reasoning.CLOSE)
+    return thought.strip(), body[length:]
 
 
 def unknown_role(spelled: Any, where: str) -> RowError:
