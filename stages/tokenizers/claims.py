@@ -50,7 +50,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 # Words in the names of settings and layers of models whose layers carry a state along the row.
 _RECURRENT = re.compile(
-    r"(^|_)(mamba|ssm|rwkv|recurrent|lightning|linear_att(n|ention)|conv_(l_cache|states)|cca_time|"
+    r"(^|_)(mamba|ssm|rwkv|recurrent(?!_layers)|lightning|linear_att(n|ention)|conv_(l_cache|states)|cca_time|"
     r"hybrid_(override|sliding))"
 )
 
