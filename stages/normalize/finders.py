@@ -284,7 +284,7 @@ def _counted_label(held: Columns) -> list[str]:
     """Labels that count steps, as no verdict does: -1, and numbers beyond 1."""
     labels = [p for p in held.where(judgements.is_place, 0.0) if column_names.is_a(p, "label")]
     said = {p: {judgements.together(one, "place") for one in held.told(p)} - {None} for p in labels}
-    return [f"{path}[place]" for path in labels if min(said[path]) == -1 and max(said[path]) > 1]
+    return [f"{p}[place]" for p in labels if min(said[p], default=0) == -1 and max(said[p]) > 1]
 
 
 _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
