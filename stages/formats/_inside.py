@@ -6,11 +6,14 @@ Where the texts of a row have these already, the model would read them twice. So
 conversation or of a pair comes through here, whatever its format is.
 """
 
+import ast
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from stages.chat_template import reasoning
 from stages.contract import Conversation, Example, FormatOptions, Message, Pair, Row, StepChain
 from stages.errors import AskError, RowError
 from stages.formats import _pairs, _parts, _rated_steps, _turns
@@ -24,6 +27,12 @@ _RESULT = re.compile(
     r"\s*<(?P<tag>\w*(?:response|result|output)s?)>(?P<said>.*?)</(?P=tag)>\s*", re.DOTALL
 )
 _CALL = re.compile(r"\s*<(?P<tag>\w*call\w*)>.*?</(?P=tag)>\s*", re.DOTALL)
+# Where an answer begins a call, and does not talk of the mark. In a fence it shows one.
+_BEGINS = re.compile(
+    r"(?:^[ \t]*<tool_call>(?=\s*[{\[<]|[ \t]*$)|<tool_call>(?=[ \t]*\n\s*[{\[<]))\s*", re.MULTILINE
+)
+_ENDS = "</tool_call>"
+_FENCED = re.compile(r"^[ \t]*```.*?^[ \t]*```", re.MULTILINE | re.DOTALL)
 # How a text lists tools: between tags, after a sentence that announces them, as JSON.
 _LISTS = re.compile(r"<\w*(?:tools|functions)>|following (?:tools|functions)|[\"']name[\"']\s*:")
 _ALLOW = "--already-templated"
@@ -140,6 +149,41 @@ def results(text: str) -> list[str]:
     return found if at == len(text) else []
 
 
+def broken_call(text: str) -> str:
+    """What is wrong with a call that an answer writes out behind its reasoning; empty for nothing.
+
+    Models write JSON there, or syntax of their own, of which only the end is known.
+    """
+    if "<tool_call>" not in text:
+        return ""
+    said = _FENCED.sub("", text.rpartition(reasoning.CLOSE)[2])
+    for begun in _BEGINS.finditer(said):
+        call, end, _ = said[begun.end() :].partition(_ENDS)
+        if not end:
+            return f"has no {_ENDS}"
+        if call.startswith(("{", "[")) and not _is_value(call.strip()):
+            return f"is not JSON: {call.strip():.80}"
+    return ""
+
+
+def _is_value(text: str) -> bool:
+    """Whether a text is JSON, or the same as Python prints it, which public data sets have."""
+    try:
+        (ast.literal_eval if text.lstrip("[{ \n").startswith("'") else json.loads)(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+def _require_calls(turns: Iterable[Message]) -> None:
+    """Raises RowError where an answer that may be trained, or is compared, writes a call that no
+    server could read."""
+    for turn in turns:
+        may_train = turn.role == ASSISTANT and turn.content and turn.trained is not False
+        if may_train and (wrong := broken_call(turn.content or "")):
+            raise RowError("bad_tool_call", f"a <tool_call> in an answer {wrong}")
+
+
 def settled(examples: Iterable[Example], row: Row, options: FormatOptions) -> list[Example]:
     """The examples of a row, in which nothing is said both inside of a text and as data; rated
     steps with the row's own system text.
@@ -159,6 +203,7 @@ def settled(examples: Iterable[Example], row: Row, options: FormatOptions) -> li
 def _settled(example: Example, row: Row, options: FormatOptions) -> Example:
     if isinstance(example, StepChain):
         require_plain(example)
+        _require_calls([Message(ASSISTANT, "\n".join(example.steps))])
         return _asked(example, _rated_steps.system_text(row), options)
     if isinstance(example, Pair):
         example = pair(example, options)
@@ -177,6 +222,8 @@ def _settled(example: Example, row: Row, options: FormatOptions) -> Example:
         if any(one != given[0] for one in given):
             raise RowError("bad_tools", "two places of the row name different tools")
         example = replace(example, tools=given[0])
+    for turns in parts[-2:]:  # not the prompt of a pair
+        _require_calls(turns)
     if example.tools and _parts.TOOLS[0] not in options.columns:
         for turn in parts[0]:
             _require_once(turn, example.tools)

@@ -85,6 +85,8 @@ def _is_odd(text: str, strips: bool) -> bool:
     token, one with reasoning that is left open, to be removed, or all that it says."""
     if stop_text.opens(text) or _turns.turns_in(text) is not None or _inside.results(text):
         return True
+    if _inside.broken_call(text):
+        return True
     if text[-1] in _ENDS and stop_text.ending_stop(text):
         return True
     if strips and (OPEN in text or CLOSE in text):
