@@ -129,6 +129,11 @@ def notes(said: Said) -> set[str]:
             found.add("repeated_role")
         if _lacks_result(turns):
             found.add("missing_result")
+        as_data = any(turn.get("tool_calls") for turn in turns)
+        for before, turn in pairwise([{"role": ""}, *turns]):
+            asks = before.get("tool_calls") or (before["role"] == "assistant" and not as_data)
+            if turn["role"] == "tool" and not (asks or before["role"] == "tool"):
+                found.add("result_without_call")
     return found
 
 

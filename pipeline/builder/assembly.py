@@ -156,6 +156,7 @@ def _outcome(
         recipe=recipe,
         inputs=list(prepared.inputs),
         parts=planned.reports,
+        sources=sources,
         outline=planned.outline,
         chosen=chosen,
         shards=shards,

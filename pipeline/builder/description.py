@@ -20,9 +20,19 @@ from pipeline.manifest import counts as tallies
 from pipeline.manifest import manifest as records
 from pipeline.manifest.records import Decontamination, Likeness
 from pipeline.serving import serving
-from pipeline.shards import budgets, chain, examples, facts, filters, gather, pack_index, train_test
+from pipeline.shards import (
+    budgets,
+    chain,
+    collect,
+    examples,
+    facts,
+    filters,
+    gather,
+    pack_index,
+    train_test,
+)
 from pipeline.shards.choose import Chosen
-from pipeline.shards.part import PartReport
+from pipeline.shards.part import FIRST_NOTED, PartReport
 from stages import encoders, findings, formats
 from stages.chat_template import loss_weights, spelling
 from stages.errors import PipelineError
@@ -39,6 +49,7 @@ class Outcome(NamedTuple):
     recipe: Recipe
     inputs: list[scan.Input]
     parts: list[PartReport]
+    sources: list[collect.PartSource]  # of the parts
     outline: facts.Outline
     chosen: Chosen | None
     shards: list[gather.ShardReport]
@@ -109,7 +120,17 @@ def _rows(outcome: Outcome) -> tallies.RowCounts:
         rejected_by_code=dict(sorted(ledger.rows_by_code.items())),
         notes=dict(sorted(notes.items())),
         lacking=dict(sorted(_tallied(outcome.parts, "lacking").items())),
+        first_noted=dict(sorted(_first_noted(outcome).items())),
     )
+
+
+def _first_noted(outcome: Outcome) -> dict[str, str]:
+    """The id of the first row with each note, in the order of the inputs."""
+    first: dict[str, str] = {}
+    for part, source in zip(outcome.parts, outcome.sources, strict=True):
+        for note, line in part.counts.get(FIRST_NOTED, {}).items():
+            first.setdefault(note, f"{source.name}:{source.first_line + line + 1}")
+    return first
 
 
 def spelled_of(outcome: Outcome) -> tuple[int, int]:

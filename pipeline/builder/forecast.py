@@ -63,7 +63,7 @@ class Sampled:
         filtered: rows that ``--where`` leaves out, by input; ``lacking``: for a column that is
             null, by input and column.
         unread: rows by input and by column that nothing reads.
-        notes: rows by what is odd about them.
+        notes: rows by what is odd about them; ``first_noted``: the first of each.
         lengths: tokens of every example (rm: of its longer side).
         shown: the first rows as they are stored, each with its name.
         tokens: of all examples, both sides of a pair counted.
@@ -85,6 +85,7 @@ class Sampled:
     large: int = 0
     ledger: Ledger = field(default_factory=Ledger)
     notes: Counter[str] = field(default_factory=Counter)
+    first_noted: dict[str, str] = field(default_factory=dict)
     lengths: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     trained: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     shown: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -207,7 +208,9 @@ def _through(
     made.unread[look.name], made.filtered[look.name] = went.tally.rows, went.tally.filtered
     made.lacking[look.name] = went.tally.lacking
     if "note" in went.batch.schema.names:
-        made.notes.update(carried.tally(went.batch))
+        for note, lines in carried.noted(went.batch).items():
+            made.notes[note] += len(lines)
+            made.first_noted.setdefault(note, names[lines[0]])
     batch = made.alike.taken(went.batch, recipe.config, names.__getitem__)
     _show(names, batch=batch, made=made)
     return batch, int(over.sum())

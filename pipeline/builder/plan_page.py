@@ -203,6 +203,7 @@ def as_json(forecast: Forecast) -> dict[str, Any]:
         "sources": [of_record(one) for one in sources(forecast)],
         **sample.alike.as_json(recipe.config),
         "notes": dict(sorted(sample.notes.items())),
+        "first_noted": dict(sorted(sample.first_noted.items())),
         "margins": _margins(sample.margins),
         "unrated_steps": sample.unrated,
         "lengths": _lengths(forecast),
@@ -243,7 +244,7 @@ def template() -> Any:
     made = templates(Path(__file__).parent)
     made.filters.update(
         sheet_lines=of_columns,
-        noted=carried.of,
+        noted=carried.told,
         split_told=loss_weights.sentence,
         piece_lines=_piece_lines,
     )

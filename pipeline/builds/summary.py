@@ -65,7 +65,8 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
         from stages.rows import carried
 
         label = "warning" if note in carried.WARNINGS else ""
-        lines.append(f"{label:<9} {counted(count, 'row')}: {note} ({carried.of(note)})")
+        told = carried.told(note, rows.first_noted.get(note, ""))
+        lines.append(f"{label:<9} {counted(count, 'row')}: {told}")
     no_margin = exports.load(manifest.for_).no_margin if manifest.for_ else ""
     return lines + said("stored", manifest, no_margin)
 

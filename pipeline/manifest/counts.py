@@ -38,7 +38,8 @@ class RowCounts(JsonRecord):
         contaminated: too much like a row of an evaluation file.
         near_duplicates: too much like another row.
         left_out: not needed for the budget of their source.
-        rejected_by_code, notes: rows, by the stable word for the reason.
+        rejected_by_code, notes: rows, by the stable word for the reason; ``first_noted``: the id
+            of the first.
     """
 
     in_: int
@@ -54,6 +55,7 @@ class RowCounts(JsonRecord):
     left_out: int = field(default=0, metadata=OPTIONAL)
     used_in_part: int = field(default=0, metadata=SPARSE)
     lacking: Mapping[str, int] = field(default_factory=dict, metadata=SPARSE)
+    first_noted: Mapping[str, str] = field(default_factory=dict, metadata=SPARSE)
 
 
 class TurnCounts(JsonRecord):

@@ -63,7 +63,7 @@ def page() -> jinja2.Template:
     environment.filters.update(figure=_figure, length_of=_length)
     environment.filters["split_told"] = lambda split: loss_weights.sentence(as_json(split))
     environment.filters["boxes"] = painter.boxes
-    environment.filters["noted"] = carried.of
+    environment.filters["noted"] = carried.told
     environment.globals.update(kinds=drawing.KINDS, status=_STATUS, fates=counts.FATES)
     environment.tests["in_use"] = lambda fate, rows: fate in _ALWAYS or getattr(rows, fate)
     for name in ("charts.jinja", "checks.jinja"):

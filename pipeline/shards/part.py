@@ -42,6 +42,9 @@ def columns_of(recipe: Recipe) -> list[str]:
     return [*PLAN_COLUMNS, *grouped, *asked, *recipe.task.stored]
 
 
+FIRST_NOTED = "first_noted"  # among a part's counts: the first line with each note
+
+
 @dataclass(slots=True)
 class PartReport:
     """What happened in a part; the part's ``.json`` holds it, with the part's key, under a seal.
@@ -218,7 +221,10 @@ def _count(recipe: Recipe, report: PartReport, batch: contract.Batch) -> None:
             pairs = batch.column(name).drop_null().value_counts().to_pylist()
             report.tally(name, {pair["values"]: pair["counts"] for pair in pairs})
     if "note" in batch.schema.names:
-        report.tally("note", carried.tally(batch))
+        noted = carried.noted(batch)
+        report.tally("note", {name: len(lines) for name, lines in noted.items()})
+        first = {name: lines[0] for name, lines in noted.items()}
+        report.counts[FIRST_NOTED] = first | report.counts.get(FIRST_NOTED, {})
     if recipe.splits_turns and "messages" in batch.schema.names:
         report.tally("turn_split", loss_weights.count(batch))
 

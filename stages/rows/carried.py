@@ -228,17 +228,21 @@ _PATTERN = "|".join(re.escape(marker) for marker in MARKERS if marker != "</s>")
 _JOINED = ", "
 
 
-def of(note: str) -> str:
-    """The sentence of a note."""
-    return WORDS.get(note, note)
+def noted(batch: Batch) -> dict[str, list[int]]:
+    """The lines of the rows that have each note; each once, also of several sequences."""
+    some = batch.filter(batch.column("note").is_valid())
+    found: dict[str, set[int]] = {}
+    for line, entry in zip(
+        *(some.column(one).to_pylist() for one in ("line", "note")), strict=True
+    ):
+        for name in entry.split(_JOINED):
+            found.setdefault(name, set()).add(line)
+    return {name: sorted(lines) for name, lines in found.items()}
 
 
-def tally(batch: Batch) -> Counter[str]:
-    """How many rows have each note; a row counts once, also where it became several sequences."""
-    noted = batch.filter(batch.column("note").is_valid())
-    pairs = zip(noted.column("line").to_pylist(), noted.column("note").to_pylist(), strict=True)
-    distinct = {(line, name) for line, entry in pairs for name in entry.split(_JOINED)}
-    return Counter(name for _, name in distinct)
+def told(note: str, first: str = "") -> str:
+    """What a note says, and the first row that has it."""
+    return f"{note} ({WORDS.get(note, note)})" + (f"; see {first}" if first else "")
 
 
 def _holding(values: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -150,6 +150,8 @@ def notes(messages: list[Message]) -> list[str]:
         found.append("empty_question")
     if _lacks_result(messages):
         found.append("missing_result")
+    if _answers_no_call(messages):
+        found.append("result_without_call")
     roles = [message.role for message in messages]
     if roles[-1] not in ("assistant", BARE):
         return [*found, "ends_without_answer"]
@@ -199,6 +201,19 @@ def _lacks_result(messages: Sequence[Message]) -> bool:
                 return True
             calls, results = 0, set()
     return 0 < len(results) < calls
+
+
+def _answers_no_call(messages: Sequence[Message]) -> bool:
+    """Whether a tool speaks behind a turn that calls none. Where no turn has calls as data, any
+    answer may be one, since its text may write it out."""
+    as_data = any(map(calls, messages))
+    called = False
+    for message in messages:
+        if message.role == "tool" and not called:
+            return True
+        if message.role != "tool":
+            called = message.role == "assistant" and (calls(message) or not as_data)
+    return False
 
 
 def pair(
