@@ -53,9 +53,8 @@ def test_the_limit_holds_for_rows_examples_and_trained_turns(losses, limit):
     if limit == 0:
         assert (over is None) == (not losses.rows_refused + losses.examples_refused)
     if over is not None:
-        assert f"{over.refused:,} of {over.total:,} {over.noun}" in Limit(limit, (0,)).sentence(
-            over
-        )
+        told = Limit(limit, (0,)).sentence(over, losses)
+        assert f"{over.refused:,} of {over.total:,} {over.noun}" in told
 
 
 @given(
@@ -103,11 +102,11 @@ def test_the_offered_lengths_keep_their_word(rows, good, limit):
         return exceeding(counted(length), limit) is None
 
     if at is None:
-        assert not passes(max(every))
+        assert not passes(max(every)) or "out of the file" in error.remedy  # few and far longer
     else:
         assert passes(at)
         assert at == 1024 or not passes(at - 1024) or at - 1024 < min(every)
-    assert "--max-reject" not in error.remedy
+    assert "--max-reject" not in error.remedy or at is None
 
 
 def test_the_counts_of_parts_add_up(tmp_path, make, monkeypatch):

@@ -151,7 +151,7 @@ def examples_of(outcome: Outcome) -> tallies.ExampleCounts:
         kept=counts.kept,
         rejected_by_code=dict(sorted(ledger.examples_by_code.items())),
         copies=counts.copies,
-        rejected_in_part=dict(sorted(ledger.in_part.items())),
+        rejected_in_part=dict(sorted(ledger.in_part.counts.items())),
         turns=turns if lost.turns != lost.examples else None,
         **others,
     )

@@ -235,7 +235,7 @@ def reasons(estimate: Forecast) -> list[str]:
     found += [
         f"{counted(count, 'example')} of rows that have others: {code}"
         f" ({ledger.examples.details[code]})"
-        for code, count in ledger.in_part.most_common()
+        for code, count in ledger.in_part.counts.most_common()
         if code not in left_out()
     ]
     if sampled.long:

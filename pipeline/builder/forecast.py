@@ -58,7 +58,7 @@ class Sampled:
     """What became of the sample.
 
     Attributes:
-        rows: rows that went in; ``large``: those that were left out for their size.
+        rows: rows that went in; ``large``: the ids of those that were left out for their size.
         ledger: of what is refused, whatever its length.
         filtered: rows that ``--where`` leaves out, by input; ``lacking``: for a column that is
             null, by input and column.
@@ -82,7 +82,7 @@ class Sampled:
     """
 
     rows: int = 0
-    large: int = 0
+    large: list[str] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)
     notes: Counter[str] = field(default_factory=Counter)
     first_noted: dict[str, str] = field(default_factory=dict)
@@ -257,7 +257,8 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
     lengths, trained, chunks = [], [], []
     for look in looks:
         records = _affordable(look.glimpse.records, SAMPLE_BYTES // len(looks))
-        made.large += sum(len(record.raw) > ROW_BYTES for record in look.glimpse.records)
+        large = [one for one in look.glimpse.records if len(one.raw) > ROW_BYTES]
+        made.large += [row_name(look.name, one) for one in large]
         made.read[look.source] += len(records)
         names = [row_name(look.name, record) for record in records]
         own = recipe.of_source(look.source)
@@ -322,20 +323,31 @@ def of_glimpses(config: Config, files: int, seen: Looks) -> Forecast:
     return Forecast(recipe, files, looks, _sampled(recipe, looks), left_out)
 
 
+def refuses_too_many(estimate: Forecast, more: int = 0) -> str:
+    """Which limit on what is refused is exceeded; empty for none. ``more``: rows that lose an
+    example besides those of the sample."""
+    made = estimate.sampled
+    for limit in max_reject.limits(estimate.recipe.config):
+        lost = max_reject.together(made.losses, limit.sources)
+        read = sum(made.read[number] for number in limit.sources)
+        rows = max(estimate.rows_of(limit.sources), read) * lost.rows / max(read, 1)
+        every, lost = (
+            replace(one, rows_hit=one.rows_hit + more, examples_refused=one.examples_refused + more)
+            for one in (lost.scaled(rows), lost)
+        )
+        over = max_reject.exceeding(every, limit.share)
+        if over is not None:
+            told = max_reject.exceeding(lost, limit.share) or over
+            return limit.sentence(told, lost, "sampled ")
+    return ""
+
+
 def why_stop(estimate: Forecast) -> str:
     """Why a build would be refused, as far as one sees; empty where it would not."""
     made, config = estimate.sampled, estimate.recipe.config
     if not made.left:
         return "nothing would be left"
-    told: list[str] = []
-    for limit in max_reject.limits(config):
-        lost = max_reject.together(made.losses, limit.sources)
-        read = sum(made.read[number] for number in limit.sources)
-        rows = max(estimate.rows_of(limit.sources), read) * lost.rows / max(read, 1)
-        over = max_reject.exceeding(lost.scaled(rows), limit.share)
-        if over is not None:
-            told.append(limit.sentence(max_reject.exceeding(lost, limit.share) or over, "sampled "))
-            break
+    told = [*filter(None, [refuses_too_many(estimate)])]
     if config.plan.trainer and estimate.recipe.task.kind.marks:
         facts = exports.ExportFacts(
             task=config.task,

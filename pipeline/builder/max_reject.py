@@ -19,6 +19,8 @@ from stages.errors import DataError, counted, were
 
 FIFTH = 1 / 5  # what these lose must be less
 _EXACT = 1e-9  # relative: 0.29 * 100 is a little less than 29
+_FAR = 8  # times --max-length: rare examples that are longer are left out, not made room for
+_RARE = 1 / 10  # of the examples
 _STEP = 1024  # lengths that a message offers are multiples of it
 _SHARES = (0.5, 0.9, 0.99, 1.0)  # of the examples that are too long
 
@@ -72,17 +74,20 @@ class Limit(NamedTuple):
     sources: tuple[int, ...]
     name: str = ""
 
-    def sentence(self, over: Share, of: str = "") -> str:
+    def sentence(self, over: Share, losses: Losses, of: str = "") -> str:
         """How much was refused, and how much may be.
 
         Args:
+            losses: of which ``over`` is a share.
             of: what is said of the rows, with a space behind it.
         """
+        in_part = (losses.rows_hit - losses.rows_refused) * (over.noun == "row")
         whose = f" of source {self.name}" if self.name else ""
         option = f"max-reject of source {self.name}" if self.name else "--max-reject"
         total = f"{counted(over.total, f'{of}{over.noun}')}{whose}"
         allowed = f"({over.value:.1%}; at most {self.share:.1%} by {option})"
-        return f"{over.refused:,} of {total} {were(over.refused)} refused {allowed}"
+        beside = f" and {in_part:,} in part" if in_part else ""
+        return f"{over.refused:,} of {total} {were(over.refused)} refused{beside} {allowed}"
 
 
 def limits(config: Config) -> list[Limit]:
@@ -159,6 +164,15 @@ def _enough(losses: Losses, long: Sequence[Long], limit: float) -> int | None:
     return lengths[place] if place < len(lengths) else None
 
 
+def _left_out(losses: Losses, limit: Limit, count: int) -> str:
+    """How a few examples are left out that are far longer than all others."""
+    share = math.ceil(max(one.value for one in shares(losses)) * 100) / 100
+    text = f" Leave {'its row' if count == 1 else 'their rows'} out of the file"
+    if limit.name or share >= FIFTH:
+        return f"{text}."
+    return f"{text}, or build without all that is refused with --max-reject {share:g}."
+
+
 def _for_long(
     long: Sequence[Long], losses: Losses, config: Config, limit: Limit, of: str
 ) -> tuple[str, dict[str, Any]]:
@@ -167,8 +181,13 @@ def _for_long(
     listed = [f"{'all' if n == count else n} fit {length:,} tokens" for length, n in fits.items()]
     text = f"Of the {counted(count, 'example')} that are too long, {', '.join(listed)}."
     if count == 1:
-        text = f"One example is too long: it needs room for {next(iter(fits)):,} tokens."
+        room = next(iter(fits))
+        text = f"One example is too long: {long[0].name} needs room for {room:,} tokens."
     enough = _enough(losses, long, limit.share)
+    far = enough is not None and enough > _FAR * config.plan.max_length
+    if far and count <= _RARE * losses.examples:
+        text += _left_out(losses, limit, count)
+        enough = None
     if enough is not None:  # what is named as an option can be pasted, and should build
         goal = "this sample passes" if of else "this build passes"
         text += f" With --max-length {enough} {goal}."
@@ -227,10 +246,13 @@ def error_of(
         "unit": unit,
         "by_code": _by_code(codes, total, unit),
     }
-    reasons = "\n".join(
+    listed = [
         f"  {one[unit]:>7} {code} ({one['share']:.1%}): {', '.join(one['first'])} ({one['detail']})"
         for code, one in figures["by_code"].items()
-    )
+    ]
+    for code, one in _by_code(ledger.in_part, total, "examples").items() if unit == "rows" else ():
+        told_of = f"{', '.join(one['first'])} ({one['detail']})"
+        listed.append(f"  {one['examples']:>7} {code} in part: {told_of}")
     ways = []
     if ledger.long:
         text, figures["too_long"] = _for_long(ledger.long, losses, config, limit, of)
@@ -241,7 +263,8 @@ def error_of(
         ways.append(
             f"What it means, and the fix: pipeline explain {next(iter(figures['by_code']))}"
         )
-    what = limit.sentence(over, of) if over is not None else "Nothing is left"
+    what = limit.sentence(over, losses, of) if over is not None else "Nothing is left"
     if told.noun == "trained turn":
         what += f", in {counted(losses.examples_refused, 'example')}"
+    reasons = "\n".join(listed)
     return DataError(f"{what}:\n{reasons}", " ".join(ways), figures)

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeline import sources as inputs
 from pipeline.builder import contaminated, max_reject
-from pipeline.builder.forecast import Forecast, Look, Sampled, why_stop
+from pipeline.builder.forecast import Forecast, Look, Sampled, refuses_too_many, why_stop
 from pipeline.builder.population import packing_table, sources
 from pipeline.builds.stored_model import model_of
 from pipeline.builds.summary import said
@@ -145,7 +145,9 @@ def _rejects(forecast: Forecast) -> dict[str, Any]:
     lost = max_reject.shares(max_reject.together(sample.losses, [*sample.losses]))
     return {
         "sampled": sample.rows,
-        "too_large_to_sample": sample.large,
+        "too_large_to_sample": len(sample.large),
+        "too_large": sample.large[:3],
+        "with_too_large": refuses_too_many(forecast, len(sample.large)),
         "refused": refused,
         "share": round(refused / max(sample.rows, 1), 6),
         "too_long": sample.long,
@@ -164,7 +166,7 @@ def _rejects(forecast: Forecast) -> dict[str, Any]:
             }
             for code, count in ledger.rows_by_code.most_common()
         },
-        "of_used_rows": dict(ledger.in_part.most_common()),
+        "of_used_rows": dict(ledger.in_part.counts.most_common()),
     }
 
 

@@ -31,9 +31,12 @@ class Long(NamedTuple):
     """An example that is refused for its length.
 
     Attributes:
+        name: its id.
         row: a number of its row; ``whole``: nothing of that row is left; ``stuck``: the row lost
             other examples for other reasons.
     """
+
+    name: str
 
     tokens: int
     turns: int
@@ -77,7 +80,7 @@ class Ledger:
     Attributes:
         rows: those of which nothing is left, by the code of their first refused example.
         examples: refused examples; a row that is refused as a whole counts as none.
-        in_part: by code, those of them whose rows have others.
+        in_part: those of them whose rows have others.
         long: what was refused for its length.
         hit: rows that were counted.
         of_sources: the same for the rows of each source alone, by its number.
@@ -85,7 +88,7 @@ class Ledger:
 
     rows: Codes = field(default_factory=Codes)
     examples: Codes = field(default_factory=Codes)
-    in_part: Counter[str] = field(default_factory=Counter)
+    in_part: Codes = field(default_factory=Codes)
     long: list[Long] = field(default_factory=list)
     hit: int = 0
     of_sources: "dict[int, Ledger]" = field(default_factory=dict)
@@ -107,13 +110,14 @@ class Ledger:
         for row_id, one in refused:
             if chain.is_sequence(one, several):
                 self.examples.add(row_id, one.code, one.detail)
-                self.in_part.update([one.code] if kept else [])
-        lost = [one for _, one in refused if chain.is_lost(one, several)]
-        stuck = any(one.code != TOO_LONG for one in lost)
+                if kept:
+                    self.in_part.add(row_id, one.code, one.detail)
+        lost = [(row_id, one) for row_id, one in refused if chain.is_lost(one, several)]
+        stuck = any(one.code != TOO_LONG for _, one in lost)
         self.long += [
             # The detail begins with the tokens.
-            Long(int(one.detail.partition(" ")[0]), one.turns, self.hit, not kept, stuck)
-            for one in lost
+            Long(row_id, int(one.detail.partition(" ")[0]), one.turns, self.hit, not kept, stuck)
+            for row_id, one in lost
             if one.code == TOO_LONG
         ]
         self.hit += 1
@@ -138,7 +142,7 @@ class Ledger:
         for one in (self.of_sources[number] for number in sources if number in self.of_sources):
             found.rows.join(one.rows)
             found.examples.join(one.examples)
-            found.in_part.update(one.in_part)
+            found.in_part.join(one.in_part)
             found.long += [each._replace(row=each.row + found.hit) for each in one.long]
             found.hit += one.hit
         return found
