@@ -20,18 +20,9 @@ from pipeline.manifest import counts as tallies
 from pipeline.manifest import manifest as records
 from pipeline.manifest.records import Decontamination, Likeness
 from pipeline.serving import serving
-from pipeline.shards import (
-    budgets,
-    chain,
-    collect,
-    examples,
-    facts,
-    filters,
-    gather,
-    pack_index,
-    train_test,
-)
+from pipeline.shards import budgets, chain, examples, facts, filters, gather, pack_index, train_test
 from pipeline.shards.choose import Chosen
+from pipeline.shards.collect import PartSource
 from pipeline.shards.part import FIRST_NOTED, PartReport
 from stages import encoders, findings, formats
 from stages.chat_template import loss_weights, spelling
@@ -49,7 +40,7 @@ class Outcome(NamedTuple):
     recipe: Recipe
     inputs: list[scan.Input]
     parts: list[PartReport]
-    sources: list[collect.PartSource]  # of the parts
+    sources: list[PartSource]  # of the parts
     outline: facts.Outline
     chosen: Chosen | None
     shards: list[gather.ShardReport]

@@ -206,14 +206,12 @@ def _lacks_result(messages: Sequence[Message]) -> bool:
 def _answers_no_call(messages: Sequence[Message]) -> bool:
     """Whether a tool speaks behind a turn that calls none. Where no turn has calls as data, any
     answer may be one, since its text may write it out."""
+    if all(message.role != "tool" for message in messages):
+        return False
     as_data = any(map(calls, messages))
-    called = False
-    for message in messages:
-        if message.role == "tool" and not called:
-            return True
-        if message.role != "tool":
-            called = message.role == "assistant" and (calls(message) or not as_data)
-    return False
+    callers = ("tool",) if as_data else ("tool", "assistant")
+    may_ask = [False, *(one.role in callers or calls(one) for one in messages)]
+    return any(one.role == "tool" and not may_ask[at] for at, one in enumerate(messages))
 
 
 def pair(
