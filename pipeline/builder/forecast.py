@@ -324,22 +324,9 @@ def of_glimpses(config: Config, files: int, seen: Looks) -> Forecast:
 
 
 def refuses_too_many(estimate: Forecast, more: int = 0) -> str:
-    """Which limit on what is refused is exceeded; empty for none. ``more``: rows that lose an
-    example besides those of the sample."""
-    made = estimate.sampled
-    for limit in max_reject.limits(estimate.recipe.config):
-        lost = max_reject.together(made.losses, limit.sources)
-        read = sum(made.read[number] for number in limit.sources)
-        rows = max(estimate.rows_of(limit.sources), read) * lost.rows / max(read, 1)
-        every, lost = (
-            replace(one, rows_hit=one.rows_hit + more, examples_refused=one.examples_refused + more)
-            for one in (lost.scaled(rows), lost)
-        )
-        over = max_reject.exceeding(every, limit.share)
-        if over is not None:
-            told = max_reject.exceeding(lost, limit.share) or over
-            return limit.sentence(told, lost, "sampled ")
-    return ""
+    """Which limit on what is refused is exceeded; empty for none. ``more``: as ``foreseen``."""
+    made, config = estimate.sampled, estimate.recipe.config
+    return max_reject.foreseen(made.losses, config, made.read, estimate.rows_of, more)
 
 
 def why_stop(estimate: Forecast) -> str:

@@ -7,7 +7,7 @@ than a fifth of each. With 0 nothing passes. A source with a limit of its own is
 
 import bisect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -125,6 +125,33 @@ def refuse_too_many(ledger: Ledger, lost: Mapping[int, Losses], left: int, confi
             raise error_of(ledger.of(limit.sources), some, over, config=config, limit=limit)
 
 
+def foreseen(
+    lost: Mapping[int, Losses],
+    config: Config,
+    read: Mapping[int, int],
+    rows_of: Callable[[Sequence[int]], int],
+    more: int,
+) -> str:
+    """The sentence of the first limit that a build would exceed; empty for none.
+
+    Args:
+        lost: of a sample, by the number of their source; ``read``: its rows.
+        rows_of: all rows of some sources.
+        more: rows that lose an example besides those of the sample.
+    """
+    for limit in limits(config):
+        some, own = together(lost, limit.sources), sum(read[number] for number in limit.sources)
+        every = some.scaled(max(rows_of(limit.sources), own) * some.rows / max(own, 1))
+        some, every = (
+            replace(one, rows_hit=one.rows_hit + more, examples_refused=one.examples_refused + more)
+            for one in (some, every)
+        )
+        over = exceeding(every, limit.share)
+        if over is not None:
+            return limit.sentence(exceeding(some, limit.share) or over, some, "sampled ")
+    return ""
+
+
 def fitting(lengths: Sequence[int]) -> dict[int, int]:
     """For a few lengths of ``--max-length``, how many of the examples that are too long fit."""
     ordered = sorted(lengths)
@@ -216,6 +243,11 @@ def _by_code(codes: Codes, total: int, unit: str) -> dict[str, dict[str, Any]]:
     }
 
 
+def _reason(code: str, count: int, how: str, figures: Mapping[str, Any]) -> str:
+    """The line of a code in the message of the error."""
+    return f"  {count:>7} {code} ({how}): {', '.join(figures['first'])} ({figures['detail']})"
+
+
 def error_of(
     ledger: Ledger,
     losses: Losses,
@@ -246,13 +278,12 @@ def error_of(
         "unit": unit,
         "by_code": _by_code(codes, total, unit),
     }
-    listed = [
-        f"  {one[unit]:>7} {code} ({one['share']:.1%}): {', '.join(one['first'])} ({one['detail']})"
+    reasons = [
+        _reason(code, one[unit], f"{one['share']:.1%}", one)
         for code, one in figures["by_code"].items()
     ]
-    for code, one in _by_code(ledger.in_part, total, "examples").items() if unit == "rows" else ():
-        told_of = f"{', '.join(one['first'])} ({one['detail']})"
-        listed.append(f"  {one['examples']:>7} {code} in part: {told_of}")
+    in_part = _by_code(ledger.in_part, total, "examples") if unit == "rows" else {}
+    reasons += [_reason(code, one["examples"], "in part", one) for code, one in in_part.items()]
     ways = []
     if ledger.long:
         text, figures["too_long"] = _for_long(ledger.long, losses, config, limit, of)
@@ -266,5 +297,4 @@ def error_of(
     what = limit.sentence(over, losses, of) if over is not None else "Nothing is left"
     if told.noun == "trained turn":
         what += f", in {counted(losses.examples_refused, 'example')}"
-    reasons = "\n".join(listed)
-    return DataError(f"{what}:\n{reasons}", " ".join(ways), figures)
+    return DataError("\n".join([f"{what}:", *reasons]), " ".join(ways), figures)

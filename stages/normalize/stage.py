@@ -126,7 +126,7 @@ class Normalize:
     def _calls_undeclared(self, example: Any) -> bool:
         """Whether a call names no tool of its row; a rejected answer may do that."""
         turns = self.example_kind.turns(example)[:2]
-        return bool(turns) and examples.calls_undeclared([*itertools.chain(*turns)], example.tools)
+        return bool(turns) and carried.calls_undeclared([*itertools.chain(*turns)], example.tools)
 
     @functools.cached_property
     def _moves_reasoning(self) -> bool:

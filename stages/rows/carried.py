@@ -21,6 +21,7 @@ from stages import columns
 from stages.columns import Ints
 from stages.contract import Batch, Conversation, Message, Record
 from stages.files.line_block import dump
+from stages.rows import examples
 from stages.rows.dialects import MARKERS
 from stages.rows.selection import lookup
 
@@ -243,6 +244,22 @@ def noted(batch: Batch) -> dict[str, list[int]]:
 def told(note: str, first: str = "") -> str:
     """What a note says, and the first row that has it."""
     return f"{note} ({WORDS.get(note, note)})" + (f"; see {first}" if first else "")
+
+
+def calls_undeclared(turns: Sequence[Message], tools: Sequence[Any] | None) -> bool:
+    """Whether a call that may be trained names a tool that the row does not declare: as data or,
+    where it has none, in a system text."""
+    called = {
+        str(call["function"].get("name") or "")
+        for turn in turns
+        if turn.trained is not False and turn.fields
+        for call in turn.fields.get(examples.CALLS) or ()
+    }
+    if not called:
+        return False
+    said = "\n".join(turn.content or "" for turn in turns if turn.role == "system")
+    declared = {*map(examples.tool_name, tools)} if tools else said
+    return any(name not in declared for name in called)
 
 
 def _holding(values: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:

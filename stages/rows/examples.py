@@ -112,7 +112,7 @@ def require_order(first: Sequence[Message], side: Sequence[Message] = ()) -> Non
 
 # Each rollout has ids of its own; turns that differ in them alone say the same.
 _IDS = ("id", FIELD)
-_CALLS = "tool_calls"
+CALLS = "tool_calls"
 _ANSWERS_NOBODY = (
     "the conversation begins with an assistant turn; "
     "leave its first turn out, or put the user's turn before it"
@@ -135,7 +135,7 @@ def require_asked(messages: list[Message]) -> None:
 
 def calls(message: Message) -> bool:
     """Whether a turn calls a tool."""
-    return bool(message.fields and message.fields.get(_CALLS))
+    return bool(message.fields and message.fields.get(CALLS))
 
 
 def is_empty(message: Message) -> bool:
@@ -158,22 +158,6 @@ def notes(messages: list[Message]) -> list[str]:
     if any(a == b and a in ("user", "assistant") for a, b in itertools.pairwise(roles)):
         found.append("repeated_role")
     return found
-
-
-def calls_undeclared(turns: Sequence[Message], tools: Sequence[Any] | None) -> bool:
-    """Whether a call that may be trained names a tool that the row does not declare: as data or,
-    where it has none, in a system text."""
-    called = {
-        str(call["function"].get("name") or "")
-        for turn in turns
-        if turn.trained is not False and turn.fields
-        for call in turn.fields.get(_CALLS) or ()
-    }
-    if not called:
-        return False
-    said = "\n".join(turn.content or "" for turn in turns if turn.role == "system")
-    declared = {*map(tool_name, tools)} if tools else said
-    return any(name not in declared for name in called)
 
 
 def tool_name(tool: Any) -> str:
@@ -268,9 +252,9 @@ def _said(message: Message, printed: Collection[str] | None) -> tuple[str, str, 
     fields = _without_ids(message.fields or {})
     if printed is not None:
         fields = {name: value for name, value in fields.items() if name in printed}
-    if calls := fields.get(_CALLS):
+    if calls := fields.get(CALLS):
         functions = [{**call, "function": _without_ids(call["function"])} for call in calls]
-        fields[_CALLS] = [_without_ids(call) for call in functions]
+        fields[CALLS] = [_without_ids(call) for call in functions]
     return message.role, message.content or "", fields
 
 
