@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from stages import formats
-from stages.formats import _ratings
+from stages.formats import _pairs, _ratings
 from stages.normalize import role_columns, role_names
 from stages.normalize.role_columns import Columns
 from stages.normalize.survey import Column
@@ -91,9 +91,11 @@ def numbers_of_both(path: str, columns: Mapping[str, Column], reading: str) -> s
     for names in (*role_names.by_side([*columns]), (path,)) if able else ():
         told = [one for name in names for one in judgements.flat(columns[name].values)]
         listed = all(isinstance(one, list) for one in columns[path].values)
-        numbers = {judgements.spelled(one) for one in told}
+        rated = [judgements.spelled(one) for one in told if not _pairs.is_unrated(one)]
+        numbers = {*rated} - {None}
+        sure = len(rated) - rated.count(None) >= shapes.NEARLY_ALL * len(rated)
         # 1 and 0 would say good or bad.
-        fits = path in names and listed == (len(names) == 1) and None not in numbers
+        fits = path in names and listed == (len(names) == 1) and sure
         if fits and not numbers <= {-1, 0, 1}:
             ranks = column_names.is_a(path, "rank")
             joined = ",".join(names if ranks else map(_turned_round, names))
