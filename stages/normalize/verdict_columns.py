@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from stages import formats
 from stages.formats import _pairs, _ratings
@@ -101,6 +102,20 @@ def numbers_of_both(path: str, columns: Mapping[str, Column], reading: str) -> s
             joined = ",".join(names if ranks else map(_turned_round, names))
             return mapped("ranks" if ranks else "scores", joined)
     return ""
+
+
+def _are_verdicts(value: Any) -> bool:
+    """Whether a value is a list that says of each thing whether it is good."""
+    return isinstance(value, list) and all(judgements.is_good(one) is not None for one in value)
+
+
+def good_answer(held: Columns) -> list[str]:
+    """The first good one of several answers, where a list says of each whether it is good."""
+    answers = [p for p in role_columns.list_of_answers(held) if held.all(p, shapes.are_texts)]
+    verdicts = [p for p in held.where(_are_verdicts) if column_names.is_rating(p)]
+    each = itertools.product(answers, verdicts)
+    likely = [(a, v) for a, v in each if held.as_long(v, [a]) and not signals.is_low(v)]
+    return [f"{answer},{verdict}[good]" for answer, verdict in likely]
 
 
 # Verdicts on two answers.
