@@ -129,6 +129,8 @@ def notes(said: Said) -> set[str]:
             found.add("repeated_role")
         if _lacks_result(turns):
             found.add("missing_result")
+        if isinstance(said, Sides) and any(one["role"] == "user" for one in turns[said.shared :]):
+            found.add("sides_part_early")
     return found
 
 
