@@ -155,13 +155,11 @@ def _margins(row: Row) -> list[_Margin]:
     if not is_unrated(peek(row, "margin")):
         margins.append(("margin", number(row["margin"], "margin"), ("margin",)))
     for names in SCORES:
-        if any(name not in row for name in names):
-            continue
-        each = [None if is_unrated(row[name]) else number(row[name], name) for name in names]
-        better, worse = each
-        if better is not None and worse is not None:
-            how = " - ".join(names)
-            margins.append((how, number(better - worse, how), names))
+        if all(name in row for name in names):
+            better, worse = (None if is_unrated(row[n]) else number(row[n], n) for n in names)
+            if better is not None and worse is not None:
+                how = " - ".join(names)
+                margins.append((how, number(better - worse, how), names))
     return margins
 
 
