@@ -67,7 +67,9 @@ def text_of(answer: Any, where: str) -> Any:
         return answer
     place = f"{where.partition('[')[0]}{'[]' if '[' in where else ''}."
     name = _TEXT.of(answer, before=place)
-    return answer if name is None else answer[name]
+    if name is None:
+        return None if is_silent(answer) else answer
+    return answer[name]
 
 
 def is_silent(answer: Any) -> bool:
