@@ -64,7 +64,7 @@ def test_a_second_column_of_one_meaning_is_not_chosen_between(reading):
             assert read(reading, {**row, name: _as_held(reading, name, row[mine])}) == wanted, name
 
 
-SCORES = st.lists(st.sampled_from([None, "N/A", math.nan, 0, "1", 2.5]), min_size=2, max_size=6)
+SCORES = st.lists(st.sampled_from([None, "N/A", float("nan"), 0, "1", 2.5]), min_size=2, max_size=6)
 
 
 @given(SCORES, st.sampled_from(["", "all", "extremes"]), st.booleans())

@@ -173,7 +173,6 @@ def test_what_follows_is_told_where_no_answer_is_enough() -> None:
 @pytest.mark.parametrize(
     ("code", "share", "good", "offered"),
     [
-        ("tie", 0.5, True, ["--ignore good"]),
         ("tie", 1, False, []),
         ("tie", 0.5, False, ["--ignore a", "--ignore good"]),
         ("two_orders", 0.5, True, ["--ignore a", "--ignore good"]),

@@ -109,7 +109,7 @@ class Pairs(Value):
                 )
             if name in found:
                 remedy = "One value belongs to a name."
-                if "COLUMN" in self.metavar:
+                if option == "--map":
                     remedy = f"Read two columns together with {option} {name}={found[name]},{text}."
                 raise UsageError(f"{option} names {name} twice.", remedy)
             found[name] = number if self.numbers else text

@@ -154,7 +154,7 @@ Own = tuple[str, float] | None  # a margin that a format itself found: where, an
 def _margins(row: Row) -> list[_Margin]:
     """Every margin that a row's columns give."""
     margins: list[_Margin] = []
-    if not is_unrated(peek(row, "margin")):
+    if not is_unrated(row.get("margin")):
         margins.append(("margin", number(row["margin"], "margin"), ("margin",)))
     for names in SCORES:
         if all(name in row for name in names):
