@@ -184,9 +184,11 @@ class Pairs(Kind):
         return (example.prompt, example.chosen, example.rejected)
 
     def notes(self, example: contract.Pair, normalize: Normalize) -> list[str]:
-        """Peculiarities of the roles of both sides."""
+        """Peculiarities of the roles of both sides, and whether a user speaks in one of them."""
         sides = ([*example.prompt, *side] for side in (example.chosen, example.rejected))
-        return list(dict.fromkeys(note for side in sides for note in examples.notes(side)))
+        found = dict.fromkeys(note for side in sides for note in examples.notes(side))
+        asked = any(turn.role == "user" for turn in (*example.chosen, *example.rejected))
+        return [*found, *(["sides_part_early"] * asked)]
 
     def ready(self, example: contract.Pair, normalize: Normalize) -> list[Any]:
         """Both sides and the margin."""

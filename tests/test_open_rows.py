@@ -64,7 +64,7 @@ def test_a_second_column_of_one_meaning_is_not_chosen_between(reading):
             assert read(reading, {**row, name: _as_held(reading, name, row[mine])}) == wanted, name
 
 
-SCORES = st.lists(st.sampled_from([None, 0, 1, 2.5]), min_size=2, max_size=6)
+SCORES = st.lists(st.sampled_from([None, "N/A", float("nan"), 0, "1", 2.5]), min_size=2, max_size=6)
 
 
 @given(SCORES, st.sampled_from(["", "all", "extremes"]), st.booleans())
@@ -75,7 +75,7 @@ def test_answers_without_a_number_are_counted_and_never_ordered(scores, which, i
     if inside:
         objects = [{"text": a, "score": s} for a, s in zip(answers, scores, strict=True)]
         row = {"prompt": "q", "responses": objects}
-    known = {a: s for a, s in zip(answers, scores, strict=True) if s is not None}
+    known = {a: float(s) for a, s in zip(answers, scores, strict=True) if s in (0, "1", 2.5)}
     reading = f"ranked/{which}" if which else "ranked"
     if len(known) < 2 or len(set(known.values())) < 2:
         refused = raised(RowError, read, reading, row)

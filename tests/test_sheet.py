@@ -171,23 +171,23 @@ def test_what_follows_is_told_where_no_answer_is_enough() -> None:
 
 
 @pytest.mark.parametrize(
-    ("every", "good", "offered"),
+    ("code", "share", "good", "offered"),
     [
-        (True, True, ["--ignore good"]),
-        (False, True, ["--ignore good"]),
-        (True, False, []),
-        (False, False, ["--ignore a", "--ignore good"]),
+        ("tie", 1, False, []),
+        ("tie", 0.5, False, ["--ignore a", "--ignore good"]),
+        ("two_orders", 0.5, True, ["--ignore a", "--ignore good"]),
+        ("two_orders", 0.6, True, ["--ignore good"]),
     ],
 )
-def test_an_answer_after_which_rows_are_refused(every, good, offered):
-    """It is offered where no answer keeps more rows, unless it keeps none."""
+def test_an_answer_after_which_rows_are_refused(code, share, good, offered):
+    """It is offered where no answer keeps more rows, or rows contradict themselves, but not all."""
 
     def read(config: Config) -> str:
         if not config.source.ignore:
             raise DataError("a is open.", "Say which: --ignore a, or --ignore good.")
         if "good" in config.source.ignore and good:
             return "read"
-        raise answers.RefusedError.of("many.", "Add --ignore b.", "code", "read", every=every)
+        raise answers.RefusedError.of("many.", "Add --ignore b.", code, "read", share)
 
     asked = raised(DataError, answers.settled, read, _config(), lambda config, why: [])
     assert [written(way) for way in ways(asked.remedy)] == offered

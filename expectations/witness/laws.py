@@ -134,6 +134,8 @@ def notes(said: Said) -> set[str]:
             asks = before.get("tool_calls") or (before["role"] == "assistant" and not as_data)
             if turn["role"] == "tool" and not (asks or before["role"] == "tool"):
                 found.add("result_without_call")
+        if isinstance(said, Sides) and any(one["role"] == "user" for one in turns[said.shared :]):
+            found.add("sides_part_early")
     return found
 
 

@@ -22,6 +22,7 @@ _CHOICES = tuple(
     safer_response_id preferred preference preferred_index winner choice best""".split()
 )
 _VERDICTS = ("verdict", "judgment", "judgement", "judge_verdict", "comparison", "decision")
+_UNRATED = ("", "n/a", "na", "nan", "none", "null", "unrated", "-")
 _NOUN = r"(?:(?:model|response|answer|output|assistant|option|completion)_?)?([ab])"
 _COMPARED = re.compile(rf"{_NOUN}(?:(>+|<+){_NOUN})?")
 _ANSWERS = re.compile(
@@ -95,6 +96,15 @@ def number(value: Any) -> float:
     return float(value)
 
 
+def rating(value: Any) -> float | None:
+    """The number of one answer, which may be spelled; None where nobody gave one."""
+    if isinstance(value, str):
+        value = None if value.strip().lower() in _UNRATED else float(value)
+    if value is None or value != value:
+        return None
+    return float(value) if isinstance(value, bool) else number(value)
+
+
 def margin(view: View, found: float | None = None) -> float | None:
     """What a column of that name says, or the difference of both sides' numbers.
 
@@ -108,8 +118,9 @@ def margin(view: View, found: float | None = None) -> float | None:
             for sign in "_-":
                 names = [spell.format(name, one, sign) for one in ("chosen", "rejected")]
                 both = [view.get(name) for name in names]
-                if None not in both:
+                if None not in map(rating, both):
                     scores.append(number(both[0]) - number(both[1]))
+    own = None if rating(own) is None else own
     if own is not None and ("margin" in view.named or found is None):
         return number(own)
     if len(set(scores)) > 1:
@@ -196,10 +207,8 @@ def _indexed(view: View) -> list[Said]:
     if len(places) != 1:
         raise UnreadError("choices of several answers, or none")
     at, scores = places.pop(), view.get("scores") if "scores" in view.named else None
-    apart = None
-    if scores is not None and None not in scores:
-        each = [number(float(one) if isinstance(one, bool | str) else one) for one in scores]
-        apart = each[at] - each[1 - at]
+    high, low = (rating(scores[place]) if scores else None for place in (at, 1 - at))
+    apart = None if high is None or low is None else high - low
     return [pair(view, answers[at], answers[1 - at], margin(view, apart))]
 
 

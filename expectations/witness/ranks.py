@@ -5,7 +5,7 @@ import re
 from itertools import combinations, pairwise
 from typing import Any
 
-from expectations.witness.pairs import answer, margin, number, pair
+from expectations.witness.pairs import answer, margin, pair, rating
 from expectations.witness.raw import UnreadError
 from expectations.witness.said import Said, View
 
@@ -19,8 +19,8 @@ _RANKS = ("ranks", "rank")
 
 def _level(value: Any, scored: bool) -> float | None:
     """How good an answer with a score or a rank is."""
-    value = float(value) if isinstance(value, bool | str) else value
-    return None if value is None else number(value) * (1 if scored else -1)
+    found = rating(value)
+    return None if found is None else found * (1 if scored else -1)
 
 
 def _levels(view: View, answers: list[Any]) -> list[tuple[bool, list[float | None]]]:
@@ -63,13 +63,15 @@ def ranked(view: View) -> list[Said]:
     answers = view.get(*_LISTS)
     if not isinstance(answers, list):
         raise UnreadError("ranked answers of another shape")
+    made: list[Said]
     found = _levels(view, answers)
     texts = [answer(one, view.words) for one in answers]
-    if None in texts:
-        raise UnreadError("an answer of another shape")
+    silent = {at for at, one in enumerate(texts) if not str(one or "").strip()}
     if "winner" in view.named:
-        best = texts.pop(_named(view.get("winner"), view.named.get(name, "").split(",")))
-        return [pair(view, best, one, margin(view)) for one in texts]
+        best = _named(view.get("winner"), view.named.get(name, "").split(","))
+        others = [at for at in range(len(texts)) if at not in silent | {best}]
+        made = [pair(view, texts[best], texts[at], margin(view)) for at in others]
+        return made + [None] * (len(texts) - len(made) - 1)
     listed = name in _LISTS[:5] or view.variant.startswith("in-order")
     if not found and not listed:
         raise UnreadError("answers that nothing orders")
@@ -79,11 +81,11 @@ def ranked(view: View) -> list[Said]:
     levels = max((x for _, x in found), key=lambda x: len(x) - x.count(None), default=None)
     if levels is None or (listed and None in levels):
         levels = [-float(place) for place in range(len(answers))]
-    rated = [i for i, level in enumerate(levels) if level is not None]
+    rated = [i for i, level in enumerate(levels) if level is not None and i not in silent]
     order = sorted(rated, key=lambda i: -(levels[i] or 0.0))
     pairs = [*combinations(order, 2)] if view.variant.endswith("all") else [*pairwise(order)]
     extremes = view.variant.endswith("extremes")
-    made: list[Said] = []
+    made = []
     for a, b in [(order[0], order[-1])] if extremes else pairs:
         high, low = scores[a], scores[b]
         if levels[a] == levels[b] or (high is not None and high == low):

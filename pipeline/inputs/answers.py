@@ -1,7 +1,8 @@
 """All questions of a file at once: each is answered, and the next one asked, until none is left.
 
 An answer that is offered was tried on the sampled rows: with all that it leads to, they are read,
-and no more of them are refused than a build allows, where any answer gives that.
+and no more of them are refused than a build allows, where any answer gives that. Answers that
+only show that rows contradict themselves are offered too.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from stages.rows.selection import condition
 Read = TypeVar("Read")
 Page: TypeAlias = Callable[[Config, Mapping[str, str]], Mapping[str, Any]]
 _DEEPEST = 12  # questions after one another
+_SOME = 0.5  # of the rows, in which a contradiction is in the rows and not in the answer
 _MOST = 32  # readings that are tried
 _PAIRS = tuple(flag for flag, option in FLAGS.items() if isinstance(option.value, Pairs))
 _OTHER = "Name the columns with --map, or the format with --format."
@@ -34,17 +36,20 @@ class RefusedError(DataError):
     Attributes:
         code: why; ``every``: no row is left; ``read``: what reading them gives, where nothing
             helps.
+        contradicts: some rows contradict themselves, which whoever answers should see.
     """
 
     code: str
     every: bool
+    contradicts: bool
     read: Any
 
     @classmethod
-    def of(cls, what: str, remedy: str, code: str, read: object, *, every: bool) -> RefusedError:
-        """The error for a code."""
+    def of(cls, what: str, remedy: str, code: str, read: object, share: float) -> RefusedError:
+        """The error for a code, of a share of the rows."""
         error = cls(what, remedy)
-        error.code, error.read, error.every = code, read, every
+        error.code, error.read, error.every = code, read, share == 1
+        error.contradicts = code == "two_orders" and share <= _SOME
         return error
 
 
@@ -91,7 +96,7 @@ class _Explorer:
         every: bool = True,
     ) -> list[_Chain]:
         """For each answer to a question that leads to a reading: it, and those that follow. Where
-        one refuses too many rows, only if all do.
+        one refuses too many rows, and not because they contradict themselves, only if all do.
 
         Args:
             taken: the answers before; every: for each answer; else for the first.
@@ -132,7 +137,7 @@ class _Explorer:
             rest = self.chains(another, changed, (*taken, way), every=every)
             if not isinstance(another, RefusedError):
                 return rest
-            left = [] if another.every else [_Chain((), True)]
+            left = [] if another.every else [_Chain((), not another.contradicts)]
             return [one for one in rest if not one.refused] or left
         except PipelineError:
             return []

@@ -24,7 +24,7 @@ from stages.errors import (
     counted,
 )
 from stages.format import Format
-from stages.normalize import roles
+from stages.normalize import roles, verdict_columns
 from stages.normalize.evidence import Detection, detect, settle
 from stages.normalize.mixture import detect_mixture
 from stages.normalize.role_columns import ENOUGH
@@ -192,6 +192,11 @@ def recognise_rows(
     kind = tasks.kind_of(config.task)
     named = None if config.source.format == "auto" else _format_chosen(config)
     _require_named(where, raw, config)
+    for name, path in config.source.map.items():
+        if both := verdict_columns.of_both(name, path, raw, kind):
+            what = f"--map {name}={path} reads numbers of one answer; those of both are {both}."
+            instead = f" {name}=" in both  # where the name may stay, the command is printed
+            raise UsageError(what, f"Read both with {both}." if instead else "Use that instead.")
     # A name of --map may belong to any format that could be chosen; once one is, only to that one.
     offered = formats.usable_for(kind) if named is None else [named]
     whose = f"format {named.name}" if named else f"no format of {kind.words}"

@@ -166,8 +166,10 @@ def _scored(
             f"out with {' '.join(map(ignore, sides))}.",
         )
     values, ways = survey.columns[path].values, [f"leave it out with {ignore(path)}"]
+    unread = "no format reads it under this name"
     if both := verdict_columns.numbers_of_both(path, survey.columns, reading):
-        ways.insert(0, f"read those of both answers beside the verdict with {both}")
+        unread = "it is read beside the verdict only where --map names it"
+        ways.insert(0, f"read those of both answers with {both}")
     elif all(isinstance(value, list) for value in values):
         if any(judgements.together(value, "best") == judgements.TIE for value in values):
             untied = differs_from(f"{path}[best]", judgements.TIE)
@@ -185,7 +187,7 @@ def _scored(
         ways.insert(0, f"read it as the margin with {mapped('margin', path)}")
     return DataError(
         f"{where}: column {path!r} ({shown}) may be the score of one answer, or say how sure the "
-        "order of the two is, and no format reads it under this name.",
+        f"order of the two is, and {unread}.",
         f"Say which: {', or '.join(ways)}.",
     )
 

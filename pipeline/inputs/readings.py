@@ -254,7 +254,7 @@ class _Reading:
             _way_on(code, details),
             code,
             found,
-            every=len(refused) == len(seen),
+            len(refused) / len(seen),
         )
 
     def page(self, config: Config, asked: Mapping[str, str]) -> Mapping[str, Any]:

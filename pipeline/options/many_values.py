@@ -108,7 +108,10 @@ class Pairs(Value):
                     f"{option} {pair!r} is not {self.metavar}.", f"For example {self.flag}."
                 )
             if name in found:
-                raise UsageError(f"{option} names {name} twice.", "One value belongs to a name.")
+                remedy = "One value belongs to a name."
+                if option == "--map":
+                    remedy = f"Read two columns together with {option} {name}={found[name]},{text}."
+                raise UsageError(f"{option} names {name} twice.", remedy)
             found[name] = number if self.numbers else text
         return found
 

@@ -10,12 +10,14 @@ from stages.errors import AskError, RowError, counted
 from stages.formats import _fields, _messages, _turns, texts
 from stages.kinds import PAIR
 from stages.rows import judgements, selection, stop_text
-from stages.rows.column_names import peek
+from stages.rows.column_names import EMPTY, peek
 from stages.rows.dialects import DIALOGUE
 from stages.rows.unread import differs_from, ignore, mapped
+from stages.rows.words import exact
 
 T = TypeVar("T")
 
+_UNRATED = exact("value", "unrated")
 _SIDES = ("chosen", "rejected")
 _MAX_FLOAT32 = 3.4028235e38  # margins are stored as float32
 _PROMPTS = _fields.columns_of("pair")["prompt"]
@@ -65,7 +67,17 @@ def text_of(answer: Any, where: str) -> Any:
         return answer
     place = f"{where.partition('[')[0]}{'[]' if '[' in where else ''}."
     name = _TEXT.of(answer, before=place)
-    return answer if name is None else answer[name]
+    if name is None:
+        return None if is_silent(answer) else answer
+    return answer[name]
+
+
+def is_silent(answer: Any) -> bool:
+    """Whether an answer says nothing: null, a blank text, or an object with such a text alone."""
+    if isinstance(answer, dict) and {"role", "from"}.isdisjoint(answer):
+        told = [answer[name] for name in _TEXT.names if name in answer]
+        return not answer or (bool(told) and all(map(is_silent, told)))
+    return answer in EMPTY or (isinstance(answer, str) and answer.isspace())
 
 
 def side(value: Any, where: str) -> list[Message]:
@@ -119,9 +131,16 @@ def number(value: Any, where: str) -> float:
     return float(value)
 
 
+def is_unrated(value: Any) -> bool:
+    """Whether a value stands where nobody gave a number: null, an empty text, NaN, ``N/A``."""
+    if isinstance(value, str):
+        return not value.strip() or value.strip().casefold() in _UNRATED
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
 def number_of_one(value: Any, where: str) -> float | None:
     """The number that rates one answer, spelled or not; None where it has none."""
-    if value is None:
+    if is_unrated(value):
         return None
     spelled = judgements.spelled(value) if isinstance(value, str) else None
     spelled = float(value) if isinstance(value, bool) else spelled
@@ -135,13 +154,14 @@ Own = tuple[str, float] | None  # a margin that a format itself found: where, an
 def _margins(row: Row) -> list[_Margin]:
     """Every margin that a row's columns give."""
     margins: list[_Margin] = []
-    if peek(row, "margin") is not None:
+    if not is_unrated(row.get("margin")):
         margins.append(("margin", number(row["margin"], "margin"), ("margin",)))
     for names in SCORES:
-        if names[0] in row and all(peek(row, name) is not None for name in names):
-            better, worse = (number(row[name], name) for name in names)
-            how = " - ".join(names)
-            margins.append((how, number(better - worse, how), names))
+        if all(name in row for name in names):
+            better, worse = (None if is_unrated(row[n]) else number(row[n], n) for n in names)
+            if better is not None and worse is not None:
+                how = " - ".join(names)
+                margins.append((how, number(better - worse, how), names))
     return margins
 
 
@@ -174,7 +194,7 @@ def margin(row: Row, columns: Mapping[str, str] = _fields.NOTHING, own: Own = No
             ``two_orders``, they say that the rejected side is better; ``two_margins``, the row
             gives two that differ.
     """
-    if "margin" in columns and peek(row, "margin") is not None:
+    if "margin" in columns and not is_unrated(peek(row, "margin")):
         return number(row["margin"], "margin")
     margins = _margins(row)
     if own is not None:

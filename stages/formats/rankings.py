@@ -203,16 +203,15 @@ def _require_one_order(
 
 def _in_order(
     name: str, answers: list[Any], numbers: Sequence[_Numbers], listed: str, surest: str
-) -> tuple[list[_Answer], list[str]]:
-    """The answers from best to worst, and where those stand that nothing orders.
+) -> tuple[list[_Answer], list[Refused]]:
+    """The answers from best to worst, and those that nothing orders, or that say nothing.
 
     Args:
-        name: of the column with the answers.
         listed: the option that takes this back, where they stand from best to worst; else empty.
         surest: see ``_require_one_order``.
 
     Raises:
-        RowError: ``unrated_answer``: fewer than two answers can be ordered; ``two_orders``.
+        RowError: ``two_orders``; ``unrated_answer``, ``empty_answer``: fewer than two are left.
     """
     _require_one_order(name, numbers, listed, _others(name, answers, numbers), surest)
     # The column with the most numbers orders; of two with as many, the scores do.
@@ -227,16 +226,22 @@ def _in_order(
     best = best or _Numbers("", [-float(place) for place in range(len(answers))], scored=False)
     word = ("score" if best.scored else "rank") if best.path else ""
     rated: list[_Answer] = []
-    unrated: list[str] = []
+    unrated: list[Refused] = []
+    silent: list[Refused] = []
     each = zip(answers, best.levels, scores.levels, strict=True)
     for place, (said, level, score) in enumerate(each):
+        where = f"{name}[{place}]"
         if level is None:
-            unrated.append(f"{name}[{place}]")
+            unrated.append(Refused("unrated_answer", f"{where} has no number, but others have one"))
+        elif _pairs.is_silent(said):
+            silent.append(Refused("empty_answer", f"{where} says nothing"))
         else:
-            rated.append(_Answer(f"{name}[{place}]", said, level, word, score, scores.path))
-    if len(rated) < 2:
+            rated.append(_Answer(where, said, level, word, score, scores.path))
+    if len(rated) + len(silent) < 2:
         raise RowError("unrated_answer", f"fewer than two answers in column {name!r} have a number")
-    return sorted(rated, key=lambda one: -one.level), unrated
+    if len(rated) < 2:
+        raise RowError("empty_answer", " and ".join(one.detail for one in silent))
+    return sorted(rated, key=lambda one: -one.level), [*unrated, *silent]
 
 
 _ORDERED = _COLUMNS["answers"][:5]
@@ -257,7 +262,7 @@ class _Ranked(_pairs.PairFormat):
     A row gives a pair for each two neighbours, with ``ranked/all`` for each two answers, with
     ``ranked/extremes`` for the best and the worst; with ``--map winner``, which names the column of
     the best one, for it and each other. Two that are equally good are refused as a tie,
-    and an answer without a number among others is refused by name. Where nothing orders the
+    and an answer that has no number or says nothing is refused by name. Where nothing orders the
     answers, ``ranked/in-order`` reads them from best to worst.
     """
 
@@ -313,14 +318,6 @@ class _Ranked(_pairs.PairFormat):
         every = self._way.endswith("all")
         return [*(itertools.combinations(ordered, 2) if every else itertools.pairwise(ordered))]
 
-    def _left_out(self, ordered: list[_Answer], unrated: list[str]) -> Iterable[Refused]:
-        """The answers that are in no pair."""
-        for where in unrated:
-            yield Refused("unrated_answer", f"{where} has no number, but other answers have one")
-        if self._way.endswith("extremes"):
-            for one in ordered[1:-1]:
-                yield Refused("not_an_extreme", f"{one.where} is neither the best nor the worst")
-
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         columns = options.columns
         name = required(_LIST.of(row, columns), "there is no list of two answers or more")
@@ -330,7 +327,9 @@ class _Ranked(_pairs.PairFormat):
         listed = f"--map responses={name}" if name in _ORDERED else ""
         listed = listed or ("--format ranked" if self._way.startswith("in-order") else "")
         surest = "" if self._way or len(given) == 2 else f"--format {self.name}/extremes"
-        ordered, unrated = _in_order(name, given, numbers, listed, surest)
+        ordered, left = _in_order(name, given, numbers, listed, surest)
+        if won and not ordered[0].level:
+            raise RowError("empty_answer", "the answer that is the best one says nothing")
         couples = [(ordered[0], o) for o in ordered[1:]] if won else self._couples(ordered)
         _pairs.require_one_margin(row, len(couples), columns)
         texts = {one.where: _pairs.text_of(one.said, one.where) for one in ordered}
@@ -343,7 +342,9 @@ class _Ranked(_pairs.PairFormat):
             examples.append(_pairs.pair(row, *sides, options, own=better.margin_over(worse)))
         if all(isinstance(one, Refused) for one in examples):
             raise _pairs.all_equal(raw(numbers[0].path, columns) if numbers else "")
-        return [*examples, *(() if won else self._left_out(ordered, unrated))]
+        for one in ordered[1:-1] if self._way.endswith("extremes") and not won else ():
+            left.append(Refused("not_an_extreme", f"{one.where} is neither the best nor the worst"))
+        return [*examples, *left]
 
 
 TABLE = (_Ranked(),)

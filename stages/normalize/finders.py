@@ -11,7 +11,8 @@ from typing import Any
 from stages.formats import _fields, _rated_steps, _ratings, _turns
 from stages.normalize import role_columns, role_names, verdict_columns
 from stages.normalize.role_columns import JSON, Columns
-from stages.rows import column_names, judgements, shapes, signals, stop_text
+from stages.rows import column_names, judgements, shapes, stop_text
+from stages.rows.column_names import EMPTY
 from stages.rows.judgements import are_numbers, is_marked, of_several
 
 _MARKS = 5  # different ratings of steps that are surely such
@@ -40,6 +41,23 @@ def couples(held: Columns, role: str) -> list[tuple[str, str]]:
     return [*dict.fromkeys([*found, *named])]
 
 
+def _in_turn(held: Columns, paths: Iterable[str]) -> list[str]:
+    """Some paths; of two or three of which each row has one alone, one path to that one."""
+    each = [path for path in held.values if path in {*paths}]
+    for some in itertools.chain(*(itertools.combinations(each, count) for count in (2, 3))):
+        rows = zip(*map(held.told, some), strict=True)
+        if all(sum(one not in EMPTY for one in row) == 1 for row in rows):
+            return [f"{','.join(some)}[first]", *(p for p in each if p not in some)]
+    return each
+
+
+def _whole(held: Columns, path: str) -> str:
+    """A path; with the text that the rows have that lack what stands there, and no others, both."""
+    texts = [p for p in held.where(shapes.is_text, 0.0) if "[]" not in p and held.is_spoken(p)]
+    both = (_in_turn(held, (path, p)) for p in texts if role_names.may_be_told(p))
+    return next((one[0] for one in both if path in held.values and len(one) == 1), path)
+
+
 def _questions(held: Columns) -> list[str]:
     """The texts that may be asked; of any name where the one text left may be guessed."""
     both = ("chosen answer", "first answer")[: 2 * (not held.answers_alone)]
@@ -47,15 +65,10 @@ def _questions(held: Columns) -> list[str]:
     asked = [path for path in held.questions if path not in sides]
     asked = asked or [*filter(held.is_spoken, held.called("history", held.alone))]
     if asked or not held.guess or held.answers_alone:
-        return asked
+        return [_whole(held, path) for path in asked]
     open_ = [p for p in held.alone if p not in sides and not role_names.role_of(p)]
     likely = [p for p in open_ if held.is_varied(p) and held.is_spoken(p)]
     return likely if len(likely) == 1 else held.first_of(sides)
-
-
-def _are_verdicts(value: Any) -> bool:
-    """Whether a value is a list that says of each thing whether it is good."""
-    return isinstance(value, list) and all(judgements.is_good(one) is not None for one in value)
 
 
 def _answer(held: Columns) -> list[str]:
@@ -64,34 +77,13 @@ def _answer(held: Columns) -> list[str]:
     listed.sort(key=lambda path: not held.all(path, lambda value: len(value) == 1))
     others = held.where(shapes.is_list_of_texts)  # of several that go together one by one
     alone = [p for p in listed if all(len(one) == 1 for one in held.told(p) if one)]
-    alone = [p for p in alone if p.count("[]") == 1 and _are_of_answers(p)]
+    alone = [p for p in alone if p.count("[]") == 1 and role_names.are_of_answers(p)]
     inside = [p.replace("[]", ".0") for p in alone]  # of one object each
     listed = [p for p in listed if not held.as_long(p, [q for q in others if q != p])]
-    if held.answers or _good_answer(held):
+    if held.answers or verdict_columns.good_answer(held):
         return [*(f"{path}[first]" for path in listed if JSON in path), *held.answers]
-    plain = [path for path in listed if "[]" not in path and not _are_worse(path)]
+    plain = [path for path in listed if "[]" not in path and not role_names.are_worse(path)]
     return inside + [path + ("[first]" if JSON in path else ".0") for path in plain]
-
-
-def _are_worse(name: str) -> bool:
-    """Whether a list by this name has answers that nobody is to learn."""
-    return role_names.is_failed(name) or role_names.is_worse(name)
-
-
-def _are_of_answers(path: str) -> bool:
-    """Whether the objects of a list are answers by its name, and good ones by its key's, too."""
-    both = path.split("[].")
-    unwanted = any(_are_worse(name) or role_names.is_reference(name) for name in both)
-    return role_names.role_of(both[0]) == "answer" and not unwanted
-
-
-def _good_answer(held: Columns) -> list[str]:
-    """The first good one of several answers, where a list says of each whether it is good."""
-    answers = [p for p in role_columns.list_of_answers(held) if held.all(p, shapes.are_texts)]
-    verdicts = [p for p in held.where(_are_verdicts) if column_names.is_rating(p)]
-    each = itertools.product(answers, verdicts)
-    likely = [(a, v) for a, v in each if held.as_long(v, [a]) and not signals.is_low(v)]
-    return [f"{answer},{verdict}[good]" for answer, verdict in likely]
 
 
 def _prompt(held: Columns) -> list[str]:
@@ -120,12 +112,12 @@ def _weights(held: Columns) -> list[str]:
 
 
 def _inputs(held: Columns) -> list[str]:
-    texts = held.where(shapes.is_text, 0.0)
     said = held.called("context", held.where(shapes.is_passages, 0.0))
-    texts = [path for path in texts if role_names.role_of(path) != "answer"]  # input_output
+    texts = [p for p in held.where(shapes.is_text, 0.0) if role_names.role_of(p) != "answer"]
     asked = [path for path in texts if "input" in role_names.parts(path)]
     topics = [] if held.called("question", texts) else held.called("topic", texts)
-    return [*said, *asked, *(p for p in topics if "title" not in role_names.parts(p))]
+    texts = [p for p in topics if "title" not in role_names.parts(p)]
+    return _in_turn(held, (*said, *asked, *texts))
 
 
 def _instruction(held: Columns) -> list[str]:
@@ -294,7 +286,7 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "instruction": _instruction,
     "input": _inputs,
     "answer": _answer,
-    "good answer": _good_answer,
+    "good answer": verdict_columns.good_answer,
     # Answers of more than a word or two, which would be there to check others against.
     "spoken answer": lambda held: [*filter(held.long, held.answers)],
     "list of answers": role_columns.list_of_answers,

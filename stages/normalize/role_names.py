@@ -233,6 +233,18 @@ def by_side(paths: Sequence[str]) -> list[tuple[str, str]]:
     return [(a, b) for a in paths for b in paths if _differing(a, b) in _SIDES]
 
 
+def are_worse(name: str) -> bool:
+    """Whether a list by this name has answers that nobody is to learn."""
+    return is_failed(name) or is_worse(name)
+
+
+def are_of_answers(path: str) -> bool:
+    """Whether the objects of a list are answers by its name, and good ones by its key's, too."""
+    both = path.split("[].")
+    unwanted = any(are_worse(name) or is_reference(name) for name in both)
+    return role_of(both[0]) == "answer" and not unwanted
+
+
 # Options that have a format read a column that it leaves out, where it has a place for it.
 
 _THOUGHT = ("problem", "message_thinking", "message_content")

@@ -2,15 +2,19 @@
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from stages import formats
-from stages.formats import _ratings
+from stages import formats, kinds
+from stages.contract import Row
+from stages.formats import _pairs, _ratings
 from stages.normalize import role_columns, role_names
 from stages.normalize.role_columns import Columns
 from stages.normalize.survey import Column
 from stages.rows import column_names, judgements, shapes, signals
+from stages.rows.selection import lookup
 from stages.rows.unread import mapped
 
+_OF_BOTH = ("scores", "ranks")
 _VERDICTS = 5  # different values of a verdict: each side, its name, a tie
 _SOME = 0.5  # of the rows, in which a verdict must stand: who judged may have skipped others
 _OVERALL = {"overall", "final"}  # of what several judgements say, the whole
@@ -91,14 +95,44 @@ def numbers_of_both(path: str, columns: Mapping[str, Column], reading: str) -> s
     for names in (*role_names.by_side([*columns]), (path,)) if able else ():
         told = [one for name in names for one in judgements.flat(columns[name].values)]
         listed = all(isinstance(one, list) for one in columns[path].values)
-        numbers = {judgements.spelled(one) for one in told}
+        rated = [judgements.spelled(one) for one in told if not _pairs.is_unrated(one)]
+        numbers = {*rated} - {None}
+        sure = len(rated) - rated.count(None) >= shapes.NEARLY_ALL * len(rated)
         # 1 and 0 would say good or bad.
-        fits = path in names and listed == (len(names) == 1) and None not in numbers
+        fits = path in names and listed == (len(names) == 1) and sure
         if fits and not numbers <= {-1, 0, 1}:
             ranks = column_names.is_a(path, "rank")
             joined = ",".join(names if ranks else map(_turned_round, names))
             return mapped("ranks" if ranks else "scores", joined)
     return ""
+
+
+def _are_verdicts(value: Any) -> bool:
+    """Whether a value is a list that says of each thing whether it is good."""
+    return isinstance(value, list) and all(judgements.is_good(one) is not None for one in value)
+
+
+def of_both(name: str, path: str, rows: Sequence[Row], kind: kinds.Kind) -> str:
+    """The option that reads numbers of both answers, where ``--map`` has those of one: under a name
+    of its side (``score_a``), or in a column with one number a row; else empty."""
+    ranks = column_names.is_a(name, "rank")
+    better = not (role_names.BETTER | role_names.WORSE).isdisjoint(role_names.parts(name))
+    sided = signals.has_side(name) and not better and (ranks or column_names.is_rating(name))
+    alone = [lookup(row, path) for row in rows] if kind.compares and name in _OF_BOTH else []
+    if not sided and not any(judgements.spelled(one) is not None for one in alone):
+        return ""
+    each = (sorted((path, other)) for other in {**rows[0]})
+    both = next((one for one in each if judgements.are_sides(*one)), ["COLUMN_A", "COLUMN_B"])
+    return mapped("ranks" if ranks else "scores", ",".join(both))
+
+
+def good_answer(held: Columns) -> list[str]:
+    """The first good one of several answers, where a list says of each whether it is good."""
+    answers = [p for p in role_columns.list_of_answers(held) if held.all(p, shapes.are_texts)]
+    verdicts = [p for p in held.where(_are_verdicts) if column_names.is_rating(p)]
+    each = itertools.product(answers, verdicts)
+    likely = [(a, v) for a, v in each if held.as_long(v, [a]) and not signals.is_low(v)]
+    return [f"{answer},{verdict}[good]" for answer, verdict in likely]
 
 
 # Verdicts on two answers.

@@ -139,9 +139,10 @@ def spelled(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
-        return float(value)
+        number = float(value)
     except ValueError:
         return None
+    return number if number == number else None  # of NaN, none
 
 
 def flat(value: Any, nothing: Sequence[Any] = _NOTHING) -> Iterator[Any]:
