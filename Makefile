@@ -73,8 +73,9 @@ $(VENDORS)/.ready: | $(READY)
 	rm -f $(VENDORS)/*.tar.gz
 	touch $@
 
-test-slow: $(READY) $(VENDORS)/.ready  ## Run the same over wider samples; WIDE=1 runs all of each.
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow --durations=20
+test-slow: $(READY) $(VENDORS)/.ready  ## Run the same over wider samples.
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow --durations=20 \
+	    --ignore tests/test_schedules.py --ignore tests/test_clusters.py
 
 # Each scheduler in an environment of its own: they ask for different versions of the same packages.
 $(SCHEDULERS)/.ready: $(wildcard tests/schedulers/*.txt) | $(READY)
@@ -106,7 +107,7 @@ test-clusters: $(READY) $(SCHEDULERS)/.ready $(SCHEDULERS)/slurm/.ready  ## Buil
 	    $(BIN)/python -m pytest -m 'slow or not slow' tests/test_clusters.py
 
 test-training: $(TRAINING_READY) $(VENDORS)/.ready  ## Train tiny models on the CPU: the museum of failures.
-	OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest -n 2 --durations=20 tests/failures tests/training
+	OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest -n 2 -m 'slow or not slow' --durations=20 tests/failures tests/training
 
 # The trainers as they were published, each in a folder of its own with what it needs and the
 # environment has not. Sources are built beside the torch that is there, without kernels for a GPU.
@@ -124,11 +125,12 @@ $(TRAINING)/.peers: $(TRAINING_READY) $(PEERS)
 	touch $(TRAINING)/.peers
 
 test-parity: $(TRAINING)/.peers $(VENDORS)/.ready  ## Run the trainers' own code on builds and compare tensors.
-	OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest -n 2 --durations=20 tests/parity
+	OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest -n 2 -m 'slow or not slow' --durations=20 tests/parity
 
 compatibility: $(TRAINING)/.peers $(VENDORS)/.ready  ## The same, recorded: what docs/compatibility.md says was run.
 	rm -f tests/parity/ran.json
-	PARITY_RECORD=1 OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest -n 2 tests/parity
+	WIDE=1 PARITY_RECORD=1 OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest -n 2 \
+	    -m 'slow or not slow' tests/parity
 	$(BIN)/python docs/generate.py
 
 lint: $(READY)  ## Check style, types and layers.

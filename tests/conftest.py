@@ -48,6 +48,8 @@ settings.load_profile("fuzz" if os.environ.get("FUZZ") else "repeatable")
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out all but some cases of each sweep, drawn by the commit's day; ``WIDE=1``: none.
 
+    A sweep is of the cases of one function, or of all tests that give its name.
+
     A mend is checked by the cases which failed. On other days others are drawn, and every case is
     run before long.
     Sweeps are the longest of the slow tests: they come first, so that no process waits for another
@@ -60,7 +62,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if not _is_no_slow_sweep(item):
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+            marker = item.get_closest_marker("sweep")
+            of = marker.args[1] if marker.args[1:] else item.nodeid.partition("[")[0]
+            cases.setdefault(of, []).append(item)
     left_out: set[pytest.Item] = set()
     for function, of_it in cases.items():
         marker = of_it[0].get_closest_marker("sweep")

@@ -6,6 +6,7 @@ change shows; both stand in ``mutants.toml``, and what several of them need stan
 notice say why, and what notices instead. As a program it prints a table:
 
     python tests/mutants.py [parts of names, or of what the check says that catches them]
+    python tests/mutants.py 1/3        one of three shares, each with builds of its own
 """
 
 import functools
@@ -98,6 +99,7 @@ class Build:
         return folder / "out"
 
 
+SHARE = re.compile(r"\d+/\d+")
 TOLD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 ROWS: dict[str, list[dict[str, Any]]] = {}
 for told in table("mutant_rows.jsonl"):
@@ -471,12 +473,24 @@ def verdict(found: Mutant, said: str) -> str:
     return "reason" if found.reason else "MISSED"
 
 
+def share(told: str) -> list[Mutant]:
+    """Those of every so many-th build, such as ``1/3``."""
+    at, count = map(int, told.split("/"))
+    names = sorted(BUILDS, key=lambda name: sum(m.build == name for m in MUTANTS))
+    return [mutant for mutant in MUTANTS if mutant.build in names[at - 1 :: count]]
+
+
+def named(words: list[str]) -> list[Mutant]:
+    """Those with one of these in their names, or in what catches them; all where none is given."""
+    return [m for m in MUTANTS if not words or any(word in (m.name + m.by) for word in words)]
+
+
 def main(words: list[str]) -> int:
     """Print the table; return 1 when a mutant is missed or a build without one is not published."""
     tokenizers = Path(tempfile.gettempdir()) / f"mutants-{os.getuid()}" / "tokenizers"
     preload(tokenizers)
     shutil.rmtree(tokenizers.parent / "built", ignore_errors=True)
-    chosen = [m for m in MUTANTS if not words or any(word in (m.name + m.by) for word in words)]
+    chosen = share(words[0]) if words and SHARE.fullmatch(words[0]) else named(words)
     bad = 0
     tell = functools.partial(print, flush=True)
     for name in dict.fromkeys(m.build for m in chosen):

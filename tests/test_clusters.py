@@ -28,6 +28,7 @@ from pipeline.stores import open_store
 
 CLUSTERS = ROOT / "examples" / "clusters"
 PROGRAMS = Path(sys.executable).parent
+DRAWN = pytest.mark.sweep(4, "clusters")
 
 
 def _read(name: str) -> Any:
@@ -66,6 +67,7 @@ def test_the_commands_of_all_examples_exist():
                 require_command(["pipeline", named, *options])
 
 
+@DRAWN
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["kubernetes-indexed-job.yaml", "kuberay-rayjob.yaml"])
 def test_kubernetes_takes_its_pods(name, tmp_path):
@@ -78,6 +80,7 @@ def test_kubernetes_takes_its_pods(name, tmp_path):
         started(tool("kubernetes-validate"), "--strict", path).ended()
 
 
+@DRAWN
 @pytest.mark.slow
 def test_ray_takes_its_cluster():
     """By the schema of ``ray up``."""
@@ -89,6 +92,7 @@ def test_ray_takes_its_cluster():
     started(python, "-c", code, CLUSTERS / "ray-cluster.yaml").ended()
 
 
+@DRAWN
 @pytest.mark.slow
 def test_one_machine_builds(tmp_path, cache_dir):
     """With its cache where the script puts it."""
@@ -227,6 +231,7 @@ def _build(
     )
 
 
+@DRAWN
 @pytest.mark.slow
 def test_a_lost_worker_and_a_lost_machine_change_no_byte(pipeline, python, cluster, data, tmp_path):
     """Both are a line on stderr; and with one, two and three processes it is the same build."""
@@ -251,6 +256,7 @@ def test_a_lost_worker_and_a_lost_machine_change_no_byte(pipeline, python, clust
         shutil.rmtree(tmp_path / "one")
 
 
+@DRAWN
 @pytest.mark.slow
 def test_a_cluster_that_shares_no_folder_meets_in_a_store(
     pipeline, python, s3, cluster, data, tmp_path
@@ -268,6 +274,7 @@ def test_a_cluster_that_shares_no_folder_meets_in_a_store(
     assert _stored(s3) == files_of(tmp_path / "one")
 
 
+@DRAWN
 @pytest.mark.slow
 def test_an_interrupted_build_ends_as_everywhere(python, cluster, data, tmp_path):
     """Status 130, no build, no task that goes on; what was made is not made again."""
@@ -284,6 +291,7 @@ def test_an_interrupted_build_ends_as_everywhere(python, cluster, data, tmp_path
     assert not list((tmp_path / "cache").rglob(".seen-by-workers*"))
 
 
+@DRAWN
 @pytest.mark.slow
 def test_what_workers_raise_and_refuse_is_told(python, cluster, tmp_path):
     """Errors come through as themselves; what kills workers, differs or is not shared is named."""
@@ -311,6 +319,7 @@ def test_what_workers_raise_and_refuse_is_told(python, cluster, tmp_path):
     assert found["handlers"]
 
 
+@DRAWN
 @pytest.mark.slow
 def test_a_cluster_that_is_not_there_is_said_so(python, tmp_path):
     """With status 5; an address for programs outside of a cluster with 2."""
@@ -456,6 +465,7 @@ def _built_by_one(slurm: Slurm, folder: Path) -> dict[str, bytes]:
     return files_of(folder / "one")
 
 
+@DRAWN
 @pytest.mark.slow
 def test_a_job_array_puts_its_build_into_a_store(slurm, tmp_path):
     """A rank is killed, and the jobs after it do not begin; commit names it, and the script goes on

@@ -23,6 +23,8 @@ from pipeline.publish.check import check
 SCHEDULES = ROOT / "examples" / "schedules"
 PROGRAM = shutil.which("pipeline", path=str(Path(sys.executable).parent))
 
+DRAWN = pytest.mark.sweep(3, "schedulers")  # each of them takes half a minute to start
+
 
 class Project:
     """A folder with a recipe and its data, and commands that run in it."""
@@ -82,6 +84,7 @@ def cron_lines() -> tuple[dict[str, str], list[tuple[str, str]]]:
     return variables, jobs
 
 
+@DRAWN
 @pytest.mark.slow
 def test_cron(project):
     """cron gives the command to the shell of SHELL, with the variables above it and little else."""
@@ -136,6 +139,7 @@ def container_commands(project: Project) -> Iterable[list[str]]:
     yield [*container["command"], *container["args"]]
 
 
+@DRAWN
 @pytest.mark.slow
 @pytest.mark.parametrize("commands", [unit_commands, step_commands, container_commands])
 def test_its_commands_build_and_publish(project, commands):
@@ -161,12 +165,14 @@ def test_github_actions_is_valid():
     started(*command, SCHEDULES / "github-actions.yml").ended()
 
 
+@DRAWN
 @pytest.mark.slow
 def test_kubernetes_is_valid():
     """By the schemas of its API."""
     started(tool("kubernetes-validate"), "--strict", SCHEDULES / "kubernetes-cronjob.yaml").ended()
 
 
+@DRAWN
 @pytest.mark.slow
 def test_slurm(project):
     """bash runs it as Slurm would; a stand-in for sbatch notes the next run."""
@@ -184,6 +190,7 @@ def test_slurm(project):
     assert all(re.fullmatch(r"#SBATCH --[a-z-]+=\S+", line) for line in directives)
 
 
+@DRAWN
 @pytest.mark.slow
 def test_dvc(project):
     """``dvc repro`` builds, and does nothing where nothing changed."""
@@ -211,6 +218,7 @@ def by_python(project: Project, program: str, code: str, **more: str) -> Any:
     return json.loads(project.run(python, "-W", "ignore", "-c", code, **more).splitlines()[-1])
 
 
+@DRAWN
 @pytest.mark.slow
 def test_airflow(project, tmp_path):
     """The DAG is imported without an error, and runs; a recipe that is refused is final."""
@@ -243,6 +251,7 @@ def test_airflow(project, tmp_path):
     assert order == {"build": ["publish"], "publish": [], "refused": ["failed"]}
 
 
+@DRAWN
 @pytest.mark.slow
 def test_dagster(project, tmp_path):
     """Its job runs in one process: both assets are made."""

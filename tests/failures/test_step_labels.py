@@ -122,6 +122,8 @@ def test_a_bare_tag_is_found_nowhere(build, figure):
     assert trained == 96
 
 
+@pytest.mark.slow
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("layout", ["packed", "padded", "ragged"])
 def test_steps_are_learned(layout, build, figure, tmp_path):
     rows = _math_shepherd(_solutions(200, seed=0))
@@ -139,6 +141,8 @@ def test_steps_are_learned(layout, build, figure, tmp_path):
     assert after["eval_step_accuracy"] > 0.9
 
 
+@pytest.mark.slow
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("layout", ["packed", "padded"])
 def test_soft_ratings_are_learned_as_shares(layout, build, figure, tmp_path):
     draw = random.Random(0)

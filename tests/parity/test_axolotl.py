@@ -22,6 +22,8 @@ CPU = ("--launcher", "python", "--bf16", "false", "--learning-rate", "0")
 IN_ORDER = ("--sample-packing-sequentially", "true", "--curriculum-sampling", "true")
 
 
+@pytest.mark.slow
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("order", [(), IN_ORDER], ids=["shuffled", "in order"])
 def test_documents_packed_at_run_time_are_our_rows(order, train, build, few, tmp_path, pipeline):
     """Each once, whole, with positions of its own, unseen by its neighbours; the test rows too.

@@ -37,6 +37,8 @@ def _program(path: Path, *words: object) -> None:
     program(path, f'exec {shlex.join(map(str, words))} "$@"')
 
 
+@pytest.mark.slow
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("version", "task", "layout", "rows", "options"),
     [

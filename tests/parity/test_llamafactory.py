@@ -31,6 +31,8 @@ collator.SFTDataCollatorWith4DAttentionMask.__post_init__ = flash
 """
 
 
+@pytest.mark.slow
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("flash", [False, True], ids=["mask", "flash"])
 def test_packs_reach_the_model_with_their_documents_apart(train, build, few, tmp_path, flash):
     """neat_packing: every pack once, ids, labels and positions as planned, nothing else seen."""

@@ -60,6 +60,8 @@ def batch_of(verl: Callable[[str], Any], config: Any, split: str = "train") -> A
     return len(data), tensors
 
 
+@pytest.mark.slow
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("layout", ["packed", "ragged"])
 def test_what_the_launch_script_says_gives_our_documents(verl, build, sources, words, layout):
     """Nested tensors of ids, positions and mask, document for document; the test split too; and

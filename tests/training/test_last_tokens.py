@@ -62,6 +62,8 @@ def _trained_runs(row: dict[str, Any]) -> list[tuple[int, int]]:
     return runs
 
 
+@pytest.mark.slow
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("model", "config", "ends"),
     [

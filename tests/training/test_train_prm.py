@@ -54,6 +54,8 @@ SETTINGS = (
 )
 
 
+@pytest.mark.slow
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("processes", [1, 2])
 def test_every_rated_step_is_evaluated(processes, build, pipeline, model_folder, tmp_path):
     """Rows have different numbers of steps, and no batch size divides them: none is lost or told
