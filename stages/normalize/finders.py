@@ -213,8 +213,29 @@ def _tagged_steps(held: Columns) -> list[str]:
 def _are_broken(said: Sequence[str], counts: Iterable[Sequence[int]]) -> bool:
     """Whether nearly each text has as many paragraphs, or lines, as one of some counts says."""
     each = ([*zip(said, lengths, strict=True)] for lengths in counts if max(lengths) > 1)
-    fits = ([bool(_rated_steps.pieces_of(text, n)) for text, n in one if text] for one in each)
+    fits = (
+        [len(_rated_steps.pieces_of(text, blank)) == n for text, n in one if text]
+        for one, blank in itertools.product(each, _rated_steps.BREAKS.values())
+    )
     return any(sum(fit) >= shapes.NEARLY_ALL * len(fit) for fit in fits)
+
+
+def _next_steps(held: Columns) -> list[str]:
+    """Texts that are called next, as what comes behind the earlier steps; where two texts differ in
+    that word alone (``response`` and ``next_response``), the step is the one without it, and the
+    other the step of the row behind, or all steps up to it."""
+    named = {path: frozenset(role_names.parts(path)) for path in held.values}
+    behind = {named[path] - _NEXT: path for path in named if not _NEXT.isdisjoint(named[path])}
+    both = {path: behind[words] for path, words in named.items() if words in behind}
+    own = [path for path, after in both.items() if not _goes_on(held, after, path)]
+    able = own if both else behind.values()
+    return [path for path in held.single if path in able and held.is_spoken(path)]
+
+
+def _goes_on(held: Columns, path: str, before: str) -> bool:
+    """Whether most texts at a path begin with the ones at another."""
+    both = zip(held.values[path], held.values[before], strict=True)
+    return shapes.mostly(str(a).startswith(str(b).strip()) for a, b in both if a and b)
 
 
 def _rated(held: Columns) -> list[str]:
@@ -321,13 +342,11 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "tagged text": lambda held: [p for p in held.single if held.all(p, _rated_steps.is_tagged)],
     "signed text": lambda held: held.single,  # which no other text lines up with
     "ratings": _rated,
-    "next step": lambda held: [
-        p for p in held.single if not _NEXT.isdisjoint(role_names.parts(p)) and held.is_spoken(p)
-    ],
+    "next step": _next_steps,
     "earlier steps": lambda held: [
         p for p in held.where(shapes.is_list_of_texts, 0.0) if not role_names.is_about(p)
     ],
-    "rating of one": lambda held: held.called("number verdict", held.where(is_marked)),
+    "rating of one": lambda held: held.called("number verdict", held.where(_ratings.is_given)),
     "steps of solutions": _steps_of_solutions,
     "ratings of solutions": _ratings_of_solutions,
     "ratings of text": lambda held: _scaled(held, held.where(_are_marks)),
