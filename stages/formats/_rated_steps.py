@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -29,7 +29,7 @@ class Steps(Asking, abstract=True):
 
 # What may stand between the steps of a file without tags, the longest first, by variant.
 BREAKS = {"five-breaks": "\n" * 5, "paragraphs": "\n\n", "lines": "\n"}
-_RIVAL = 0.2  # of the rows that the best one fits: as many that another fits, and it does not
+_RIVAL = 0.25  # of the rows that the best one fits: where so many show another, it is asked
 
 
 def cut(text: str, options: FormatOptions, listed: bool = False) -> list[str]:
@@ -102,29 +102,26 @@ class Cut(Steps, abstract=True):
         way, why = super().settle(rows, options)
         if options.step_tag:
             return way, why
-        each = {"": self, **{name: self.variants[name] for name in BREAKS}}
-        read = {name: [_steps_in(one, row, options) for row in rows] for name, one in each.items()}
+        each = {name: _joined(way, name) or self._tagged for name in ("", *BREAKS)}
+        ways = {name: self.variants[one] for name, one in each.items()}
+        read = {name: [_steps_in(one, row, options) for row in rows] for name, one in ways.items()}
+        for name in BREAKS:  # a text that is cut at a known tag may have line breaks, too
+            read[name] = [a if not b else [] for a, b in zip(read[name], read[""], strict=True)]
         fits = {name: sum(map(bool, steps)) for name, steps in read.items()}
         best = max(fits, key=lambda name: fits[name])
         if 2 * fits[best] < len(rows):
             return way, why
         for name in each:
             both = zip(read[name], read[best], strict=True)
-            # Beside a known tag there may be line breaks, too: these say nothing against it.
-            against = sum(bool(a) and a != b and not (b and "" in (name, best)) for a, b in both)
-            if against > _RIVAL * fits[best]:
-                raise self._undecided(way, {one: fits[one] for one in (best, name)})
+            if sum(bool(a) and a != b for a, b in both) > _RIVAL * fits[best]:
+                shown = [f"{_named(one)} in {counted(fits[one], 'row')}" for one in (best, name)]
+                what = f"as many steps as ratings stand between {' and between '.join(shown)}"
+                all_alike = "and one tag is read in all rows of a file"
+                raise UndecidedError(f"{what}, {all_alike}", (each[best], each[name]))
         if not best:
             return way, why
         more = f"steps stand between {_named(best)}, as with --step-tag {_named(best)}"
-        return _joined(way, best), "; ".join(filter(None, (why, more)))
-
-    def _undecided(self, way: str, fits: Mapping[str, int]) -> UndecidedError:
-        """The question about a file whose rows show two tags."""
-        shown = (f"{_named(name)} in {counted(count, 'row')}" for name, count in fits.items())
-        what = f"as many steps as ratings stand between {' and between '.join(shown)}"
-        choices = tuple(_joined(way, name) or self._tagged for name in fits)
-        return UndecidedError(f"{what}, and one tag is read in all rows of a file", choices)
+        return each[best], "; ".join(filter(None, (why, more)))
 
 
 def _shown(tag: str) -> str:

@@ -213,10 +213,7 @@ def _tagged_steps(held: Columns) -> list[str]:
 def _are_broken(said: Sequence[str], counts: Iterable[Sequence[int]]) -> bool:
     """Whether nearly each text has as many paragraphs, or lines, as one of some counts says."""
     each = ([*zip(said, lengths, strict=True)] for lengths in counts if max(lengths) > 1)
-    fits = (
-        [len(_rated_steps.pieces_of(text, blank)) == n for text, n in one if text]
-        for one, blank in itertools.product(each, _rated_steps.BREAKS.values())
-    )
+    fits = ([_is_broken(text, n) for text, n in one if text] for one in each)
     return any(sum(fit) >= shapes.NEARLY_ALL * len(fit) for fit in fits)
 
 
@@ -236,6 +233,11 @@ def _goes_on(held: Columns, path: str, before: str) -> bool:
     """Whether most texts at a path begin with the ones at another."""
     both = zip(held.values[path], held.values[before], strict=True)
     return shapes.mostly(str(a).startswith(str(b).strip()) for a, b in both if a and b)
+
+
+def _is_broken(text: str, count: int) -> bool:
+    breaks = _rated_steps.BREAKS.values()
+    return any(len(_rated_steps.pieces_of(text, one)) == count for one in breaks)
 
 
 def _rated(held: Columns) -> list[str]:
