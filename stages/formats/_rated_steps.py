@@ -61,6 +61,11 @@ def pieces_of(text: str, blank: str) -> list[str]:
     return [piece for piece in re.split(f"(?:{re.escape(blank)})+", text) if piece.strip()]
 
 
+def is_broken(text: str, count: int) -> bool:
+    """Whether a text has so many pieces between line breaks of one kind."""
+    return any(len(pieces_of(text, blank)) == count for blank in BREAKS.values())
+
+
 def _named(way: str) -> str:
     """A tag in a sentence, by its variant."""
     return f"'{_shown(BREAKS[way])}'" if way else "known step tags"

@@ -16,7 +16,6 @@ from stages.rows.judgements import are_numbers, is_marked, of_several
 
 _MARKS = 5  # different ratings of steps that are surely such
 _NEXT = {"next", "current", "candidate"}
-_SCALES = (3, 4, 5, 6, 7, 10, 100)  # the best mark of a scale that begins at 0 or 1
 
 
 def able(held: Columns, role: str) -> list[str]:
@@ -213,7 +212,7 @@ def _tagged_steps(held: Columns) -> list[str]:
 def _are_broken(said: Sequence[str], counts: Iterable[Sequence[int]]) -> bool:
     """Whether nearly each text has as many paragraphs, or lines, as one of some counts says."""
     each = ([*zip(said, lengths, strict=True)] for lengths in counts if max(lengths) > 1)
-    fits = ([_is_broken(text, n) for text, n in one if text] for one in each)
+    fits = ([_rated_steps.is_broken(text, n) for text, n in one if text] for one in each)
     return any(sum(fit) >= shapes.NEARLY_ALL * len(fit) for fit in fits)
 
 
@@ -235,11 +234,6 @@ def _goes_on(held: Columns, path: str, before: str) -> bool:
     return shapes.mostly(str(a).startswith(str(b).strip()) for a, b in both if a and b)
 
 
-def _is_broken(text: str, count: int) -> bool:
-    breaks = _rated_steps.BREAKS.values()
-    return any(len(_rated_steps.pieces_of(text, one)) == count for one in breaks)
-
-
 def _rated(held: Columns) -> list[str]:
     """Lists of ratings that are as long as the steps; of several judges, what they say together;
     on another scale, brought to 0 to 1."""
@@ -255,13 +249,7 @@ def _rated(held: Columns) -> list[str]:
     of_steps = [p for p in able if role_names.mentions(bare[p], "steps")]
     rating = of_steps or [p for p in able if column_names.is_a(bare[p], "label")]
     named = [p for p in rating if held.as_long(p, held.called("steps", steps))]
-    return _scaled(held, sure or named)
-
-
-def _scaled(held: Columns, paths: Iterable[str]) -> list[str]:
-    """Ratings brought to 0 to 1, but for those that say what is bad."""
-    able = [p for p in paths if not role_names.is_no_rating(judgements.bare(p))]
-    return [f"{path}[{scale}]" if (scale := _scale(held, path)) else path for path in able]
+    return verdict_columns.scaled(held, sure or named)
 
 
 def _are_even(held: Columns, steps: str, ratings: str) -> bool:
@@ -272,24 +260,11 @@ def _are_even(held: Columns, steps: str, ratings: str) -> bool:
     return held.as_long(ratings, [steps], shapes.NEARLY_ALL if sure else 1)
 
 
-def _scale(held: Columns, path: str) -> str:
-    """The scale of numbers that do not run from -1 or 0 to 1; empty for all others."""
-    bare = judgements.bare(path)
-    if role_names.role_of(bare) not in ("number", "verdict", "rank"):
-        return ""
-    told = map(judgements.spelled, judgements.flat(held.told(bare)))
-    said = [number for number in told if number is not None]
-    if not said or max(said) <= 1 or min(said) < 0 or not all(n.is_integer() for n in said):
-        return ""
-    best = next((one for one in _SCALES if one >= max(said)), None)
-    return "" if best is None or "," in path else f"{min(1, int(min(said)))}..{best}"
-
-
 def _ratings_of_solutions(held: Columns) -> list[str]:
     """Lists of ratings of each of several solutions."""
     lists = held.where(lambda value: of_several(value) and all(map(_are_marks, value)))
     signs = [f"{path}[sign]" for path in _signed(held, 2)]
-    return signs or _scaled(held, (path for path in lists if "[]" in path))
+    return signs or verdict_columns.scaled(held, (path for path in lists if "[]" in path))
 
 
 def _wrong(paths: Iterable[str]) -> list[str]:
@@ -351,7 +326,7 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "rating of one": lambda held: held.called("number verdict", held.where(_ratings.is_given)),
     "steps of solutions": _steps_of_solutions,
     "ratings of solutions": _ratings_of_solutions,
-    "ratings of text": lambda held: _scaled(held, held.where(_are_marks)),
+    "ratings of text": lambda held: verdict_columns.scaled(held, held.where(_are_marks)),
     "first error": _first_error,
     "counted label": _counted_label,
     "wrong steps": lambda held: _wrong(
