@@ -71,11 +71,6 @@ def _named(way: str) -> str:
     return f"'{_shown(BREAKS[way])}'" if way else "known step tags"
 
 
-def _joined(*ways: str) -> str:
-    """The variant of those that are not empty."""
-    return "-".join(filter(None, ways))
-
-
 def _steps_in(format_: Format, row: Row, options: FormatOptions) -> list[str]:
     """The steps of a row; empty where it is refused, also in part."""
     try:
@@ -107,7 +102,8 @@ class Cut(Steps, abstract=True):
         way, why = super().settle(rows, options)
         if options.step_tag:
             return way, why
-        each = {name: _joined(way, name) or self._tagged for name in ("", *BREAKS)}
+        joined = {name: f"{way}-{name}".strip("-") for name in ("", *BREAKS)}
+        each = {name: one or self._tagged for name, one in joined.items()}
         ways = {name: self.variants[one] for name, one in each.items()}
         read = {name: [_steps_in(one, row, options) for row in rows] for name, one in ways.items()}
         for name in BREAKS:  # a text that is cut at a known tag may have line breaks, too
