@@ -251,7 +251,9 @@ def _prefixes(view: View) -> list[Said]:
 
 def _judged_turns(view: View) -> list[Said]:
     """The user says a step, and the assistant whether it is good; the first has the problem."""
-    given = [*view.get("conversations", "messages", "conversation")]
+    given = [*(view.get("conversations", "messages", "conversation") or ())]
+    if not given:
+        raise UnreadError("turns that are no list of objects")
     for at, one in enumerate(given[1::2]):  # null says that there is no rating, as the word does
         null = [key for key in ("content", "value") if one.get(key, "") is None]
         given[2 * at + 1] = one | dict.fromkeys(null, "neutral")
