@@ -106,11 +106,11 @@ class Format(ABC):
             variant._way = way
         return variants
 
-    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
         """The variant that some rows of a file show ("" for the format itself), and why.
 
         Args:
-            columns: those that ``--map`` named by hand; of their meanings no others are read.
+            options: what was told; of the meanings of its columns no others are read.
 
         Raises:
             UndecidedError: they show none.

@@ -105,12 +105,13 @@ def test_every_case_is_read_as_what_it_is(cases: Path) -> None:
     for name, task, reading, examples, codes in EVERY:
         rows = rows_of(cases / name)
         templated = "dolly" in name
+        options = contract.FormatOptions(already_templated=templated)
         if templated:
             with pytest.raises(errors.DataError, match="1,000 of 1,000 sampled rows") as caught:
                 evidence.detect(rows, kind_of(task), name)
             assert "--already-templated" in caught.value.remedy
         try:
-            found = evidence.detect(rows, kind_of(task), name, already_templated=templated)
+            found = evidence.detect(rows, kind_of(task), name, options)
             shown, said = found.reading, found.evidence
         except evidence.UnsettledError as asked:
             shown, said = (asked.remedy, reading)[f"--format {reading}" in asked.remedy], ""
@@ -118,7 +119,6 @@ def test_every_case_is_read_as_what_it_is(cases: Path) -> None:
         assert f"in {len(rows):,} of {len(rows):,} sampled rows" in said or not said, name
         if "twitter" in name:  # a column Label, which pipeline run asks about
             rows = [{key: value for key, value in row.items() if key != "Label"} for row in rows]
-        options = contract.FormatOptions(already_templated=templated)
         normalize = stage.Normalize(kind_of(task), formats.load(reading), options)
         made = normalize([contract.Record(i, 0, b"", row) for i, row in enumerate(rows)])
         refused = Counter(made["reject_code"].drop_null().to_pylist())

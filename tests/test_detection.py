@@ -137,7 +137,7 @@ def _agrees(found: Any, wanted: Any) -> bool:
 def test_a_file_is_read_as_its_law_says(file) -> None:
     """At once, or as it is named; asked about with options; each row read, refused or named."""
     told_ = FormatOptions(**file.options)
-    kind, raw = kind_of(file.task), file.options.get("already_templated", False)
+    kind, raw = kind_of(file.task), FormatOptions(already_templated=told_.already_templated)
     if file.asks is not None:
         asked = raised(DataError, evidence.detect, file.rows, kind, "x.jsonl", raw)
         assert file.asks in asked.what
@@ -147,7 +147,7 @@ def test_a_file_is_read_as_its_law_says(file) -> None:
         assert found.reading == file.reads
         assert file.evidence in found.evidence
     if file.settles is not None:
-        assert formats.load(file.named).settle(file.rows, told_.columns)[0] == file.settles
+        assert formats.load(file.named).settle(file.rows, told_)[0] == file.settles
     if not file.named and not file.reads:
         return
     stage = Normalize(kind, formats.load(file.named or file.reads), told_)

@@ -43,10 +43,8 @@ ROWS: dict[str, tuple[str, Row]] = dict(table("rows_with_tools.jsonl"))
 
 def read(task: str, row: Row, **options: Any) -> list[Example]:
     """A row as a build reads it, after its file was recognised."""
-    mapped = options.get("columns", {})
-    allowed = options.get("already_templated", False)
-    found = detect([row] * 3, kind_of(task), "x.jsonl", allowed, mapped)
     told = FormatOptions(**options)
+    found = detect([row] * 3, kind_of(task), "x.jsonl", told)
     return _inside.settled(formats.load(found.reading).read(row, told), row, told)
 
 
@@ -251,10 +249,10 @@ def test_templates_are_asked_about_in_every_place_and_read_there(question, answe
 def test_an_option_that_changes_nothing_says_so():
     """In the evidence, with the rows that were looked at; where it changes some, how many."""
     for task, row in ROWS.values():
-        found = detect([row] * 3, kind_of(task), "x.jsonl", True)
+        found = detect([row] * 3, kind_of(task), "x.jsonl", FormatOptions(already_templated=True))
         assert "--already-templated changes nothing in 3 sampled rows" in found.evidence
     for task, row in rows_of(ASKED, chatml(ANSWER))[:3]:
-        found = detect([row] * 3, kind_of(task), "x.jsonl", True)
+        found = detect([row] * 3, kind_of(task), "x.jsonl", FormatOptions(already_templated=True))
         assert "already templated in 3 of 3 sampled rows" in found.evidence
 
 

@@ -44,9 +44,9 @@ def _answers(i: int) -> tuple[str, str]:
 def _read(rows: Sequence[Row], task: str, columns: Options | None = None) -> list[list[Any]]:
     """The examples of each row, as they are detected among all formats."""
     mapping = columns or {}
-    given = [renamed(row, mapping) for row in rows]
-    found = evidence.detect(given, kind_of(task), "x.jsonl", columns=mapping).format
-    options = found.told(FormatOptions(columns=mapping))
+    told, given = FormatOptions(columns=mapping), [renamed(row, mapping) for row in rows]
+    found = evidence.detect(given, kind_of(task), "x.jsonl", told).format
+    options = found.told(told)
     return [found.read(renamed(row, found.renamed), options) for row in given]
 
 

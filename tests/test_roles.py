@@ -58,7 +58,7 @@ def detect(rows: Sequence[Row], task: str = "sft", columns: Columns | None = Non
     """What rows are read as, with columns that were named by hand."""
     mapping = columns or {}
     given_rows = [renamed(row, mapping) for row in rows]
-    return evidence.detect(given_rows, kind_of(task), "x.jsonl", columns=mapping)
+    return evidence.detect(given_rows, kind_of(task), "x.jsonl", FormatOptions(columns=mapping))
 
 
 def asked(rows: Sequence[Row], task: str = "sft", says: str | None = None) -> DataError:

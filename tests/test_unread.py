@@ -297,9 +297,9 @@ def test_a_stray_minus_one_decides_for_no_other_row(strays: int, zeros: int) -> 
     rows += [{"prompt": "P", "completions": ["s", "t"], "labels": [1, -1]} for _ in range(strays)]
     found = formats.load("stepwise")
     if zeros <= 20 * strays:
-        assert found.settle(rows, {})[0] == "signed"
+        assert found.settle(rows, FormatOptions())[0] == "signed"
         return
-    caught = raised(errors.UndecidedError, found.settle, rows, {})
+    caught = raised(errors.UndecidedError, found.settle, rows, FormatOptions())
     assert {*caught.choices} == {"signed", "unsigned"}
 
 
@@ -316,7 +316,7 @@ def test_where_nothing_is_rated_good_no_zero_is_offered_as_good(often, pipeline,
     found, good = formats.load("stepwise"), FormatOptions(neutral="good")
     if often == 1:
         assert "Say which with --format stepwise/unsigned" in ran.err
-        caught = raised(errors.UndecidedError, found.settle, lines, {})
+        caught = raised(errors.UndecidedError, found.settle, lines, FormatOptions())
         assert caught.choices == ("unsigned", "signed")
     assert not found.variants["signed"].is_believable(lines, good)
     assert found.variants["signed"].is_believable([{**lines[0], "labels": [1, -1]}], good)

@@ -27,6 +27,8 @@ _WRONG = (
 )
 # Math-Shepherd's, and those that others put in its place.
 _TAGS = ("\u043a\u0438", "<extra_0>", "<|reserved_special_token_0|>", "<step>", "<|step|>")
+# Between the steps of a text without tags, by the variant of its file.
+_BREAKS = {"five-breaks": "\n\n\n\n\n", "paragraphs": "\n\n", "lines": "\n"}
 _GOOD = ("+", "correct", "good", "right", "yes", "true", "pass", "passed", "great", "valid", "ok")
 _BAD = (*"- incorrect bad wrong no false fail failed poor invalid error".split(),)
 _WORDS = {**dict.fromkeys(_GOOD, 1.0), **dict.fromkeys(_BAD, 0.0)}
@@ -35,7 +37,7 @@ _NEUTRAL = ("neutral", "unknown", "unsure", "unclear", "ambiguous")
 
 def rating(value: Any, view: View) -> float | None:
     """From 0 to 1; None where there is none."""
-    signed = view.variant == "signed"
+    signed = view.variant.startswith("signed")
     if isinstance(value, str) and paths.number(value) is not None and not signed:
         value = float(value)
     if isinstance(value, str):
@@ -98,24 +100,26 @@ def _joined(view: View, pieces: Sequence[str], ratings: Sequence[float | None]) 
     return Steps(problem, tuple(steps), tuple(ratings), tuple(pieces), said.system(view))
 
 
-def _cut(view: View, text: str | None, count: int | None = None) -> list[str]:
-    """A text at its tags; ``count`` ratings are in a list, so that line breaks may be tags."""
-    told = view.words["step_tag"]
+def _tag(view: View) -> str | None:
+    """What stands behind each step in all rows of a file: named, or line breaks by its variant."""
+    told: str | None = view.words["step_tag"]
+    return told or _BREAKS.get(view.variant.removeprefix("signed-"))
+
+
+def _cut(view: View, text: str | None, listed: bool = True) -> list[str]:
+    """A text at its tags; beside a list of ratings these may be line breaks."""
+    told = _tag(view)
+    if text is not None and listed and told and told.isspace():
+        return [*(x for x in re.split(f"(?:{re.escape(told)})+", text) if x.strip()), ""]
     tag = next((tag for tag in ([told] if told else _TAGS) if tag in (text or "")), None)
-    if text is None or (tag is None and (told or count is None)):
+    if text is None or tag is None:
         raise UnreadError("a joined text with another tag")
-    if tag is not None and not (tag.isspace() and count is not None):
-        return text.split(tag)
-    for blank in ("\n\n", "\n") if tag is None else (tag,):
-        pieces = [x for x in re.split(f"(?:{re.escape(blank)})+", text) if x.strip()]
-        if tag or len(pieces) == count:
-            return [*pieces, ""]
-    raise UnreadError("a joined text with another tag")
+    return text.split(tag)
 
 
 def _shepherd(view: View) -> list[Said]:
     """Two texts, letter by letter the same but for a rating where the first has a tag."""
-    pieces, label = _cut(view, view.text("input")), view.text("label") or ""
+    pieces, label = _cut(view, view.text("input"), False), view.text("label") or ""
     ratings: list[float | None] = []
     at = 0
     for piece in pieces[:-1]:
@@ -134,9 +138,9 @@ def _valued(view: View) -> list[Said]:
         raise UnreadError("ratings that are no list")
     ratings = [rating(one, view) for one in values]
     if isinstance(text, str):
-        return [_answered(view, asked, _cut(view, text, len(values)), ratings)]
-    pieces = _cut(view, view.text("input"), len(values))
-    broken = (view.words["step_tag"] or "x").isspace() and len(pieces) - 2 == len(values)
+        return [_answered(view, asked, _cut(view, text), ratings)]
+    pieces = _cut(view, view.text("input"))
+    broken = (_tag(view) or "x").isspace() and len(pieces) - 2 == len(values)
     pieces[: 2 * broken] = ["\n".join(pieces[:2])] * broken  # one ends the problem
     return [_joined(view, pieces, ratings)]
 
@@ -157,7 +161,7 @@ def _tagged(view: View) -> list[Said]:
     own = said.opened(view, own)
     if [turn["role"] for turn in own[-2:]] != ["user", "assistant"] or len(own) > 3:
         raise UnreadError("turns between steps")
-    pieces = _cut(view, own[-1]["content"], len(values))
+    pieces = _cut(view, own[-1]["content"])
     made = _answered(view, own[-2]["content"], pieces, [rating(one, view) for one in values])
     system = own[0]["content"] if own[0]["role"] == "system" else None
     return [Steps(made.problem, made.steps, made.ratings, system=system)]
@@ -228,7 +232,7 @@ def _nested(view: View) -> list[Said]:
         inside = View(one | kept, view.variant, view.words)
         steps = inside.get(*_LISTS, "reasoning_steps", "rated_steps")
         if isinstance(steps, str) and each:
-            pieces = [piece for piece in _cut(view, steps, len(one["labels"])) if piece.strip()]
+            pieces = [piece for piece in _cut(view, steps) if piece.strip()]
             steps = inside.row["steps"] = pieces
         texts = isinstance(steps, list) and isinstance(steps[0], str)
         found += _stepwise(inside) if texts else _objects(inside)
@@ -247,7 +251,13 @@ def _prefixes(view: View) -> list[Said]:
 
 def _judged_turns(view: View) -> list[Said]:
     """The user says a step, and the assistant whether it is good; the first has the problem."""
-    own, _ = turns.turns(view.get("conversations", "messages", "conversation"), view.words)
+    given = [*(view.get("conversations", "messages", "conversation") or ())]
+    if not given:
+        raise UnreadError("turns that are no list of objects")
+    for at, one in enumerate(given[1::2]):  # null says that there is no rating, as the word does
+        null = [key for key in ("content", "value") if one.get(key, "") is None]
+        given[2 * at + 1] = one | dict.fromkeys(null, "neutral")
+    own, _ = turns.turns(given, view.words)
     system = said.system(view)
     if own and own[0]["role"] == "system":
         raise UnreadError("a system text in turns of steps")

@@ -294,11 +294,11 @@ def _detected(rows: list[contract.Row], where: str, config: Config, other_tasks:
     """The reading that rows show: of one format, or with ``--mixed-formats`` of several."""
     kind, source = tasks.kind_of(config.task), config.source
     if source.mixed_formats:
-        found = detect_mixture(rows, kind, where, source.already_templated, source.map)
+        found = detect_mixture(rows, kind, where, format_options(config))
         if found is not None:
             return found
     try:
-        return detect(rows, kind, where, source.already_templated, source.map)
+        return detect(rows, kind, where, format_options(config))
     except UnknownFormatError as error:
         if not other_tasks:
             raise
@@ -319,8 +319,7 @@ def _as_named(named: Format, rows: list[contract.Row], where: str, config: Confi
             given = [renamed(row, named.renamed) for row in rows]
             fitting = [row for row in given if named.matches(row)]
     if "/" not in reading:
-        columns = {**named.renamed, **source.map}
-        reading, why = settle(named, fitting, where, source.already_templated, columns)
+        reading, why = settle(named, fitting, where, named.told(format_options(config)))
         more += why
     counts = {named.name: len(fitting)}
     evidence = (

@@ -17,7 +17,7 @@ from pipeline.inputs.opening import lists_of_texts, selection_of
 from pipeline.options.config import FEW_ROWS, Config
 from pipeline.options.ways import leaving
 from stages import formats
-from stages.contract import Row
+from stages.contract import FormatOptions, Row
 from stages.errors import DataError, PipelineError, UnknownFormatError, counted
 from stages.normalize import evidence, verdict_columns
 from stages.normalize.role_names import (
@@ -311,11 +311,12 @@ def too_many(refused: int, of: int, config: Config) -> bool:
 
 def _other_task(rows: Sequence[Row], where: str, config: Config) -> tuple[str, str] | None:
     """The first other task that has a format for these rows, and the evidence."""
+    told = FormatOptions(columns=config.source.map)
     for task in tasks.names():
         if task == config.task:
             continue
         try:
-            found = evidence.detect(rows, tasks.kind_of(task), where, columns=config.source.map)
+            found = evidence.detect(rows, tasks.kind_of(task), where, told)
         except PipelineError as error:
             if isinstance(error, evidence.UnsettledError) and tasks.kind_of(task).marks:
                 return task, error.what.removeprefix(f"{where}: ")

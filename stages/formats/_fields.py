@@ -292,7 +292,7 @@ class Asking(Format, abstract=True):
         options = FormatOptions(columns=columns, already_templated=True)
         ways = [self, *self.variants.values()]
         with contextlib.suppress(UndecidedError):
-            variant, _ = self.settle(rows, columns)
+            variant, _ = self.settle(rows, options)
             ways = [self.variants[variant] if variant else self]
         errors = (_asks(row, ways, options) for row in rows)
         asked = [error for error in errors if error is not None and error.code != "tie"]

@@ -2,11 +2,14 @@
 
 import functools
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from stages.contract import FormatOptions, Message, Row, StepChain
-from stages.errors import RowError, counted
+from stages.errors import RowError, UndecidedError, counted
+from stages.format import Format
 from stages.formats import _messages, _turns
 from stages.formats._fields import Asking, Field, columns_of
 from stages.kinds import STEPS
@@ -24,41 +27,102 @@ class Steps(Asking, abstract=True):
     prompts: tuple[str, ...] = PROBLEMS
 
 
-_BREAKS = ("\n\n", "\n")  # what may stand between steps where no tag does, the longer one first
+# What may stand between the steps of a file without tags, the longest first, by variant.
+BREAKS = {"five-breaks": "\n" * 5, "paragraphs": "\n\n", "lines": "\n"}
+_RIVAL = 0.25  # of the rows that the best one fits: where so many show another, it is asked
 
 
-def cut(text: str, options: FormatOptions, ratings: int | None = None) -> list[str]:
+def cut(text: str, options: FormatOptions, listed: bool = False) -> list[str]:
     """A text without the step tag that it uses: what stands before each, and after the last.
 
-    Line breaks may be the tag: ``--step-tag '\\n\\n'``, or where a text without any tag has as many
-    paragraphs or lines as ratings. Several of them in a row are one tag, and none need follow the
-    last step.
+    Line breaks may be the tag: several of them in a row are one, and none need follow the last
+    step.
 
     Args:
-        ratings: how many there are; None where the text must be cut at every tag, to align it.
+        listed: the ratings are a list; else the text is cut at every tag, to be aligned.
 
     Raises:
-        RowError: none of the known ones stands in it.
+        RowError: it is empty, or no tag that is known, or was named, stands in it.
     """
+    if not text.strip():
+        raise RowError("no_steps", "the text of the steps is empty")
     tags = (options.step_tag,) if options.step_tag else TAGS
+    if listed and tags[0].isspace():
+        return [*pieces_of(text, tags[0]), ""]
     tag = next((tag for tag in tags if tag in text), None)
-    if tag is not None and not (tag.isspace() and ratings is not None):
-        return text.split(tag)
     if tag is not None:
-        return [*_between(tag, text), ""]
-    if ratings is not None and not options.step_tag and (pieces := pieces_of(text, ratings)):
-        return [*pieces, ""]
+        return text.split(tag)
     detail = f"no step tag ({', '.join(map(_shown, tags))}) occurs in the text"
     raise RowError("no_steps", f"{detail}; see --step-tag")
 
 
-def _between(blank: str, text: str) -> list[str]:
+def pieces_of(text: str, blank: str) -> list[str]:
+    """What stands between line breaks, several of which in a row are one."""
     return [piece for piece in re.split(f"(?:{re.escape(blank)})+", text) if piece.strip()]
 
 
-def pieces_of(text: str, count: int) -> list[str]:
-    """The paragraphs of a text, or its lines, where it has so many; empty where it has not."""
-    return next((p for b in _BREAKS if len(p := _between(b, text)) == count), [])
+def is_broken(text: str, count: int) -> bool:
+    """Whether a text has so many pieces between line breaks of one kind."""
+    return any(len(pieces_of(text, blank)) == count for blank in BREAKS.values())
+
+
+def _named(way: str) -> str:
+    """A tag in a sentence, by its variant."""
+    return f"'{_shown(BREAKS[way])}'" if way else "known step tags"
+
+
+def _steps_in(format_: Format, row: Row, options: FormatOptions) -> list[str]:
+    """The steps of a row; empty where it is refused, also in part."""
+    try:
+        made = format_.read(row, options)
+    except (RowError, AttributeError, LookupError, TypeError, ValueError):
+        return []
+    chains = [one for one in made if isinstance(one, StepChain)]
+    if len(chains) < len(made):
+        return []
+    return [step.strip() for one in chains for step in one.steps]
+
+
+class Cut(Steps, abstract=True):
+    """A format whose steps may stand in one text: all rows of a file are cut at one tag.
+
+    Where nobody named it, it is a known one, or in a variant the line breaks that give as many
+    steps as ratings in the most rows.
+    """
+
+    ways: tuple[str, ...] = ("tags", *BREAKS)
+    _tagged = "tags"
+
+    def _cutting(self, options: FormatOptions) -> FormatOptions:
+        """The options with the tag that rows of this variant are cut at."""
+        breaks = BREAKS.get(self._way.removeprefix("signed-"))
+        return replace(options, step_tag=breaks) if breaks and not options.step_tag else options
+
+    def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
+        way, why = super().settle(rows, options)
+        if options.step_tag:
+            return way, why
+        joined = {name: f"{way}-{name}".strip("-") for name in ("", *BREAKS)}
+        each = {name: one or self._tagged for name, one in joined.items()}
+        ways = {name: self.variants[one] for name, one in each.items()}
+        read = {name: [_steps_in(one, row, options) for row in rows] for name, one in ways.items()}
+        for name in BREAKS:  # a text that is cut at a known tag may have line breaks, too
+            read[name] = [a if not b else [] for a, b in zip(read[name], read[""], strict=True)]
+        fits = {name: sum(map(bool, steps)) for name, steps in read.items()}
+        best = max(fits, key=lambda name: fits[name])
+        if 2 * fits[best] < len(rows):
+            return way, why
+        for name in each:
+            both = zip(read[name], read[best], strict=True)
+            if sum(bool(a) and a != b for a, b in both) > _RIVAL * fits[best]:
+                shown = [f"{_named(one)} in {counted(fits[one], 'row')}" for one in (best, name)]
+                what = f"as many steps as ratings stand between {' and between '.join(shown)}"
+                all_alike = "and one tag is read in all rows of a file"
+                raise UndecidedError(f"{what}, {all_alike}", (each[best], each[name]))
+        if not best:
+            return way, why
+        more = f"steps stand between {_named(best)}, as with --step-tag {_named(best)}"
+        return each[best], "; ".join(filter(None, (why, more)))
 
 
 def _shown(tag: str) -> str:
@@ -181,7 +245,8 @@ def require_alone(row: Row) -> None:
 def problem(row: Row, options: FormatOptions) -> str:
     """The text of the problem, under any of its usual names."""
     require_alone(row)
-    name = _turns.chosen_of(row, PROBLEMS, options.columns) or "problem"
+    named = _turns.chosen_of(row, PROBLEMS, options.columns)
+    name = named or next((one for one in PROBLEMS if one in row), "problem")
     return _turns.text(row, name)
 
 
@@ -198,7 +263,8 @@ def conversation(row: Row) -> list[Message]:
     Raises:
         RowError: a turn has a weight of its own, which steps do not.
     """
-    turns = _turns.whole(row, SPOKEN.first(row) or "messages")
+    held = SPOKEN.first(row) or next((name for name in SPOKEN.names if name in row), "messages")
+    turns = _turns.whole(row, held)
     if any(turn.weight is not None for turn in turns):
         raise RowError("bad_weight", "a turn's weight: steps are trained by their ratings alone")
     return _without_system(turns)

@@ -58,6 +58,11 @@ def is_rating(value: Any) -> bool:
     return True
 
 
+def is_given(value: Any) -> bool:
+    """Whether a value can be the rating of a step, on any scale."""
+    return value is not None and (judgements.is_marked(value) or is_rating(value))
+
+
 def said(value: Any) -> Any:
     """What a rating says, however it is written."""
     sign = _SIGNS.get(value.strip(), value) if isinstance(value, str) else value
@@ -78,7 +83,23 @@ def one_rating(one: Row, of: Field, where: str, label: Label, before: str) -> fl
     return None if key is None else label(one[key], f"{where}.{key}")
 
 
-def ratings(values: Any, steps: int, column: str, label: Label = rating) -> list[float | None]:
+def listed(row: Row, column: str) -> list[Any]:
+    """A list of ratings, whatever they are.
+
+    Raises:
+        RowError: there is none.
+    """
+    values = row.get(column)
+    if values is None:
+        raise RowError("nothing_labelled", "no step has a rating")
+    if not isinstance(values, list):
+        raise RowError("bad_column", f"column {column!r} is not a list of labels")
+    return values
+
+
+def ratings(
+    values: Sequence[Any], steps: int, column: str, label: Label = rating
+) -> list[float | None]:
     """One rating per step.
 
     Args:
@@ -87,10 +108,6 @@ def ratings(values: Any, steps: int, column: str, label: Label = rating) -> list
     Raises:
         RowError: there are more or fewer than steps.
     """
-    if values is None:
-        raise RowError("nothing_labelled", "no step has a rating")
-    if not isinstance(values, list):
-        raise RowError("bad_column", f"column {column!r} is not a list of labels")
     if len(values) != steps:
         detail = f"{counted(steps, 'step')} and {counted(len(values), 'label')}"
         raise RowError("label_count", detail)
@@ -145,7 +162,7 @@ class Signed(Steps, abstract=True):
     Otherwise they are signs, booleans, or numbers from 0 to 1.
     """
 
-    ways = ("signed", "unsigned")
+    ways: tuple[str, ...] = ("signed", "unsigned")
     _word = "ratings"
 
     @abstractmethod
@@ -157,8 +174,8 @@ class Signed(Steps, abstract=True):
         shown = (one for row in rows for one in self._shown(row, columns))
         return Counter(one for one in shown if type(one) in (int, float) and one in (-1, 0, 1))
 
-    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
-        counts = self._counts(rows, columns)
+    def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
+        counts = self._counts(rows, options.columns)
         if not counts[-1]:
             return "", ""
         if counts[0] > _STRAY * counts[-1]:
@@ -169,7 +186,7 @@ class Signed(Steps, abstract=True):
 
     def is_believable(self, rows: Sequence[Row], options: FormatOptions) -> bool:
         # Where nothing is rated good, nothing says what a 0 is.
-        told = self._way == "signed" and options.neutral != "null"
+        told = self._way.startswith("signed") and options.neutral != "null"
         return not told or bool(self._counts(rows, options.columns)[1])
 
     def _label(self, options: FormatOptions) -> Label:
@@ -177,7 +194,7 @@ class Signed(Steps, abstract=True):
 
         It raises RowError where the value is something else.
         """
-        if self._way == "signed":
+        if self._way.startswith("signed"):
             return signed(options)
         return functools.partial(_in_words, neutral=options.neutral)
 

@@ -1,7 +1,7 @@
 """Message trees: each message has the replies to it, and answers to one message may be ranked."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -167,7 +167,7 @@ class _MessagePaths(_Tree):
     kinds = (CONVERSATION,)
     ways = ("best", "all")
 
-    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
         ranked = sum(_has_ranks(peek(row, where(row) or "") or row) for row in rows)
         if not ranked:
             return "", "a conversation for each path"
@@ -230,7 +230,7 @@ class _MessageTree(_Tree):
     kinds = (PAIR,)
     ways = ("adjacent", "all")
 
-    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
         return "", "a pair for each two neighbours in rank; message_tree/all makes them of all"
 
     def matches(self, row: Row) -> str | None:

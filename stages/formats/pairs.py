@@ -38,7 +38,7 @@ class _AnswerLists(_pairs.PairFormat):
         several = None not in sides and any(map(_turns.are_several, sides))
         return "lists of answers in chosen and rejected" if several else None
 
-    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
         several = sum(any(len(_answers(row.get(name))) > 1 for name in _BOTH) for row in rows)
         if not several:
             return "", "one answer in each"

@@ -271,8 +271,8 @@ class _Ranked(_pairs.PairFormat):
     fans_out = True
     ways = ("adjacent", "all", "extremes", "in-order", "in-order-all", "in-order-extremes")
 
-    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
-        if "winner" in columns:
+    def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
+        if "winner" in options.columns:
             return "", "a pair of the best one and each other"
         if rows and not any(self._is_ordered(row) for row in rows):
             if beside := next(filter(None, map(self._rated_beside, rows)), None):

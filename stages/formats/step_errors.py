@@ -122,12 +122,12 @@ class _ProcessBench(_Numbered):
     _needs = (_rated_steps.LISTED, _SURE)
     _words = "{} and the index of the first error in {}"
 
-    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
-        others = [(name, row) for row in rows if (name := _other(row, columns))]
+    def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
+        others = [(name, row) for row in rows if (name := _other(row, options.columns))]
         said = [_whole(row[name]) for name, row in others]
         if all(_said(value) == _said(None) for value in said):  # none, or the same from 0 and 1
             return "", ""
-        counts = [_count(row, columns) for _, row in others]
+        counts = [_count(row, options.columns) for _, row in others]
         numbers = [[value] if type(value) is int else [] for value in said]
         named = [*zip(numbers, counts, strict=True)]
         none_said = any(_said(value) == _said(None) for value in said)
@@ -218,7 +218,8 @@ class _ErrorList(_Numbered):
             f"{_rated_steps.LISTED.first(row)} and the wrong ones in {column}" if column else None
         )
 
-    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
+        columns = options.columns
         named = [
             (row[name], _count(row, columns))
             for row in rows

@@ -13,7 +13,6 @@ from stages.formats import _fields, _rated_steps, _ratings, _turns
 from stages.formats._fields import NOTHING, Field, Question, columns_of, fields_of, is_list
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
-from stages.rows.judgements import is_marked
 from stages.rows.shapes import NEARLY_ALL, is_text
 from stages.rows.unread import differs_from, mapped
 
@@ -42,18 +41,17 @@ class _Rated(_rated_steps.Steps, abstract=True):
     """A format whose rows have steps, and a list of ratings for them."""
 
     @abstractmethod
-    def _chain(self, row: Row, options: FormatOptions, count: int | None) -> StepChain:
-        """The problem and its steps, without ratings; ``count``: of the ratings, in a list."""
+    def _chain(self, row: Row, options: FormatOptions, count: int) -> StepChain:
+        """The problem and its steps, without ratings; ``count``: of the ratings."""
 
     def _label(self, options: FormatOptions) -> _ratings.Label:
         return _ratings.rating
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         column = _ratings.rated(row, self.columns["ratings"], options.columns)
-        values = peek(row, column)
-        chain = self._chain(row, options, len(values) if isinstance(values, list) else None)
-        label = self._label(options)
-        labels = _ratings.ratings(row.get(column), len(chain.steps), column, label)
+        values = _ratings.listed(row, column)
+        chain = self._chain(row, options, len(values))
+        labels = _ratings.ratings(values, len(chain.steps), column, self._label(options))
         return [replace(chain, labels=labels)]
 
 
@@ -85,14 +83,14 @@ class _Stepwise(_ratings.Signed, _Rated):
                 return what, "Give rows with the steps of one solution, and a rating of each"
         return super().doubt(rows, columns)
 
-    def _chain(self, row: Row, options: FormatOptions, count: int | None) -> StepChain:
+    def _chain(self, row: Row, options: FormatOptions, count: int) -> StepChain:
         steps = _rated_steps.texts(row, _rated_steps.LISTED, options)
         return StepChain(_rated_steps.problem(row, options), steps, [])
 
 
 _NEXT = columns_of("next_step")
 _STEP = Field("next step", _NEXT["next step"], is_text)
-_ONE = Field("rating of the step", _NEXT["rating"], is_marked)
+_ONE = Field("rating of the step", _NEXT["rating"], _ratings.is_given)
 
 
 class _NextStep(_ratings.Signed):
@@ -145,7 +143,7 @@ class _SoftPrefix(_Rated):
     name = "soft_prefix"
     _needs = fields_of("soft_prefix", prefixes=is_list, ratings=is_list)
 
-    def _chain(self, row: Row, options: FormatOptions, count: int | None) -> StepChain:
+    def _chain(self, row: Row, options: FormatOptions, count: int) -> StepChain:
         steps = _steps_of(_rated_steps.texts(row, self._needs[0], options))
         return StepChain(_rated_steps.problem(row, options), steps, [])
 
@@ -172,6 +170,9 @@ class _MathShepherd(_rated_steps.Steps):
         return [_rated_steps.chain(pieces, labels, options)]
 
 
+_TEXTS = columns_of("openrlhf_prm")["text"]
+
+
 def _text(row: Row) -> str | None:
     """The column with the steps in one text: beside their problem, or with it in one."""
     asked = any(is_text(peek(row, name)) for name in _rated_steps.PROBLEMS)
@@ -179,7 +180,7 @@ def _text(row: Row) -> str | None:
     return next((name for name in names if is_text(peek(row, name))), None)
 
 
-class _OpenRLHF(_Rated):
+class _OpenRLHF(_rated_steps.Cut, _Rated):
     """``input`` text with a step tag, or ``question`` and the steps in one text (``process``), and
     a list of ratings: ``+``/``-`` or numbers."""
 
@@ -191,10 +192,11 @@ class _OpenRLHF(_Rated):
         text, name = _text(row), super().matches(row)
         return f"{text} text and a list in {name}" if text and name else None
 
-    def _chain(self, row: Row, options: FormatOptions, count: int | None) -> StepChain:
+    def _chain(self, row: Row, options: FormatOptions, count: int) -> StepChain:
         _rated_steps.require_alone(row)
-        column = _text(row) or "input"
-        pieces = _rated_steps.cut(_turns.text(row, column), options, count)
+        options = self._cutting(options)
+        column = _text(row) or _turns.first_of(row, _TEXTS) or "input"
+        pieces = _rated_steps.cut(_turns.text(row, column), options, listed=True)
         broken = bool(options.step_tag and options.step_tag.isspace())
         if broken and column == "input" and len(pieces) - 2 == count:  # one ends the problem
             pieces[:2] = ["\n".join(pieces[:2])]
@@ -210,7 +212,7 @@ class _OpenRLHF(_Rated):
         return StepChain(problem, pieces[:-1], [])
 
 
-class _TaggedMessages(_Rated):
+class _TaggedMessages(_rated_steps.Cut, _Rated):
     """A question and an answer with a step token after each step, and a list of ``labels``."""
 
     name = "tagged_messages"
@@ -225,13 +227,27 @@ class _TaggedMessages(_Rated):
         known = role == "assistant" and is_text(content)
         return f"{column} with steps in the answer, and {labels}" if known else None
 
-    def _chain(self, row: Row, options: FormatOptions, count: int | None) -> StepChain:
+    def _chain(self, row: Row, options: FormatOptions, count: int) -> StepChain:
         turns = _rated_steps.conversation(row)
         if [message.role for message in turns] != ["user", "assistant"]:
             raise RowError("bad_column", "the turns are not one question and one answer")
-        pieces = _rated_steps.cut(turns[1].content or "", options, count)
+        pieces = _rated_steps.cut(turns[1].content or "", self._cutting(options), listed=True)
         _rated_steps.require_tail(pieces)
         return StepChain(turns[0].content or "", pieces[:-1], [])
+
+
+def _worded(row: Row) -> Row:
+    """A row with a word in the place of each rating that is null."""
+    column = _rated_steps.SPOKEN.first(row)
+    turns = row[column] if column else []
+    said = _rated_steps.spoken(turns)
+    if column is None or ("assistant", None) not in said:
+        return row
+    both = zip(turns, said, strict=True)
+    word = {"content": "neutral"}
+    turns = [{**turn, **word} if one == ("assistant", None) else turn for turn, one in both]
+    before = {key: row[key] for key in (*_turns.SYSTEM, "history") if key in row}
+    return {**before, column: turns}
 
 
 class _StepConversations(Format):
@@ -249,12 +265,13 @@ class _StepConversations(Format):
         column = _rated_steps.SPOKEN.first(row)
         turns = _rated_steps.spoken(row[column]) if column else []
         answers = [content for role, content in turns if role == "assistant"]
-        if answers and all(isinstance(a, str) and a.strip() in ("+", "-") for a in answers):
+        given = [answer for answer in answers if answer is not None]
+        if given and all(isinstance(a, str) and a.strip() in ("+", "-") for a in given):
             return f"{column} with one step per user turn, then + or -"
         return None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        turns = _rated_steps.conversation(row)
+        turns = _rated_steps.conversation(_worded(row))
         roles = [message.role for message in turns]
         if not turns or roles != ["user", "assistant"] * (len(turns) // 2):
             raise RowError("bad_column", "the turns do not alternate between a step and its rating")

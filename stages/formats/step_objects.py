@@ -82,6 +82,7 @@ class _RatedSteps(_ratings.Signed):
 
 
 _LISTS = columns_of("solution")["ratings"]
+_BREAKS = _rated_steps.BREAKS
 _OUTER = columns_of("nested_steps")["solutions"]
 
 
@@ -98,7 +99,7 @@ def _is_solution(inner: Any) -> bool:
 _SOLUTIONS = Field("", _OUTER, lambda value: is_list(value) and any(map(_is_solution, value)))
 
 
-class _NestedSteps(_ratings.Signed):
+class _NestedSteps(_rated_steps.Cut, _ratings.Signed):
     """Several solutions of one problem, each with its own ``steps``: ``chain_of_thoughts[].steps``.
 
     The steps of a solution are objects with a text and a rating each, or texts beside a list of
@@ -111,6 +112,8 @@ class _NestedSteps(_ratings.Signed):
     _needs = (_SOLUTIONS,)
     _words = "{}, each with rated steps"
     fans_out = True
+    ways = (*_ratings.Signed.ways, *_BREAKS, *(f"signed-{one}" for one in _BREAKS))
+    _tagged = "unsigned"
     _asks = False  # of what one solution leaves open, instead of refusing it alone
 
     def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
@@ -134,7 +137,7 @@ class _NestedSteps(_ratings.Signed):
         name = "steps" if taken else name
         name = required(name, "there is no list of solutions with rated steps")
         examples: list[Example] = []
-        for number, inner in enumerate(_taken(row, options) if taken else row[name]):
+        for number, inner in enumerate(_taken(row, self._cutting(options)) if taken else row[name]):
             try:
                 examples.append(StepChain(problem, *self._chain(inner, name, options)))
             except RowError as error:
@@ -153,7 +156,8 @@ class _NestedSteps(_ratings.Signed):
             return _rated(inner, self._label(options), f"{outer}[].")
         steps, labels = beside[0], _ratings.rated(inner, _LISTS, before=f"{outer}[].")
         texts = inner[steps]
-        return texts, _ratings.ratings(inner[labels], len(texts), labels, self._label(options))
+        rated = _ratings.listed(inner, labels)
+        return texts, _ratings.ratings(rated, len(texts), labels, self._label(options))
 
 
 def _are_taken(row: Row) -> bool:
@@ -169,7 +173,7 @@ def _taken(row: Row, options: FormatOptions) -> list[Row]:
     solutions = []
     for steps, labels in zip(row["steps"], row["labels"], strict=True):
         if isinstance(steps, str):
-            steps = [one for one in _rated_steps.cut(steps, options, len(labels)) if one.strip()]
+            steps = [one for one in _rated_steps.cut(steps, options, listed=True) if one.strip()]
         solutions.append({"steps": steps, "labels": labels})
     return solutions
 

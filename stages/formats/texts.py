@@ -208,7 +208,7 @@ class _Alpaca(Asking):
     def variants(self) -> Mapping[str, Format]:
         return {"instances": _Instances()}
 
-    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
         nested = any(isinstance(row.get("instances"), list) for row in rows)
         return ("instances", "one example per instance") if nested else ("", "")
 

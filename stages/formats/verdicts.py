@@ -176,11 +176,11 @@ class _IndexedPair(_pairs.PairFormat):
         flags = " or ".join(f"--map label={name}" for name in names)
         return f"{' and '.join(names)} could each name the better answer", f"Say which with {flags}"
 
-    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
         shown: dict[str, str] = {}
-        for name in _fields.meant(_SAID, columns):
+        for name in _fields.meant(_SAID, options.columns):
             speaking = [row for row in rows if _speaks(row, name)]
-            variant, why = self._settled(speaking, name, columns)
+            variant, why = self._settled(speaking, name, options.columns)
             if variant:
                 shown.setdefault(variant, why)
         if len(shown) > 1:
@@ -291,7 +291,7 @@ class _StrengthPair(_pairs.PairFormat):
     columns: Columns = {**_fields.columns_of("strength_pair"), "answers": _SIDES.names}
     ways = ("negative-is-first", "positive-is-first")
 
-    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
         values = [peek(row, name) for row in rows for name in _STRENGTHS]
         shown = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
         if shown and min(shown) >= 0:

@@ -69,19 +69,17 @@ class _Roles:
     """What the columns of some rows could be where no format fits them as they are.
 
     Attributes:
-        rows: after ``columns`` (``--map``) was applied to them; ``where``: what a message calls
-            them.
+        rows: after ``--map`` was applied to them; ``where``: what a message calls them.
     """
 
     rows: Sequence[contract.Row]
     kind: kinds.Kind
     where: str
-    already_templated: bool
-    columns: Mapping[str, str]
+    options: contract.FormatOptions
 
     def found(self) -> list[roles.Candidate]:
         """Every way to read them."""
-        return roles.find(self.rows, self.kind, self.columns)
+        return roles.find(self.rows, self.kind, self.options.columns)
 
     def only(self, found: Sequence[roles.Candidate]) -> Detection:
         """The one way to read them.
@@ -106,12 +104,12 @@ class _Roles:
             DataError: a column's meaning stays open.
         """
         detected = formats.load(one.reading)
-        named = {**one.renamed, **self.columns}
+        options = detected.told(self.options)
         given = [renamed(row, one.renamed) for row in self.rows]
         fitting = [row for row in given if detected.matches(row)]
-        if doubt := detected.doubt(fitting, named):
+        if doubt := detected.doubt(fitting, options.columns):
             raise DataError(f"{self.where}: {doubt[0]}.", f"{doubt[1]}.")
-        reading, more = settle(detected, fitting, self.where, self.already_templated, named)
+        reading, more = settle(detected, fitting, self.where, options)
         counts = {detected.name: len(fitting)}
         return Detection(reading, f"{one.evidence}{more}", sampled=len(given), counts=counts)
 
@@ -146,7 +144,8 @@ def _read_as(
     Raises:
         DataError: a column's meaning stays open.
     """
-    kind, columns, where = by_roles.kind, by_roles.columns, by_roles.where
+    kind, where = by_roles.kind, by_roles.where
+    columns = by_roles.options.columns
     doubt = lacking.unasked(detected, fitting, columns) or detected.doubt(fitting, columns)
     # A doubt about answers may be about one and what it is checked against, which texts show; turns
     # without an answer may have it in another column.
@@ -165,7 +164,7 @@ def _read_as(
     if doubt := pieces or doubt:
         raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
     try:
-        reading, more = settle(detected, fitting, where, by_roles.already_templated, columns)
+        reading, more = settle(detected, fitting, where, by_roles.options)
     except UnsettledError:
         each = detected.variants.values()
         unasked = any(all(_lacks_prompt(one, row) for row in fitting) for one in each)
@@ -204,29 +203,26 @@ def _refuse_templated(
 
 
 def settle(
-    detected: Format,
-    rows: Sequence[contract.Row],
-    where: str,
-    already_templated: bool = False,
-    columns: Mapping[str, str] | None = None,
+    detected: Format, rows: Sequence[contract.Row], where: str, options: contract.FormatOptions
 ) -> tuple[str, str]:
     """The variant of a format that fits the rows, as a reading, and what to add to the evidence.
 
     Raises:
         DataError: the rows do not show which, or contain a chat template already.
     """
+    columns, already_templated = options.columns, options.already_templated
     try:
-        variant, why = detected.settle(rows, columns or {})
+        variant, why = detected.settle(rows, options)
     except UndecidedError as error:
         maps = "".join(f" {unread.mapped(*one)}" for one in detected.renamed.items())
-        likeliest = roles.by_numbers(detected, error.choices, rows, columns or {})
+        likeliest = roles.by_numbers(detected, error.choices, rows, columns)
         choices = " or ".join(f"--format {detected.name}/{one}{maps}" for one in likeliest)
         which = f"Say which with {choices}." if choices else "Write each beside its own answer."
         raise UnsettledError(f"{where}: {error.what}.", which) from error
     reading = formats.reading_of(detected.name, variant, detected.renamed)
     why = f"; {why}" if why else ""
     templated = _refuse_templated(detected, rows, where, already_templated)
-    changed = inside.require_settled(reading, rows, where, already_templated, columns or {})
+    changed = inside.require_settled(reading, rows, where, already_templated, columns)
     if already_templated and not templated:
         count = f"{changed:,} of {counted(len(rows), 'sampled row')}"
         templated = f"; already templated in {count}"
@@ -303,20 +299,19 @@ def detect(
     rows: Sequence[contract.Row],
     kind: kinds.Kind,
     where: str,
-    already_templated: bool = False,
-    columns: Mapping[str, str] | None = None,
+    options: contract.FormatOptions | None = None,
 ) -> Detection:
     """The one reading that fits the sampled rows.
 
     Args:
-        rows: after ``columns`` (``--map``) was applied to them.
+        rows: after ``--map`` was applied to them; ``options``: what was told about them.
 
     Raises:
         DataError: none fits, more than one does, or a column's meaning stays open.
     """
-    columns = columns or {}
-    by_roles = _Roles(rows, kind, where, already_templated, columns)
-    evidence = matching(rows, kind, columns)
+    options = options or contract.FormatOptions()
+    by_roles = _Roles(rows, kind, where, options)
+    evidence = matching(rows, kind, options.columns)
     every = {name: sum(map(bool, reasons)) for name, reasons in evidence.items()}
     counts = dict(sorted(every.items(), key=lambda pair: -pair[1]))
     if not counts:

@@ -17,7 +17,6 @@ from stages.rows.judgements import are_numbers, is_marked, of_several
 
 _MARKS = 5  # different ratings of steps that are surely such
 _NEXT = {"next", "current", "candidate"}
-_SCALES = (3, 4, 5, 6, 7, 10, 100)  # the best mark of a scale that begins at 0 or 1
 
 
 def able(held: Columns, role: str) -> list[str]:
@@ -205,8 +204,26 @@ def _tagged_steps(held: Columns) -> list[str]:
 def _are_broken(said: Sequence[str], counts: Iterable[Sequence[int]]) -> bool:
     """Whether nearly each text has as many paragraphs, or lines, as one of some counts says."""
     each = ([*zip(said, lengths, strict=True)] for lengths in counts if max(lengths) > 1)
-    fits = ([bool(_rated_steps.pieces_of(text, n)) for text, n in one if text] for one in each)
+    fits = ([_rated_steps.is_broken(text, n) for text, n in one if text] for one in each)
     return any(sum(fit) >= shapes.NEARLY_ALL * len(fit) for fit in fits)
+
+
+def _next_steps(held: Columns) -> list[str]:
+    """Texts that are called next, as what comes behind the earlier steps; where two texts differ in
+    that word alone (``response`` and ``next_response``), the step is the one without it, and the
+    other the step of the row behind, or all steps up to it."""
+    named = {path: frozenset(role_names.parts(path)) for path in held.values}
+    behind = {named[path] - _NEXT: path for path in named if not _NEXT.isdisjoint(named[path])}
+    both = {path: behind[words] for path, words in named.items() if words in behind}
+    own = [path for path, after in both.items() if not _goes_on(held, after, path)]
+    able = own if both else behind.values()
+    return [path for path in held.single if path in able and held.is_spoken(path)]
+
+
+def _goes_on(held: Columns, path: str, before: str) -> bool:
+    """Whether most texts at a path begin with the ones at another."""
+    both = zip(held.values[path], held.values[before], strict=True)
+    return shapes.mostly(str(a).startswith(str(b).strip()) for a, b in both if a and b)
 
 
 def _rated(held: Columns) -> list[str]:
@@ -224,13 +241,7 @@ def _rated(held: Columns) -> list[str]:
     of_steps = [p for p in able if role_names.mentions(bare[p], "steps")]
     rating = of_steps or [p for p in able if column_names.is_a(bare[p], "label")]
     named = [p for p in rating if held.as_long(p, held.called("steps", steps))]
-    return _scaled(held, sure or named)
-
-
-def _scaled(held: Columns, paths: Iterable[str]) -> list[str]:
-    """Ratings brought to 0 to 1, but for those that say what is bad."""
-    able = [p for p in paths if not role_names.is_no_rating(judgements.bare(p))]
-    return [f"{path}[{scale}]" if (scale := _scale(held, path)) else path for path in able]
+    return verdict_columns.scaled(held, sure or named)
 
 
 def _are_even(held: Columns, steps: str, ratings: str) -> bool:
@@ -241,24 +252,11 @@ def _are_even(held: Columns, steps: str, ratings: str) -> bool:
     return held.as_long(ratings, [steps], shapes.NEARLY_ALL if sure else 1)
 
 
-def _scale(held: Columns, path: str) -> str:
-    """The scale of numbers that do not run from -1 or 0 to 1; empty for all others."""
-    bare = judgements.bare(path)
-    if role_names.role_of(bare) not in ("number", "verdict", "rank"):
-        return ""
-    told = map(judgements.spelled, judgements.flat(held.told(bare)))
-    said = [number for number in told if number is not None]
-    if not said or max(said) <= 1 or min(said) < 0 or not all(n.is_integer() for n in said):
-        return ""
-    best = next((one for one in _SCALES if one >= max(said)), None)
-    return "" if best is None or "," in path else f"{min(1, int(min(said)))}..{best}"
-
-
 def _ratings_of_solutions(held: Columns) -> list[str]:
     """Lists of ratings of each of several solutions."""
     lists = held.where(lambda value: of_several(value) and all(map(_are_marks, value)))
     signs = [f"{path}[sign]" for path in _signed(held, 2)]
-    return signs or _scaled(held, (path for path in lists if "[]" in path))
+    return signs or verdict_columns.scaled(held, (path for path in lists if "[]" in path))
 
 
 def _wrong(paths: Iterable[str]) -> list[str]:
@@ -313,16 +311,14 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "tagged text": lambda held: [p for p in held.single if held.all(p, _rated_steps.is_tagged)],
     "signed text": lambda held: held.single,  # which no other text lines up with
     "ratings": _rated,
-    "next step": lambda held: [
-        p for p in held.single if not _NEXT.isdisjoint(role_names.parts(p)) and held.is_spoken(p)
-    ],
+    "next step": _next_steps,
     "earlier steps": lambda held: [
         p for p in held.where(shapes.is_list_of_texts, 0.0) if not role_names.is_about(p)
     ],
-    "rating of one": lambda held: held.called("number verdict", held.where(is_marked)),
+    "rating of one": lambda held: held.called("number verdict", held.where(_ratings.is_given)),
     "steps of solutions": _steps_of_solutions,
     "ratings of solutions": _ratings_of_solutions,
-    "ratings of text": lambda held: _scaled(held, held.where(_are_marks)),
+    "ratings of text": lambda held: verdict_columns.scaled(held, held.where(_are_marks)),
     "first error": _first_error,
     "counted label": _counted_label,
     "wrong steps": lambda held: _wrong(

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from stages import formats, kinds
-from stages.contract import Row
+from stages.contract import FormatOptions, Row
 from stages.errors import DataError, counted
 from stages.normalize.evidence import MIXED_SHARE, Detection, matching, require_one, settle
 
@@ -42,20 +42,17 @@ def parts_of(rows: Sequence[Row], kind: kinds.Kind, where: str) -> dict[str, lis
 
 
 def detect_mixture(
-    rows: Sequence[Row],
-    kind: kinds.Kind,
-    where: str,
-    already_templated: bool = False,
-    columns: Mapping[str, str] | None = None,
+    rows: Sequence[Row], kind: kinds.Kind, where: str, options: FormatOptions | None = None
 ) -> Detection | None:
     """The reading of rows that have several formats; None where they have one or none.
 
     Args:
-        rows: after ``columns`` (``--map``) was applied to them.
+        rows: after ``--map`` was applied to them; ``options``: what was told about them.
 
     Raises:
         DataError: rows fit two formats, the formats cannot be mixed, or a column's meaning is open.
     """
+    options = options or FormatOptions()
     alone = parts_of(rows, kind, where)
     if len(alone) < 2:
         return None
@@ -67,10 +64,10 @@ def detect_mixture(
         )
     readings = []
     for name, some in alone.items():
-        doubt = formats.load(name).doubt(some, columns or {})
+        doubt = formats.load(name).doubt(some, options.columns)
         if doubt is not None:
             raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
-        reading, _ = settle(formats.load(name), some, where, already_templated, columns)
+        reading, _ = settle(formats.load(name), some, where, options)
         readings.append(reading)
     counts = {name: len(some) for name, some in alone.items()}
     return Detection(

@@ -17,6 +17,7 @@ from stages.rows.unread import mapped
 _OF_BOTH = ("scores", "ranks")
 _VERDICTS = 5  # different values of a verdict: each side, its name, a tie
 _SOME = 0.5  # of the rows, in which a verdict must stand: who judged may have skipped others
+_SCALES = (3, 4, 5, 6, 7, 10, 100)  # the best mark of a scale that begins at 0 or 1
 _OVERALL = {"overall", "final"}  # of what several judgements say, the whole
 
 
@@ -270,3 +271,25 @@ def _one_hot(held: Columns) -> list[str]:
         hot = (way for way in ways if held.all(way, lambda v: judgements.one_hot(v) is not None))
         found += itertools.islice(hot, 1)
     return found
+
+
+# Numbers of steps.
+
+
+def scaled(held: Columns, paths: Iterable[str]) -> list[str]:
+    """Ratings brought to 0 to 1, but for those that say what is bad."""
+    able = [p for p in paths if not role_names.is_no_rating(judgements.bare(p))]
+    return [f"{path}[{scale}]" if (scale := _scale(held, path)) else path for path in able]
+
+
+def _scale(held: Columns, path: str) -> str:
+    """The scale of numbers that do not run from -1 or 0 to 1; empty for all others."""
+    bare = judgements.bare(path)
+    if role_names.role_of(bare) not in ("number", "verdict", "rank"):
+        return ""
+    told = map(judgements.spelled, judgements.flat(held.told(bare)))
+    said = [number for number in told if number is not None]
+    if not said or max(said) <= 1 or min(said) < 0 or not all(n.is_integer() for n in said):
+        return ""
+    best = next((one for one in _SCALES if one >= max(said)), None)
+    return "" if best is None or "," in path else f"{min(1, int(min(said)))}..{best}"
