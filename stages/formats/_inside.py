@@ -176,8 +176,7 @@ def _is_value(text: str) -> bool:
 
 
 def _require_calls(turns: Iterable[Message]) -> None:
-    """Raises RowError where an answer that may be trained, or is compared, writes a call that no
-    server could read."""
+    """Raises RowError where an answer that may be trained writes a call that no server could read."""
     for turn in turns:
         may_train = turn.role == ASSISTANT and turn.content and turn.trained is not False
         if may_train and (wrong := broken_call(turn.content or "")):
@@ -203,7 +202,6 @@ def settled(examples: Iterable[Example], row: Row, options: FormatOptions) -> li
 def _settled(example: Example, row: Row, options: FormatOptions) -> Example:
     if isinstance(example, StepChain):
         require_plain(example)
-        _require_calls([Message(ASSISTANT, "\n".join(example.steps))])
         return _asked(example, _rated_steps.system_text(row), options)
     if isinstance(example, Pair):
         example = pair(example, options)
@@ -222,8 +220,8 @@ def _settled(example: Example, row: Row, options: FormatOptions) -> Example:
         if any(one != given[0] for one in given):
             raise RowError("bad_tools", "two places of the row name different tools")
         example = replace(example, tools=given[0])
-    for turns in parts[-2:]:  # not the prompt of a pair
-        _require_calls(turns)
+    # An answer that is rejected, or a rated step, may be bad for its call.
+    _require_calls(example.chosen if isinstance(example, Pair) else example.messages)
     if example.tools and _parts.TOOLS[0] not in options.columns:
         for turn in parts[0]:
             _require_once(turn, example.tools)
