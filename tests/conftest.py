@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if not _is_no_slow_sweep(item):
             marker = item.get_closest_marker("sweep")
-            of = marker.args[1] if marker.args[1:] else item.nodeid.partition("[")[0]
+            of = "".join(marker.args[1:]) or item.nodeid.partition("[")[0]
             cases.setdefault(of, []).append(item)
     left_out: set[pytest.Item] = set()
     for function, of_it in cases.items():

@@ -480,17 +480,14 @@ def share(told: str) -> list[Mutant]:
     return [mutant for mutant in MUTANTS if mutant.build in names[at - 1 :: count]]
 
 
-def named(words: list[str]) -> list[Mutant]:
-    """Those with one of these in their names, or in what catches them; all where none is given."""
-    return [m for m in MUTANTS if not words or any(word in (m.name + m.by) for word in words)]
-
-
 def main(words: list[str]) -> int:
     """Print the table; return 1 when a mutant is missed or a build without one is not published."""
     tokenizers = Path(tempfile.gettempdir()) / f"mutants-{os.getuid()}" / "tokenizers"
     preload(tokenizers)
     shutil.rmtree(tokenizers.parent / "built", ignore_errors=True)
-    chosen = share(words[0]) if words and SHARE.fullmatch(words[0]) else named(words)
+    chosen = [m for m in MUTANTS if not words or any(word in (m.name + m.by) for word in words)]
+    if words and SHARE.fullmatch(words[0]):
+        chosen = share(words[0])
     bad = 0
     tell = functools.partial(print, flush=True)
     for name in dict.fromkeys(m.build for m in chosen):

@@ -154,6 +154,11 @@ def check_reading(reading: str, task: str, row: Row, wanted: list[Example]) -> N
     assert json.dumps(row) == before
 
 
+def sweep(count: int, name: str = "") -> Callable[[Any], Any]:
+    """Marks of a slow test, of whose cases so many run each day; ``name``: of all that share it."""
+    return lambda test: pytest.mark.slow(pytest.mark.sweep(count, name)(test))
+
+
 def few(values: Iterable[Any], keep: int) -> list[Any]:
     """The parameters of a test whose cases cost seconds each.
 

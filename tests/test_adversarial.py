@@ -26,7 +26,7 @@ from encoding import model_of, vocabulary_of
 from peers import packages
 from rows import normalizing, turns
 from small_tokenizers import SMALL, bound
-from support import WIDE, raised, say, started, table
+from support import WIDE, raised, say, started, sweep, table
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 from whole_rendering import Expected, WholeRendering
@@ -332,8 +332,7 @@ def _of_mistral(model: profile.TargetModel, rows: list[Row]) -> Iterator[tuple[R
         yield {**row, "messages": row["messages"][:end]}, one["input_ids"]
 
 
-@pytest.mark.sweep(1)
-@pytest.mark.slow
+@sweep(1)
 @pytest.mark.parametrize("name", MISTRAL)
 def test_conversations_have_the_ids_that_mistral_common_gave(name, cache_dir):
     """Measured once; an empty question is no token on v3, not a space, nor are an empty system text
@@ -351,8 +350,7 @@ def _hard() -> Iterator[Row]:
         yield from ({"messages": one, "tools": None} for one in (said, said[1:]))
 
 
-@pytest.mark.sweep(1)
-@pytest.mark.slow
+@sweep(1)
 @pytest.mark.parametrize("name", MISTRAL)
 def test_ids_are_those_of_mistral_common(name, cache_dir):
     """600 conversations, control text among them, which it never encodes as tokens; hard texts."""

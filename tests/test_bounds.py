@@ -21,7 +21,7 @@ import pytest
 import zstandard
 from click.testing import CliRunner
 from small_tokenizers import byte_level
-from support import SAMPLES, few, raised, repeated, started, table, table_bytes
+from support import SAMPLES, few, raised, repeated, started, sweep, table, table_bytes
 
 from pipeline.inputs.readings import glimpses, recognise_all
 from pipeline.inputs.scan import expand, scan
@@ -396,8 +396,7 @@ def test_a_hostile_template_ends_the_command_with_one_error(source, pipeline, tm
     assert {path.name for path in tmp_path.iterdir()} == {"evil.jinja"}
 
 
-@pytest.mark.sweep(1)
-@pytest.mark.slow
+@sweep(1)
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_no_work_with_any_value_goes_on_for_ever(seed):
     """Methods, filters, tests, globals and operators with each type of value, every other in loops.

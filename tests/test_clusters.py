@@ -20,7 +20,7 @@ import pytest
 import yaml
 from conftest import NAME
 from stub_s3 import BUCKET, S3Stub, serve_s3
-from support import ROOT, SAMPLES, files_of, own_cache, started, tool
+from support import ROOT, SAMPLES, files_of, own_cache, started, sweep, tool
 from test_docs import require_command
 
 from pipeline.builds import store_versions
@@ -28,7 +28,7 @@ from pipeline.stores import open_store
 
 CLUSTERS = ROOT / "examples" / "clusters"
 PROGRAMS = Path(sys.executable).parent
-DRAWN = pytest.mark.sweep(4, "clusters")
+DRAWN = sweep(4, "clusters")
 
 
 def _read(name: str) -> Any:
@@ -68,7 +68,6 @@ def test_the_commands_of_all_examples_exist():
 
 
 @DRAWN
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["kubernetes-indexed-job.yaml", "kuberay-rayjob.yaml"])
 def test_kubernetes_takes_its_pods(name, tmp_path):
     """And the job, where it is one of Kubernetes' own."""
@@ -81,7 +80,6 @@ def test_kubernetes_takes_its_pods(name, tmp_path):
 
 
 @DRAWN
-@pytest.mark.slow
 def test_ray_takes_its_cluster():
     """By the schema of ``ray up``."""
     code = (
@@ -93,7 +91,6 @@ def test_ray_takes_its_cluster():
 
 
 @DRAWN
-@pytest.mark.slow
 def test_one_machine_builds(tmp_path, cache_dir):
     """With its cache where the script puts it."""
     shutil.copyfile(SAMPLES / "sft" / "chat.jsonl", tmp_path / "chat.jsonl")
@@ -232,7 +229,6 @@ def _build(
 
 
 @DRAWN
-@pytest.mark.slow
 def test_a_lost_worker_and_a_lost_machine_change_no_byte(pipeline, python, cluster, data, tmp_path):
     """Both are a line on stderr; and with one, two and three processes it is the same build."""
     process = _build(python, tmp_path, cluster, *data)
@@ -257,7 +253,6 @@ def test_a_lost_worker_and_a_lost_machine_change_no_byte(pipeline, python, clust
 
 
 @DRAWN
-@pytest.mark.slow
 def test_a_cluster_that_shares_no_folder_meets_in_a_store(
     pipeline, python, s3, cluster, data, tmp_path
 ):
@@ -275,7 +270,6 @@ def test_a_cluster_that_shares_no_folder_meets_in_a_store(
 
 
 @DRAWN
-@pytest.mark.slow
 def test_an_interrupted_build_ends_as_everywhere(python, cluster, data, tmp_path):
     """Status 130, no build, no task that goes on; what was made is not made again."""
     process = _build(python, tmp_path, cluster, *data)
@@ -292,7 +286,6 @@ def test_an_interrupted_build_ends_as_everywhere(python, cluster, data, tmp_path
 
 
 @DRAWN
-@pytest.mark.slow
 def test_what_workers_raise_and_refuse_is_told(python, cluster, tmp_path):
     """Errors come through as themselves; what kills workers, differs or is not shared is named."""
     code = "import sys, pathlib, ray_tasks; ray_tasks.main(sys.argv[1], pathlib.Path(sys.argv[2]))"
@@ -320,7 +313,6 @@ def test_what_workers_raise_and_refuse_is_told(python, cluster, tmp_path):
 
 
 @DRAWN
-@pytest.mark.slow
 def test_a_cluster_that_is_not_there_is_said_so(python, tmp_path):
     """With status 5; an address for programs outside of a cluster with 2."""
     (tmp_path / "a.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
@@ -466,7 +458,6 @@ def _built_by_one(slurm: Slurm, folder: Path) -> dict[str, bytes]:
 
 
 @DRAWN
-@pytest.mark.slow
 def test_a_job_array_puts_its_build_into_a_store(slurm, tmp_path):
     """A rank is killed, and the jobs after it do not begin; commit names it, and the script goes on
     where it was. Nothing is in the store until the build is whole."""

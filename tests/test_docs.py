@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import click
 import pytest
-from support import ROOT, SAMPLES, printed, raised, records_of, run_python, table, write_rows
+from support import ROOT, SAMPLES, printed, raised, records_of, run_python, sweep, table, write_rows
 
 from pipeline import exports, tasks
 from pipeline.options.recipe import builds_of
@@ -103,8 +103,7 @@ def test_every_block_says_what_it_is():
 
 
 @pytest.mark.great_expectations
-@pytest.mark.sweep(4)
-@pytest.mark.slow
+@sweep(4)
 @pytest.mark.parametrize(
     "page", sorted({block.page for block in of("sh")}), ids=lambda page: page.stem
 )
@@ -394,8 +393,7 @@ FIRST_RUNS = ROOT / "tests" / "tables" / "first_runs"
 RUNS = table("first_runs.toml")
 
 
-@pytest.mark.sweep(2)
-@pytest.mark.slow
+@sweep(2)
 @pytest.mark.parametrize("name", RUNS)
 def test_one_corrected_command_is_enough(name, pipeline, tmp_path):
     """The page's commands, what they print, and the whole build."""

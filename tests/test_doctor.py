@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from small_tokenizers import SMALL, byte_level, small
-from support import raised, table
+from support import raised, sweep, table
 
 from pipeline.serving import examine
 from stages.chat_template.render import Row
@@ -226,8 +226,7 @@ def _distinct() -> list[str]:
     return list(found.values())
 
 
-@pytest.mark.sweep(5)
-@pytest.mark.slow
+@sweep(5)
 @pytest.mark.parametrize("name", _distinct())
 def test_every_profile_is_sound(name, cache_dir):
     """Every probe of every profile whose tokenizer can be had."""

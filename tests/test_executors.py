@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import SAMPLES, Ran, raised, started, table
+from support import SAMPLES, Ran, raised, started, sweep, table
 from worker_tasks import die, die_once, square
 
 import posttrain_pipeline as pp
@@ -202,8 +202,7 @@ def _run(name: str, body: str, folder: Path, cache: Path) -> subprocess.Complete
     return subprocess.CompletedProcess(code, process.returncode, out, err)
 
 
-@pytest.mark.sweep(2)
-@pytest.mark.slow
+@sweep(2)
 @pytest.mark.parametrize(
     "name",
     [

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from support import ROOT, SAMPLES, Run, in_shell, raised, read_manifest, run_python, table
+from support import ROOT, SAMPLES, Run, in_shell, raised, read_manifest, run_python, sweep, table
 
 from expectations.audits import audits
 from expectations.invariants import invariants
@@ -253,8 +253,7 @@ def test_the_example_of_a_note_has_it(one: Explanation, here: Path) -> None:
         assert notes == ([None] if fixed else [None, one.code])
 
 
-@pytest.mark.sweep(2)
-@pytest.mark.slow
+@sweep(2)
 @pytest.mark.parametrize("one", of(AUDITS), ids=lambda one: one.code)
 def test_the_example_of_an_audit_warns(one: Explanation, here: Path, pipeline: Run) -> None:
     """And with the fix it passes."""
@@ -293,8 +292,7 @@ def built(here: Path, pipeline: Run, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.mark.great_expectations
-@pytest.mark.sweep(4)
-@pytest.mark.slow
+@sweep(4)
 @pytest.mark.parametrize("one", of("check", "stops"), ids=lambda one: one.code)
 def test_the_commands_of_an_example_give_its_code(one, here, pipeline, built):
     """The last command names the code and ends with 3; after the fix it ends with 0."""
@@ -331,8 +329,7 @@ def test_every_expectation_says_what_breaks_it_and_what_to_do_then() -> None:
 
 
 @pytest.mark.great_expectations
-@pytest.mark.sweep(2)
-@pytest.mark.slow
+@sweep(2)
 @pytest.mark.parametrize("line", sorted({one.example.commands[0] for one in DAMAGED}))
 def test_a_damaged_build_is_told_by_the_expectation(line: str, here: Path, built: Built) -> None:
     """By name, of each damage to a build; the same command builds it anew, and it is right."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ROOT, started, table
+from support import ROOT, started, sweep, table
 
 from benchmarks import rows
 
@@ -100,8 +100,7 @@ def _require(task: str, counts: Counts, sizes: tuple[int, ...]) -> None:
     assert not above(counts, sizes, CEILINGS[task] | several, ONCE)
 
 
-@pytest.mark.sweep(2)
-@pytest.mark.slow
+@sweep(2)
 @pytest.mark.parametrize(
     ("task", "sizes"), [("sft", SIZES), ("rm", SIZES), ("prm", SIZES), ("sft", WIDE)]
 )

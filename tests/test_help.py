@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from preloaded import outputs
 from stub_server import Stub, serve
-from support import SAMPLES, Run, in_shell, table
+from support import SAMPLES, Run, in_shell, sweep, table
 from test_overlay import model_dir
 from tokenizers import Tokenizer
 
@@ -139,8 +139,7 @@ EXAMPLES = [
 
 
 @pytest.mark.great_expectations
-@pytest.mark.sweep(6)
-@pytest.mark.slow
+@sweep(6)
 @pytest.mark.parametrize(("path", "examples"), EXAMPLES, ids=lambda one: " ".join(one)[:40])
 def test_the_examples_of_help_run(path, examples, here, pipeline, cache_home, url):
     """Each ends with status 0, in the order of the page."""

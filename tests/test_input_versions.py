@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from support import few, noted, own_cache, raised, table_bytes
+from support import few, noted, own_cache, raised, sweep, table_bytes
 
 from pipeline.builder import planning, preparation
 from pipeline.inputs import recipe as recipes
@@ -251,8 +251,7 @@ def test_one_version_is_read(tmp_path, cache_dir, tokenizer_json, name, warm):
     _sweep(tmp_path, name, cache_dir, _parts, warm)
 
 
-@pytest.mark.sweep(1)
-@pytest.mark.slow
+@sweep(1)
 @pytest.mark.parametrize("name", WRITERS)
 def test_one_version_is_built(tmp_path, cache_dir, tokenizer_json, name):
     """The same for every file of whole builds, manifests included."""

@@ -17,6 +17,7 @@ from support import (
     own_cache,
     read_manifest,
     silent,
+    sweep,
     table,
     write_rows,
 )
@@ -246,8 +247,7 @@ FILES = {"ROWS": ROWS, "FEW": ROWS[:2], "OTHERS": OTHERS, "PAIRS": PAIRS, "PAIR"
 FILES["LONG"] = [{"question": "q", "answer": "long " * 60}]
 
 
-@pytest.mark.sweep(5)
-@pytest.mark.slow
+@sweep(5)
 @pytest.mark.parametrize("one", table("shards_later.jsonl"), ids=lambda one: one["law"])
 def test_what_a_later_build_makes(workshop, one):
     """After ROWS, or others, as data.jsonl: all shards, or no more than so many, and so many parts.

@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from support import started
+from support import started, sweep
 
 PROGRAM = Path(__file__).parent / "mutants.py"
 
@@ -19,8 +19,7 @@ def test_each_check_of_written_shards_has_a_fault_that_it_alone_catches(check):
     assert any(check in mutant.get("by", "") for mutant in TOLD["mutant"])
 
 
-@pytest.mark.slow
-@pytest.mark.sweep(1)  # the longest test: it comes first
+@sweep(1)  # the longest test: it comes first
 @pytest.mark.parametrize("share", ["1/3", "2/3", "3/3"])
 def test_every_mutant_is_caught_or_has_a_reason(share):
     """In a process of its own, which forks for each."""

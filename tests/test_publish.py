@@ -24,6 +24,7 @@ from support import (
     noted,
     own_cache,
     read_manifest,
+    sweep,
     table,
     write_rows,
 )
@@ -361,8 +362,7 @@ def _started(folder: Path, cache_home: Path, line: str) -> Ran:
 RUN = " ".join(SFT)
 
 
-@pytest.mark.sweep(2)
-@pytest.mark.slow
+@sweep(2)
 @pytest.mark.parametrize(
     ("line", "said"),
     few(

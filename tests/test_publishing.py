@@ -32,6 +32,7 @@ from support import (
     read_rows,
     silent,
     started,
+    sweep,
     table,
     write_rows,
 )
@@ -591,8 +592,7 @@ def test_a_build_and_the_export_in_it_load_both_ways(make, task, trainer):
     loads_both_ways(folder / trainer)
 
 
-@pytest.mark.sweep(4)
-@pytest.mark.slow
+@sweep(4)
 @pytest.mark.parametrize(
     ("task", "layout"),
     [(t, one) for t in SOURCES for one in ("packed", "ragged", "padded")[t == "rm" :]],

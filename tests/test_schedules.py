@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 import yaml
-from support import ROOT, SAMPLES, program, read_manifest, started, tool
+from support import ROOT, SAMPLES, program, read_manifest, started, sweep, tool
 
 from pipeline.publish.check import check
 
 SCHEDULES = ROOT / "examples" / "schedules"
 PROGRAM = shutil.which("pipeline", path=str(Path(sys.executable).parent))
 
-DRAWN = pytest.mark.sweep(3, "schedulers")  # each of them takes half a minute to start
+DRAWN = sweep(3, "schedulers")  # each of them takes half a minute to start
 
 
 class Project:
@@ -85,7 +85,6 @@ def cron_lines() -> tuple[dict[str, str], list[tuple[str, str]]]:
 
 
 @DRAWN
-@pytest.mark.slow
 def test_cron(project):
     """cron gives the command to the shell of SHELL, with the variables above it and little else."""
     variables, [(_, command)] = cron_lines()
@@ -140,7 +139,6 @@ def container_commands(project: Project) -> Iterable[list[str]]:
 
 
 @DRAWN
-@pytest.mark.slow
 @pytest.mark.parametrize("commands", [unit_commands, step_commands, container_commands])
 def test_its_commands_build_and_publish(project, commands):
     """One after another."""
@@ -166,14 +164,12 @@ def test_github_actions_is_valid():
 
 
 @DRAWN
-@pytest.mark.slow
 def test_kubernetes_is_valid():
     """By the schemas of its API."""
     started(tool("kubernetes-validate"), "--strict", SCHEDULES / "kubernetes-cronjob.yaml").ended()
 
 
 @DRAWN
-@pytest.mark.slow
 def test_slurm(project):
     """bash runs it as Slurm would; a stand-in for sbatch notes the next run."""
     shutil.copyfile(SCHEDULES / "slurm.sbatch", project.folder / "slurm.sbatch")
@@ -191,7 +187,6 @@ def test_slurm(project):
 
 
 @DRAWN
-@pytest.mark.slow
 def test_dvc(project):
     """``dvc repro`` builds, and does nothing where nothing changed."""
     program = tool("dvc")
@@ -219,7 +214,6 @@ def by_python(project: Project, program: str, code: str, **more: str) -> Any:
 
 
 @DRAWN
-@pytest.mark.slow
 def test_airflow(project, tmp_path):
     """The DAG is imported without an error, and runs; a recipe that is refused is final."""
     program = tool("airflow")
@@ -252,7 +246,6 @@ def test_airflow(project, tmp_path):
 
 
 @DRAWN
-@pytest.mark.slow
 def test_dagster(project, tmp_path):
     """Its job runs in one process: both assets are made."""
     code = (

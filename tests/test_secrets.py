@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from stub_http import Answer, Asked, Site, serve_http
-from support import Ran, Run, few, raised, table
+from support import Ran, Run, few, raised, sweep, table
 
 from pipeline import secrets, sources
 from pipeline.options.recipe import builds_of
@@ -127,8 +127,7 @@ NOWHERE = (
 
 
 @pytest.mark.great_expectations
-@pytest.mark.sweep(1)
-@pytest.mark.slow
+@sweep(1)
 @pytest.mark.parametrize("first", range(len(NOWHERE)))
 def test_no_command_shows_the_secrets_of_an_address(silent, tmp_path, first):
     """Wherever one is written that has no business there; each command has one of them in turn, and

@@ -14,7 +14,7 @@ import pytest
 from datasets import load_from_disk
 from rows import turns
 from small_tokenizers import at_declared_ids, template_folder
-from support import few, files_of, raised, read_manifest, rows_to, table
+from support import few, files_of, raised, read_manifest, rows_to, sweep, table
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import Metaspace
@@ -391,8 +391,7 @@ def written_out(name: str, folder: Path, cache_dir: Path) -> Path:
     return folder
 
 
-@pytest.mark.sweep(8)
-@pytest.mark.slow
+@sweep(8)
 @pytest.mark.parametrize(("name", "task"), _EVERY)
 def test_a_directory_builds_what_its_profile_builds(
     name, task, make, tmp_path, cache_dir, monkeypatch

@@ -19,7 +19,7 @@ import peers
 import pytest
 from conversations import FAMILIES, TABLE, Speech, conversations
 from jinja2 import TemplateError
-from support import WIDE, few, table
+from support import WIDE, few, sweep, table
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
@@ -305,8 +305,7 @@ def told(show: Callable[..., str], *args: Any, **variables: Any) -> str | None:
         return None
 
 
-@pytest.mark.sweep(10)
-@pytest.mark.slow
+@sweep(10)
 @pytest.mark.parametrize("path", VENDORS, ids=lambda path: path.stem)
 def test_a_vendors_template_prints_what_transformers_prints(path, monkeypatch):
     """Character for character, or both refuse: in the sandbox, arguments as objects and as JSON."""
@@ -332,8 +331,7 @@ def words(turns: list[dict[str, Any]]) -> set[str]:
     return set(re.findall(r"w\d+z", json.dumps(said)))
 
 
-@pytest.mark.sweep(10)
-@pytest.mark.slow
+@sweep(10)
 @pytest.mark.parametrize("path", VENDORS, ids=lambda path: path.stem)
 def test_a_vendors_template_is_compiled_to_what_it_prints_and_loses_nothing(path):
     """Rows of one shape, by its program and one by one. Each word of a row that is not refused is

@@ -176,7 +176,7 @@ def _is_value(text: str) -> bool:
 
 
 def _require_calls(turns: Iterable[Message]) -> None:
-    """Raises RowError where an answer that may be trained writes a call that no server could read."""
+    """Raises RowError where an answer that may be trained writes a call that no server can read."""
     for turn in turns:
         may_train = turn.role == ASSISTANT and turn.content and turn.trained is not False
         if may_train and (wrong := broken_call(turn.content or "")):

@@ -269,14 +269,14 @@ def common(reasons: Sequence[str | None]) -> str:
 
 
 def _different(names: Sequence[str], rows: Sequence[contract.Row]) -> list[str]:
-    """The formats without those that read the same of every row as another; the one that reads most
-    comes first."""
+    """The formats without those that read the same of every row as another; dialogues in turns come
+    first, then what reads most."""
     options = contract.FormatOptions(already_templated=True)
     some = shapes.spread(rows)
     each = {n: [roles.read_of(formats.load(n), row, options) for row in some] for n in names}
     read: dict[str, str] = {}
     turns = {n for n in names if "turns" in formats.load(n).columns}
-    for name in sorted(names, key=lambda name: -sum(map(len, each[name]))):
+    for name in sorted(names, key=lambda name: (name not in turns, -sum(map(len, each[name])))):
         said = "\n".join(each[name]) if all(each[name]) else name
         if read.setdefault(said, name) not in turns and name in turns:
             read[said] = name  # rows that were not sampled may have more turns

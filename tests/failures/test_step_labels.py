@@ -16,7 +16,7 @@ import pytest
 import torch
 from datasets import load_from_disk
 from failures import sums, tiny
-from support import example
+from support import example, sweep
 from torch.nn.functional import cross_entropy
 from transformers import AutoTokenizer, Trainer, TrainingArguments
 
@@ -122,8 +122,7 @@ def test_a_bare_tag_is_found_nowhere(build, figure):
     assert trained == 96
 
 
-@pytest.mark.slow
-@pytest.mark.sweep(1)
+@sweep(1)
 @pytest.mark.parametrize("layout", ["packed", "padded", "ragged"])
 def test_steps_are_learned(layout, build, figure, tmp_path):
     rows = _math_shepherd(_solutions(200, seed=0))
@@ -141,8 +140,7 @@ def test_steps_are_learned(layout, build, figure, tmp_path):
     assert after["eval_step_accuracy"] > 0.9
 
 
-@pytest.mark.slow
-@pytest.mark.sweep(1)
+@sweep(1)
 @pytest.mark.parametrize("layout", ["packed", "padded"])
 def test_soft_ratings_are_learned_as_shares(layout, build, figure, tmp_path):
     draw = random.Random(0)

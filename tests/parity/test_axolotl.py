@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from parity.documents import alone, padded, restarts, stored
+from support import sweep
 from transformers import AutoModelForCausalLM
 
 Build = Callable[..., Path]
@@ -22,8 +23,7 @@ CPU = ("--launcher", "python", "--bf16", "false", "--learning-rate", "0")
 IN_ORDER = ("--sample-packing-sequentially", "true", "--curriculum-sampling", "true")
 
 
-@pytest.mark.slow
-@pytest.mark.sweep(1)
+@sweep(1)
 @pytest.mark.parametrize("order", [(), IN_ORDER], ids=["shuffled", "in order"])
 def test_documents_packed_at_run_time_are_our_rows(order, train, build, few, tmp_path, pipeline):
     """Each once, whole, with positions of its own, unseen by its neighbours; the test rows too.

@@ -12,7 +12,7 @@ import pytest
 import transformers
 from parity.releases import peer_folder
 from parity.tiny import tiny
-from support import ROOT, SAMPLES, model_record, program, started
+from support import ROOT, SAMPLES, model_record, program, started, sweep
 
 from pipeline import exports
 from pipeline.builder.launch import check_version, split_arguments
@@ -37,8 +37,7 @@ def _program(path: Path, *words: object) -> None:
     program(path, f'exec {shlex.join(map(str, words))} "$@"')
 
 
-@pytest.mark.slow
-@pytest.mark.sweep(2)
+@sweep(2)
 @pytest.mark.parametrize(
     ("version", "task", "layout", "rows", "options"),
     [

@@ -15,6 +15,7 @@ import pytest
 import torch
 from datasets import load_from_disk
 from parity.documents import alone, padded, restarts, stored
+from support import sweep
 from transformers import AutoModelForCausalLM
 
 Build = Callable[..., Path]
@@ -31,8 +32,7 @@ collator.SFTDataCollatorWith4DAttentionMask.__post_init__ = flash
 """
 
 
-@pytest.mark.slow
-@pytest.mark.sweep(1)
+@sweep(1)
 @pytest.mark.parametrize("flash", [False, True], ids=["mask", "flash"])
 def test_packs_reach_the_model_with_their_documents_apart(train, build, few, tmp_path, flash):
     """neat_packing: every pack once, ids, labels and positions as planned, nothing else seen."""

@@ -11,7 +11,7 @@ import pytest
 import torch
 from datasets import load_from_disk
 from parity.releases import overlaid, peer_folder
-from support import SAMPLES, started
+from support import SAMPLES, started, sweep
 
 Build = Callable[..., Path]
 PAIRS = SAMPLES / "rm" / "pairs_margin.jsonl"
@@ -70,8 +70,7 @@ def documents(made: list[dict[str, Any]], labels: str = "labels") -> list[Any]:
     return sorted(rows)
 
 
-@pytest.mark.slow
-@pytest.mark.sweep(1)
+@sweep(1)
 @pytest.mark.parametrize("version", ["0.15.2", "0.16.1", "0.17.0"])
 def test_sft_rows_are_trained_by_their_labels(build, batches, version):
     """With a collator of their own these train every token of rows that have ids."""
@@ -83,8 +82,7 @@ def test_sft_rows_are_trained_by_their_labels(build, batches, version):
     assert all(torch.isfinite(batch["loss"]) for batch in made)
 
 
-@pytest.mark.slow
-@pytest.mark.sweep(1)
+@sweep(1)
 @pytest.mark.parametrize("version", ["0.15.2", "0.17.0"])
 def test_pairs_are_read_under_their_old_names(build, batches, version):
     """No pair is dropped or cut; margins come along; the batch is the script's beginning."""
@@ -104,8 +102,7 @@ def test_pairs_are_read_under_their_old_names(build, batches, version):
     assert wanted == sorted(found, key=lambda row: row[:2])
 
 
-@pytest.mark.slow
-@pytest.mark.sweep(1)
+@sweep(1)
 @pytest.mark.parametrize("version", ["0.15.2", "0.17.0"])
 def test_steps_are_classes_at_their_step_tokens(build, batches, version):
     """Its PRMTrainer, which stood beside the others then."""

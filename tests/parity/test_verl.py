@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from absent import absent
-from support import SAMPLES
+from support import SAMPLES, sweep
 
 from pipeline.torch_data import Rows
 from pipeline.torch_data.verl import ShardSFT
@@ -60,8 +60,7 @@ def batch_of(verl: Callable[[str], Any], config: Any, split: str = "train") -> A
     return len(data), tensors
 
 
-@pytest.mark.slow
-@pytest.mark.sweep(1)
+@sweep(1)
 @pytest.mark.parametrize("layout", ["packed", "ragged"])
 def test_what_the_launch_script_says_gives_our_documents(verl, build, sources, words, layout):
     """Nested tensors of ids, positions and mask, document for document; the test split too; and

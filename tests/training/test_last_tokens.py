@@ -10,7 +10,7 @@ from datasets import load_from_disk
 from failures import tiny
 from peers import shipped_template
 from small_tokenizers import template_folder
-from support import rows_to
+from support import rows_to, sweep
 from transformers import AutoTokenizer, Glm4MoeConfig, GptOssConfig
 
 from pipeline.torch_data import Pad
@@ -62,8 +62,7 @@ def _trained_runs(row: dict[str, Any]) -> list[tuple[int, int]]:
     return runs
 
 
-@pytest.mark.slow
-@pytest.mark.sweep(1)
+@sweep(1)
 @pytest.mark.parametrize(
     ("model", "config", "ends"),
     [

@@ -13,7 +13,7 @@ import pytest
 import torch
 from datasets import load_from_disk
 from failures import tiny
-from support import ROOT, example, started, write_rows
+from support import ROOT, example, started, sweep, write_rows
 from transformers import Qwen2ForCausalLM
 
 PROGRAM = ROOT / "examples" / "train_prm.py"
@@ -54,8 +54,7 @@ SETTINGS = (
 )
 
 
-@pytest.mark.slow
-@pytest.mark.sweep(1)
+@sweep(1)
 @pytest.mark.parametrize("processes", [1, 2])
 def test_every_rated_step_is_evaluated(processes, build, pipeline, model_folder, tmp_path):
     """Rows have different numbers of steps, and no batch size divides them: none is lost or told
