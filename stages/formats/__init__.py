@@ -95,8 +95,9 @@ def names_of(row_format: Format) -> list[str]:
 
 
 def settled_by(row_format: Format, mapped: Iterable[str]) -> frozenset[str]:
-    """The columns that have been decided on where ``--map`` names one of the same meaning."""
-    named = set(mapped)
+    """The columns that have been decided on where ``--map`` names one of the same meaning; one that
+    was found decides on no other."""
+    named = set(mapped).difference(row_format.renamed or ())
     meant = [names for names in row_format.columns.values() if not named.isdisjoint(names)]
     return frozenset(name for names in meant for name in names)
 
