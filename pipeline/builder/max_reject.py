@@ -211,7 +211,7 @@ def _for_long(
         room = next(iter(fits))
         text = f"One example is too long: {long[0].name} needs room for {room:,} tokens."
     enough = _enough(losses, long, limit.share)
-    far = enough is not None and enough > _FAR * config.plan.max_length
+    far = enough is not None and enough - _STEP >= _FAR * config.plan.max_length
     if far and count <= _RARE * losses.examples:
         text += _left_out(losses, limit, count)
         enough = None
