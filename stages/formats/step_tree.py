@@ -206,6 +206,8 @@ class _PRM800K(Format):
         problem, steps = _turns.text(question, "problem"), label.get("steps")
         if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
             raise RowError("bad_column", "label.steps is not a list of steps")
+        if not steps:
+            raise RowError("no_steps", "label.steps is empty")
         chain: list[Rated] = []
         examples: list[Example] = []
         ended = len(steps)

@@ -40,14 +40,20 @@ def numbers_of(held: Columns, *roles: str) -> list[str]:
     """Lists of numbers, one for each answer, under names of some roles."""
     several = [f"{path}[mean]" for path in held.where(judgements.of_several)]
     several += [f"{path}[order]" for path in held.where(judgements.are_letters)]
-    paths = [*held.where(judgements.are_numbers), *held.families, *several]
+    paths = [*held.where(_rate_some), *held.families, *several]
     paths = [p for p in paths if _measures(judgements.bare(p).split(",")[0]) in roles]
     lists = [*role_columns.list_of_answers(held), *lists_of_turns(held)]
-    likely = [p for p in paths if held.all(p, judgements.are_numbers)]
+    likely = [p for p in paths if held.all(p, _rate_some)]
     likely = [p for p in likely if held.as_long(p, lists) and _in_order(held, p, lists)]
     # Lists of ratings from 0 to 1 that are not as long as the others may be of steps.
     even = [p for p in likely if held.as_long(p, lists, 1) or not held.all(p, _ratings.are_ratings)]
     return [*map(_turned_round, even)]
+
+
+def _rate_some(value: Any) -> bool:
+    """Whether a value has numbers, and else only what stands where nobody gave one."""
+    told = [one for one in value if not _pairs.is_unrated(one)] if isinstance(value, list) else []
+    return judgements.are_numbers(told)
 
 
 def _in_order(held: Columns, path: str, others: Iterable[str]) -> bool:

@@ -119,8 +119,8 @@ def rates_inside(name: str, value: Any, kind: "Kind") -> bool:
         return False
     said = [(f"{name}.{key}", v) for one in objects if type(one) is dict for key, v in one.items()]
     told = [(key, one) for key, one in said if one not in EMPTY]
-    named = kind.compares or signals.classes(name)
-    if named and any(rates_inside(key, one, kind) for key, one in told if isinstance(one, dict)):
+    deeper = [(key, one) for key, one in told if isinstance(one, dict)]
+    if any(rates_inside(*one, kind) for one in deeper if kind.compares or signals.classes(one[0])):
         return True
     if kind.compares:
         return any(signals.is_low(key) for key, one in told if one is True)
