@@ -33,8 +33,8 @@ _NAMING = ("role", "from", *_BODIES)
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 # What a part is, and the keys that may have its value.
 _PARTS = {
-    "text": "text input_text output_text",
-    "reasoning": "reasoning thinking reasoningContent",
+    "text": "text input_text output_text answer final_answer response",
+    "reasoning": "reasoning thinking think thought reasoningContent",
     "call": "tool_call tool_use toolUse functionCall function_call",
     "result": "tool_result tool_response toolResult functionResponse function_response",
 }
