@@ -123,9 +123,8 @@ class Columns:
     @cached_property
     def texts(self) -> list[str]:
         """The texts that are no names of something else."""
-        return [
-            p for p in self.where(shapes.is_text) if not role_names.is_about(p) or self._is_told(p)
-        ]
+        texts = self.where(shapes.is_text)
+        return [p for p in texts if not role_names.is_about(p) or self._is_told(p)]
 
     def _is_told(self, path: str) -> bool:
         """Whether a source is a text, and not the name of one."""
@@ -138,7 +137,8 @@ class Columns:
 
     def called(self, roles: str, paths: Iterable[str]) -> list[str]:
         """Those of some paths whose name suggests a role, or one of several."""
-        return [path for path in paths if role_names.role_of(path) in roles.split()]
+        named = (path for path in paths if role_names.role_of(path) in roles.split())
+        return [path for path in named if not speakers.may_be_people(path, self.told(path))]
 
     def varied(self, paths: list[str]) -> list[str]:
         """Those that are not the same few texts in all rows; all of them where none is."""
