@@ -108,8 +108,8 @@ def _kind(part: Any, where: str) -> tuple[str, set[str]]:
         kind = type(part).__name__
         raise RowError("unsupported_content", f"{where} has a part of type {kind!r}")
     if part.get("type") is not None:
-        if kind := _named(part["type"]):
-            return kind, {"type"}
+        if said := _named(part["type"]):
+            return said, {"type"}
         raise RowError("unsupported_content", f"{where} has a part of type {part['type']!r}")
     keys = [key for key in part if key in _KINDS and part[key] is not None]
     if len(keys) == 1 or (keys and all(_KINDS[key] == TEXT for key in keys)):
