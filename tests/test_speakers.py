@@ -58,7 +58,7 @@ def test_other_names_are_nobody():
         assert speakers.role_named(name) is None, name
 
 
-NAMES = ("Doctor", "narrator-2", "0", "it's me", "ai_critic", "Patient")
+NAMES = ("Pilot", "narrator-2", "0", "it's me", "ai_critic", "Farmer")
 
 
 def turns(asks: Any, answers: Any, key: str = "role", text: str = "content") -> list[Row]:

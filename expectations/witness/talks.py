@@ -76,7 +76,9 @@ def _answered(asked: Sequence[str], said: Sequence[str]) -> Callable[[View], lis
             if isinstance(value, str):
                 own, weights = [*own, turn(value)], [*weights, None]
             elif isinstance(value, list):
-                more, flags = turns(value, view.words)
+                called = value and not any({"role", "from"} & {*one} for one in value)
+                listed = [{"role": "assistant", "tool_calls": value}] if called else value
+                more, flags = turns(listed, view.words)
                 own, weights = own + more, weights + flags
             else:
                 raise UnreadError("a question or an answer is missing")

@@ -10,8 +10,9 @@ from expectations.witness.raw import UnreadError
 
 Turn: TypeAlias = dict[str, Any]  # as a template gets it
 _ROLES = {
-    "user": "user human prompter customer client caller visitor 用户".split(),
-    "assistant": "assistant gpt bot model chatgpt ai chatbot bing bard llm agent 助手".split(),
+    "user": "user human prompter customer client caller visitor patient 用户".split(),
+    "assistant": """assistant gpt bot model chatgpt ai chatbot bing bard llm agent doctor
+      助手""".split(),
     "system": ["system"],
     "tool": ["tool", "observation", "ipython", "environment", "function"],
     "call": ["function_call", "function_calls", "tool_call", "tool_calls"],
@@ -33,8 +34,8 @@ _NAMING = ("role", "from", *_BODIES)
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 # What a part is, and the keys that may have its value.
 _PARTS = {
-    "text": "text input_text output_text",
-    "reasoning": "reasoning thinking reasoningContent",
+    "text": "text input_text output_text answer final_answer response",
+    "reasoning": "reasoning thinking think thought reasoningContent",
     "call": "tool_call tool_use toolUse functionCall function_call",
     "result": "tool_result tool_response toolResult functionResponse function_response",
 }

@@ -64,7 +64,7 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
     for note, count in rows.notes.items():
         from stages.rows import carried
 
-        label = "warning" if note in carried.WARNINGS else ""
+        label = "warning" if note in carried.WARNINGS else "note"
         told = carried.told(note, rows.first_noted.get(note, ""))
         lines.append(f"{label:<9} {counted(count, 'row')}: {told}")
     no_margin = exports.load(manifest.for_).no_margin if manifest.for_ else ""

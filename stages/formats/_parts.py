@@ -15,6 +15,7 @@ from stages.contract import Row
 from stages.errors import RowError
 from stages.files import line_block
 from stages.formats._fields import columns_of
+from stages.rows import words
 
 TEXT, REASONING, CALL, RESULT = "text", "reasoning", "call", "result"
 _KINDS = {
@@ -27,6 +28,7 @@ _KINDS = {
     }.items()
     for name in names.split()
 }
+_MEANT = {word: kind for kind in (TEXT, REASONING) for word in words.exact("part", kind)}
 _VALUES = {
     TEXT: ("text", "value", "content"),
     REASONING: ("thinking", "reasoning", "reasoningContent", "text", "value", "content"),
@@ -74,11 +76,12 @@ def read(value: list[Any], where: str) -> Parts:
             stands where no template prints it; ``bad_column``: a part has no value;
             ``bad_tool_call``.
     """
-    parts = Parts()
+    parts, texts = Parts(), []
     for part in value:
         if isinstance(part, str):
             part = {"type": "text", "text": part}
         kind, used = _kind(part, where)
+        texts += [str(part.get("type", TEXT))] if kind == TEXT else []
         if kind == REASONING and (parts.text or parts.calls):
             raise RowError("unsupported_content", f"{where} has reasoning after its answer")
         if kind == TEXT and parts.calls:
@@ -87,7 +90,16 @@ def read(value: list[Any], where: str) -> Parts:
             raise RowError("unsupported_content", f"{where} has a tool's result after other parts")
         used |= _ADDED[kind](parts, part, where)
         parts.leave({key: one for key, one in part.items() if one is not None}, used)
+    if texts[1:] and not _KINDS.keys() >= {*texts}:
+        raise RowError("unsupported_content", f"{where} has the texts {', '.join(texts)}")
     return parts
+
+
+def _named(type_: Any) -> str | None:
+    """What the type of a part is, or what its words mean; None for any other."""
+    name = str(type_)
+    kinds = {_MEANT.get(word) for word in words.words(name) if word not in words.FILLERS}
+    return _KINDS.get(name) or (kinds.pop() if len(kinds) == 1 else None)
 
 
 def _kind(part: Any, where: str) -> tuple[str, set[str]]:
@@ -96,10 +108,9 @@ def _kind(part: Any, where: str) -> tuple[str, set[str]]:
         kind = type(part).__name__
         raise RowError("unsupported_content", f"{where} has a part of type {kind!r}")
     if part.get("type") is not None:
-        named = part["type"]
-        if isinstance(named, str) and named in _KINDS:
-            return _KINDS[named], {"type"}
-        raise RowError("unsupported_content", f"{where} has a part of type {named!r}")
+        if said := _named(part["type"]):
+            return said, {"type"}
+        raise RowError("unsupported_content", f"{where} has a part of type {part['type']!r}")
     keys = [key for key in part if key in _KINDS and part[key] is not None]
     if len(keys) == 1 or (keys and all(_KINDS[key] == TEXT for key in keys)):
         if keys[0] == "text" and part.get("thought") is True:
@@ -214,11 +225,7 @@ _ADDED = {TEXT: _add_text, REASONING: _add_reasoning, CALL: _add_call, RESULT: _
 
 
 def json_value(value: Any, where: str, code: str) -> Any:
-    """A value that may be written as JSON text; the text is read as strictly as a row.
-
-    Raises:
-        RowError: it is text and not JSON, or ambiguous.
-    """
+    """A value that may be written as JSON text; the text is read as strictly as a row."""
     if not isinstance(value, str):
         return value
     try:

@@ -201,10 +201,13 @@ def exchange(row: Row, prompt: str, answer: str) -> list[Message]:
 
 
 def answered(row: Row, question: str, answer: str) -> list[Message]:
-    """The turns of a column with a question and of one with the answer, each text or turns."""
+    """The turns of a column with a question and of one with the answer, each text or turns; to
+    turns calls of tools may be the answer."""
     if not isinstance(row.get(question), list):
         return exchange(row, text(row, question), text(row, answer))
     said = row.get(answer)
+    if are_calls(said):
+        said = [{"role": "assistant", "tool_calls": said}]
     if isinstance(said, list):
         return whole(row, question) + conversation(said, answer, one=True)
     return [*whole(row, question), Message("assistant", text(row, answer))]
@@ -290,6 +293,15 @@ def are_several(value: Any) -> bool:
 def are_turns(value: Any) -> bool:
     """Whether a value is a list of turns in either spelling."""
     return is_turns(value, "role") or is_turns(value, "from")
+
+
+def are_calls(value: Any) -> bool:
+    """Whether a value is a list of calls of tools, and not of turns."""
+    if not isinstance(value, list) or not value or not all(isinstance(one, dict) for one in value):
+        return False
+    called = [one.get("function", one) for one in value if _messages.speaker(one) is None]
+    named = [isinstance(one, dict) and {"name", "arguments"} <= one.keys() for one in called]
+    return len(named) == len(value) and all(named)
 
 
 def are_said(value: Any) -> bool:

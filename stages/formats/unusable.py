@@ -112,6 +112,10 @@ def _has_no_answer(row: Row) -> str | None:
     return f"{asked} and {checked}" if checked else f"{asked} without an answer"
 
 
+def _as_answer(asked: str, calls: str) -> str:
+    return f"{mapped('prompt', asked)} {mapped('completion', calls)}"
+
+
 def unanswered(rows: Sequence[Row], columns: Iterable[str]) -> tuple[str, str] | None:
     """What rows are of which every one has turns and no turn of an assistant; as ``doubt`` says it.
 
@@ -121,7 +125,9 @@ def unanswered(rows: Sequence[Row], columns: Iterable[str]) -> tuple[str, str] |
     for name in columns:
         if rows and all(_ends_unanswered(peek(row, name)) for row in rows):
             said = _SAID["prompts_alone"]
-            return f"{name} without an answer: {said['what']}", said["instead"]
+            calls = (one for one in rows[0] if _turns.are_calls(peek(rows[0], one)))
+            own = [f". To train the calls, add {_as_answer(name, one)}" for one in calls]
+            return f"{name} without an answer: {said['what']}", said["instead"] + "".join(own[:1])
     return None
 
 

@@ -16,6 +16,8 @@ from stages.rows.column_names import EMPTY
 from stages.rows.judgements import are_numbers, is_marked, of_several
 
 _MARKS = 5  # different ratings of steps that are surely such
+_ON = 4  # rows of which one goes on from the row before
+_GAPS = ("", " ", "\n", "\n\n")  # between a question and its next step
 _NEXT = {"next", "current", "candidate"}
 
 
@@ -216,8 +218,18 @@ def _next_steps(held: Columns) -> list[str]:
     behind = {named[path] - _NEXT: path for path in named if not _NEXT.isdisjoint(named[path])}
     both = {path: behind[words] for path, words in named.items() if words in behind}
     own = [path for path, after in both.items() if not _goes_on(held, after, path)]
-    able = own if both else behind.values()
+    able = own if both else [*behind.values(), *_asked_next(held)]
     return [path for path in held.single if path in able and held.is_spoken(path)]
+
+
+def _asked_next(held: Columns) -> list[str]:
+    """Texts with which questions go on from those of the row before: each row is one more step."""
+    found = []
+    for asked, path in itertools.product(held.questions, held.single):
+        rows = itertools.pairwise(zip(held.told(asked), held.told(path), strict=True))
+        on = [b in [f"{a}{gap}{s}" for gap in _GAPS] for (a, s), (b, _) in rows if a and s]
+        found += [path] if 1 + len(on) <= _ON * sum(on) else []
+    return found
 
 
 def _goes_on(held: Columns, path: str, before: str) -> bool:

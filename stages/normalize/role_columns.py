@@ -123,9 +123,8 @@ class Columns:
     @cached_property
     def texts(self) -> list[str]:
         """The texts that are no names of something else."""
-        return [
-            p for p in self.where(shapes.is_text) if not role_names.is_about(p) or self._is_told(p)
-        ]
+        texts = self.where(shapes.is_text)
+        return [p for p in texts if not role_names.is_about(p) or self._is_told(p)]
 
     def _is_told(self, path: str) -> bool:
         """Whether a source is a text, and not the name of one."""
@@ -138,7 +137,8 @@ class Columns:
 
     def called(self, roles: str, paths: Iterable[str]) -> list[str]:
         """Those of some paths whose name suggests a role, or one of several."""
-        return [path for path in paths if role_names.role_of(path) in roles.split()]
+        named = (path for path in paths if role_names.role_of(path) in roles.split())
+        return [path for path in named if not speakers.may_be_people(path, self.told(path))]
 
     def varied(self, paths: list[str]) -> list[str]:
         """Those that are not the same few texts in all rows; all of them where none is."""
@@ -162,8 +162,7 @@ class Columns:
 
     def long(self, path: str) -> bool:
         """Whether most texts at a path are more than a word or two."""
-        said = filter(None, self.values[path])
-        return shapes.mostly(len(v) > _SHORT or len(v.split()) > 2 for v in said)
+        return shapes.mostly(len(v) > _SHORT or len(v.split()) > 2 for v in self.values[path] if v)
 
     def is_spoken(self, path: str) -> bool:
         """Whether most texts at a path are more than a name."""
@@ -306,9 +305,10 @@ class Columns:
         return self.distinct([p for p, told in said.items() if not signals.are_flags(told)])
 
     def _is_given(self, path: str) -> bool:
-        """Whether an answer is there to be given, not to check others against."""
+        """Whether an answer is given: no word for all rows, and not to check others against."""
         given = "final" not in role_names.parts(path) or self.long(path) or bool(self.reasoning)
-        return given and not role_names.is_reference(path)
+        several = len({*map(repr, self.values[path])}) > 1 or len(self._rows) < ENOUGH
+        return given and not role_names.is_reference(path) and (several or self.is_spoken(path))
 
     def _holds(self, whole: str, part: str) -> bool:
         """Whether a text has another one in it in nearly all rows, or at its end in most."""

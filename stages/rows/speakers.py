@@ -8,7 +8,7 @@ speaks; others may only say that it is a role, a question or an answer: ``functi
 import functools
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stages.errors import RowError, UsageError, did_you_mean
@@ -29,6 +29,9 @@ SPOKEN = "|".join(
     )
 )
 _WORDS |= {word: role for role in (USER, ASSISTANT) for word in words.exact("party", role)}
+_PEOPLE = words.exact("party", "role")
+_LONG_NAME = 5  # words that the name of a doctor may have
+_ENDS = (".", "?", "!", "。", "？", "！")  # of a sentence
 _ANY = words.exact("turn", "both")
 _BESIDE = {  # the name of a role
     role: words.exact("turn", "both", USER if role in (SYSTEM, USER) else ASSISTANT)
@@ -65,6 +68,13 @@ def meaning(name: Any) -> str | None:
 def may_speak(name: str) -> bool:
     """Whether a name has a word for a user or an assistant, whatever else it says."""
     return any(_WORDS.get(word) in (USER, ASSISTANT) for word in words.words(name))
+
+
+def may_be_people(path: str, values: Sequence[Any]) -> bool:
+    """Whether a column is called after people, and most of its texts are no sentences of theirs."""
+    texts = [value.strip() for value in values if isinstance(value, str)]
+    said = [text for text in texts if len(text.split()) > _LONG_NAME or text.endswith(_ENDS)]
+    return not _PEOPLE.isdisjoint(words.words(path)[-1:]) and 2 * len(said) <= len(texts)
 
 
 def role_named(name: Any) -> str | None:
