@@ -203,14 +203,19 @@ class _IndexedPair(_pairs.PairFormat):
         words = f"the better answer's index is {' or '.join(sorted(map(str, seen)))}"
         if flags:
             words = "the choice is true or false"
-        if not flags and seen <= {1, 2} and (2 in seen or ends == ("1", "2")):
-            return "1-based", f"{words}: it counts from 1"
+        numbered = ends == ("1", "2")
+        if not flags and (2 in seen and (numbered or 0 not in seen) or numbered and seen == {1}):
+            none = ", and 0 is a tie" if 0 in seen else ""
+            return "1-based", f"{words}: it counts from 1{none}"
         if not flags and seen <= {0, 1} and ends == ("0", "1"):
             return "0-based", f"{words}: it counts from 0"
+        if 2 in seen:
+            what = f"{words}: it counts from 1 and 0 is a tie, or from 0 and 2 is one"
+            raise UndecidedError(what, ("1-based", "0-based"))
         able = tuple(
             name
             for name, order in _ORDERS.items()
-            if (seen <= set(order) or len(seen) > 2) and not (flags and name == "1-based")
+            if seen <= set(order) and not (flags and name == "1-based")
         )
         ways = "an index from 0, an index from 1," if "1-based" in able else "an index from 0"
         what = f"{words}: that may be {ways} or a yes or no for the first answer"
@@ -229,6 +234,8 @@ class _IndexedPair(_pairs.PairFormat):
         index, order = _index(value), _ORDERS.get(self._way, ())
         if index is not None and index in order:
             return order.index(index)
+        if index in (0, 2) and self._way.endswith("-based"):
+            raise tie(f"{value!r} names neither answer", column, value)
         if not order and index in (0, 1, 2):
             ways = " or ".join(f"--format indexed_pair/{name}" for name in _ORDERS)
             what = f"{value!r} may be an index from 0, an index from 1, or a yes or no"

@@ -95,12 +95,12 @@ def numbers_of_both(path: str, columns: Mapping[str, Column], reading: str) -> s
     able = found.columns.keys() >= {"choice", "numbers"} and "[]" not in path and not found.fans_out
     for names in (*role_names.by_side([*columns]), (path,)) if able else ():
         told = [one for name in names for one in judgements.flat(columns[name].values)]
-        listed = all(isinstance(one, list) for one in columns[path].values)
+        listed = all(isinstance(v, list) and len(v) == 2 for v in columns[path].values)
         rated = [judgements.spelled(one) for one in told if not _pairs.is_unrated(one)]
         numbers = {*rated} - {None}
         sure = len(rated) - rated.count(None) >= shapes.NEARLY_ALL * len(rated)
         # 1 and 0 would say good or bad.
-        fits = path in names and listed == (len(names) == 1) and sure
+        fits = path in names and (listed or len(names) > 1) and sure
         if fits and not numbers <= {-1, 0, 1}:
             ranks = column_names.is_a(path, "rank")
             joined = ",".join(names if ranks else map(_turned_round, names))
@@ -179,6 +179,18 @@ def told_sides(held: Columns) -> list[str]:
         flags = {*map(judgements.spelled, said)} == {0, 1} and role_names.role_of(path) != "answer"
         named = any(_places(held, path, both) == {0, 1} for both in answers if len(both) == 2)
         found += [path] * (judgements.name_sides(said) or (named and not flags))
+    return found if found or verdict(held) else _told_by_several(held, answers)
+
+
+def _told_by_several(held: Columns, answers: Sequence[Sequence[str]]) -> list[str]:
+    """Columns with what one of several judges says each, as what most of them say: 1 and 2 beside
+    ``x_1`` and ``x_2``, and 0 for neither."""
+    found = []
+    for path in held.families:
+        said = judgements.decided(judgements.flat(held.told(path)))
+        said = [one for one in said if judgements.spelled(one) != 0]
+        places = [{judgements.named_among(one, both) for one in said} for both in answers]
+        found += [f"{path}[most]"] * ({0, 1} in places)
     return found
 
 
