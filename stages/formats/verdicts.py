@@ -203,8 +203,8 @@ class _IndexedPair(_pairs.PairFormat):
         words = f"the better answer's index is {' or '.join(sorted(map(str, seen)))}"
         if flags:
             words = "the choice is true or false"
-        numbered = ends == ("1", "2")
-        if not flags and (2 in seen and (numbered or 0 not in seen) or numbered and seen == {1}):
+        shown = 2 in seen or seen == {1} if ends == ("1", "2") else 2 in seen and 0 not in seen
+        if shown and not flags:
             none = ", and 0 is a tie" if 0 in seen else ""
             return "1-based", f"{words}: it counts from 1{none}"
         if not flags and seen <= {0, 1} and ends == ("0", "1"):

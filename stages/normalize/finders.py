@@ -30,6 +30,8 @@ def couples(held: Columns, role: str) -> list[tuple[str, str]]:
     """The two paths that may be the two sides of a role."""
     if role.endswith(" turns"):
         of, paths = role.partition(" ")[0], role_columns.talks(held)
+    elif role == "chosen answers":
+        of, paths = "chosen", held.called("answer", held.where(shapes.is_list_of_texts))
     elif role == "chosen score":
         of, paths = "chosen", held.where(shapes.is_number)
     else:
@@ -287,9 +289,9 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "good answer": verdict_columns.good_answer,
     # Answers of more than a word or two, which would be there to check others against.
     "spoken answer": lambda held: [*filter(held.long, held.answers)],
-    "list of answers": role_columns.list_of_answers,
+    "list of answers": verdict_columns.list_of_answers,
     "two answers": lambda held: [
-        p for p in role_columns.list_of_answers(held) if held.all(p, lambda one: len(one) == 2)
+        p for p in verdict_columns.list_of_answers(held) if held.all(p, lambda one: len(one) == 2)
     ],
     "sides": verdict_columns.sides,
     "lists of turns": verdict_columns.lists_of_turns,

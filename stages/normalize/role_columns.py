@@ -329,12 +329,6 @@ class Columns:
 # Turns, questions and answers.
 
 
-def list_of_answers(held: Columns) -> list[str]:
-    """Lists of texts or of objects, and families of texts, that are answers by their names."""
-    some = [p for p in held.texts_of_families if role_names.role_of(p.split(",")[0]) == "answer"]
-    return [*held.called("answer", held.where(_turns.are_answers)), *some]
-
-
 def talks(held: Columns, asks: bool = False) -> list[str]:
     """Turns that have an answer, or end with a question, whatever names say who speaks and what."""
     paths = (*held.values, *held.families)

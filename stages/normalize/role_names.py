@@ -152,8 +152,9 @@ def numbered_turns(paths: Iterable[str]) -> list[str]:
 
 
 def are_answers(path: str) -> bool:
-    """Whether the name is that of several answers: ``generations``."""
-    return role_of(path) == "answer" and without_numbers(path.removesuffix(".text"))[-1][-1] == "s"
+    """Whether the name is that of several answers: ``generations``, ``choices``."""
+    named = role_of(path) in ("answer", "verdict")
+    return named and without_numbers(path.removesuffix(".text"))[-1][-1] == "s"
 
 
 def is_talk(path: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from stages import formats, kinds
 from stages.contract import Row
-from stages.formats import _pairs, _ratings
+from stages.formats import _pairs, _ratings, _turns
 from stages.normalize import role_columns, role_names
 from stages.normalize.role_columns import Columns
 from stages.normalize.survey import Column
@@ -42,7 +42,7 @@ def numbers_of(held: Columns, *roles: str) -> list[str]:
     several += [f"{path}[order]" for path in held.where(judgements.are_letters)]
     paths = [*held.where(judgements.are_numbers), *held.families, *several]
     paths = [p for p in paths if _measures(judgements.bare(p).split(",")[0]) in roles]
-    lists = [*role_columns.list_of_answers(held), *lists_of_turns(held)]
+    lists = [*list_of_answers(held), *lists_of_turns(held)]
     likely = [p for p in paths if held.all(p, judgements.are_numbers)]
     likely = [p for p in likely if held.as_long(p, lists) and _in_order(held, p, lists)]
     # Lists of ratings from 0 to 1 that are not as long as the others may be of steps.
@@ -65,6 +65,19 @@ def _in_order(held: Columns, path: str, others: Iterable[str]) -> bool:
 
 def _keys(held: Columns, path: str) -> set[str]:
     return {one.rpartition(".")[2] for one in held.values if one.startswith(f"{path}[].")}
+
+
+def _are_prose(value: Any) -> bool:
+    """Whether a value is a list of several texts that are each more than a name."""
+    return shapes.are_texts(value) and all(map(signals.is_prose, value))
+
+
+def list_of_answers(held: Columns) -> list[str]:
+    """Lists of texts or of objects, and families of texts, that are answers by their names, or
+    sentences to choose from."""
+    some = [p for p in held.texts_of_families if role_names.role_of(p.split(",")[0]) == "answer"]
+    choices = held.called("verdict", held.where(_are_prose))
+    return [*held.called("answer", held.where(_turns.are_answers)), *choices, *some]
 
 
 def sides(held: Columns) -> list[str]:
@@ -129,7 +142,7 @@ def of_both(name: str, path: str, rows: Sequence[Row], kind: kinds.Kind) -> str:
 
 def good_answer(held: Columns) -> list[str]:
     """The first good one of several answers, where a list says of each whether it is good."""
-    answers = [p for p in role_columns.list_of_answers(held) if held.all(p, shapes.are_texts)]
+    answers = [p for p in list_of_answers(held) if held.all(p, shapes.are_texts)]
     verdicts = [p for p in held.where(_are_verdicts) if column_names.is_rating(p)]
     each = itertools.product(answers, verdicts)
     likely = [(a, v) for a, v in each if held.as_long(v, [a]) and not signals.is_low(v)]
@@ -197,7 +210,7 @@ def _told_by_several(held: Columns, answers: Sequence[Sequence[str]]) -> list[st
 def told_answers(held: Columns) -> list[str]:
     """Columns whose values each name one of more than two answers by what tells their columns
     apart; those that are called verdicts, if some are."""
-    families = [path.split(",") for path in role_columns.list_of_answers(held) if "," in path]
+    families = [path.split(",") for path in list_of_answers(held) if "," in path]
     found = {}
     for path, names in itertools.product(_deciding(held), families):
         places = _places(held, path, names)
