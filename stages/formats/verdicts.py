@@ -212,11 +212,8 @@ class _IndexedPair(_pairs.PairFormat):
         if 2 in seen:
             what = f"{words}: it counts from 1 and 0 is a tie, or from 0 and 2 is one"
             raise UndecidedError(what, ("1-based", "0-based"))
-        able = tuple(
-            name
-            for name, order in _ORDERS.items()
-            if seen <= set(order) and not (flags and name == "1-based")
-        )
+        able = tuple(way for way, order in _ORDERS.items() if seen <= {*order})
+        able = tuple(way for way in able if way != "1-based" or not flags)
         ways = "an index from 0, an index from 1," if "1-based" in able else "an index from 0"
         what = f"{words}: that may be {ways} or a yes or no for the first answer"
         raise UndecidedError(what, able)

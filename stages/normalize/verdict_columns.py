@@ -67,17 +67,13 @@ def _keys(held: Columns, path: str) -> set[str]:
     return {one.rpartition(".")[2] for one in held.values if one.startswith(f"{path}[].")}
 
 
-def _are_prose(value: Any) -> bool:
-    """Whether a value is a list of several texts that are each more than a name."""
-    return shapes.are_texts(value) and all(map(signals.is_prose, value))
-
-
 def list_of_answers(held: Columns) -> list[str]:
     """Lists of texts or of objects, and families of texts, that are answers by their names, or
     sentences to choose from."""
     some = [p for p in held.texts_of_families if role_names.role_of(p.split(",")[0]) == "answer"]
-    choices = held.called("verdict", held.where(_are_prose))
-    return [*held.called("answer", held.where(_turns.are_answers)), *choices, *some]
+    spoken = held.where(lambda v: shapes.are_texts(v) and all(map(signals.is_prose, v)))
+    named = held.called("answer", held.where(_turns.are_answers))
+    return [*named, *held.called("verdict", spoken), *some]
 
 
 def sides(held: Columns) -> list[str]:
@@ -192,16 +188,9 @@ def told_sides(held: Columns) -> list[str]:
         flags = {*map(judgements.spelled, said)} == {0, 1} and role_names.role_of(path) != "answer"
         named = any(_places(held, path, both) == {0, 1} for both in answers if len(both) == 2)
         found += [path] * (judgements.name_sides(said) or (named and not flags))
-    return found if found or verdict(held) else _told_by_several(held, answers)
-
-
-def _told_by_several(held: Columns, answers: Sequence[Sequence[str]]) -> list[str]:
-    """Columns with what one of several judges says each, as what most of them say: 1 and 2 beside
-    ``x_1`` and ``x_2``, and 0 for neither."""
-    found = []
-    for path in held.families:
-        said = judgements.decided(judgements.flat(held.told(path)))
-        said = [one for one in said if judgements.spelled(one) != 0]
+    for path in held.families if not (found or verdict(held)) else ():  # one of each judge
+        told = judgements.decided(judgements.flat(held.told(path)))
+        said = [one for one in told if judgements.spelled(one) != 0]  # which is a tie
         places = [{judgements.named_among(one, both) for one in said} for both in answers]
         found += [f"{path}[most]"] * ({0, 1} in places)
     return found
