@@ -118,10 +118,9 @@ def _require_named(where: str, rows: list[contract.Row], config: Config) -> None
     for option, column in missing:
         near = column_names.nearest(column, _columns_of(rows).split(", "))
         meant = " or ".join(option.replace(column, one) for one in near)
-        raise UsageError(
-            f"{option}: no sampled row of {where} has {column}.",
-            f"{f'Did you mean {meant}? ' if near else ''}Its columns: {_columns_of(rows)}.",
-        )
+        what = f"{option}: no sampled row of {where} has {column}."
+        hint = f"Did you mean {meant}? " if near else ""
+        raise UsageError(what, f"{hint}Its columns: {_columns_of(rows)}.")
 
 
 def _require_read(names: Iterable[str], known: Iterable[str], whose: str) -> None:
@@ -168,11 +167,9 @@ def _taken(rows: list[contract.Row], where: str, config: Config) -> list[contrac
     selection = selection_of(config)
     taken = [renamed(selection.read(r), config.source.map) for r in rows if selection.takes(r)]
     if not taken:
-        raise DataError(
-            f"{where}: none of {counted(len(rows), 'sampled row')} meets --where "
-            f"{' and '.join(config.source.where)}.",
-            f"Check the values; the first row has {_shown(rows[0], selection)}.",
-        )
+        said = " and ".join(config.source.where)
+        what = f"{where}: none of {counted(len(rows), 'sampled row')} meets --where {said}."
+        raise DataError(what, f"Check the values; the first row has {_shown(rows[0], selection)}.")
     return taken
 
 
@@ -335,7 +332,6 @@ def _as_named(named: Format, rows: list[contract.Row], where: str, config: Confi
         reading, why = settle(named, fitting, where, named.told(format_options(config)))
         more += why
     counts = {named.name: len(fitting)}
-    evidence = (
-        f"named by --format, fits {len(fitting):,} of {counted(len(rows), 'sampled row')}{more}"
-    )
+    of = counted(len(rows), "sampled row")
+    evidence = f"named by --format, fits {len(fitting):,} of {of}{more}"
     return Detection(reading=reading, evidence=evidence, sampled=len(rows), counts=counts)

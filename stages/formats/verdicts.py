@@ -300,12 +300,9 @@ class _StrengthPair(_pairs.PairFormat):
         shown = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
         if shown and min(shown) >= 0:
             least, most = (f"{value:g}" for value in (min(shown), max(shown)))
-            what = (
-                f"the strengths run from {least} to {most}, and none below 0 shows which answer "
-                "they prefer: negative-is-first makes the second answer the better one in every "
-                "row, positive-is-first the first"
-            )
-            raise UndecidedError(what, self.ways)
+            none = f"the strengths run from {least} to {most}, and none below 0 shows which answer"
+            both = "the second answer the better one in every row, positive-is-first the first"
+            raise UndecidedError(f"{none} they prefer: negative-is-first makes {both}", self.ways)
         other = "strength_pair/positive-is-first reads it the other way round"
         return "", f"below 0 the first answer is the better one; {other}"
 

@@ -145,9 +145,8 @@ def steps_of(held: Columns) -> list[str]:
     if signed := _signed(held, 1):
         return [f"{path}[step]" for path in signed]
     several = [p for p in lists if any(map(shapes.are_texts, held.told(p)))]
-    several = [
-        p for p in several if not role_names.are_answers(p) or (held.guess and _are_judged(held, p))
-    ]
+    judged = [p for p in several if held.guess and _are_judged(held, p)]
+    several = [p for p in several if p in judged or not role_names.are_answers(p)]
     texts = [p for p in (*several, *held.texts_of_families) if not held.all(p, _are_marks)]
     long = [p for p in texts if held.all(p, shapes.are_texts)]
     rated = [p for p in texts if any(held.as_long(p, [q], 1) for q in held.where(_are_marks))]
@@ -158,9 +157,8 @@ def _signed(held: Columns, depth: int) -> list[str]:
     """Lists, or lists of lists, of texts that all end with + or -, and some with each."""
 
     def are_signed(value: Any) -> bool:
-        return judgements.depth(value) == depth and all(
-            map(judgements.signed_in, judgements.flat(value))
-        )
+        every = map(judgements.signed_in, judgements.flat(value))
+        return judgements.depth(value) == depth and all(every)
 
     paths = held.where(are_signed)
     said = {p: judgements.flat(judgements.together(held.told(p), "sign")) for p in paths}

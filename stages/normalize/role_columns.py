@@ -123,9 +123,8 @@ class Columns:
     @cached_property
     def texts(self) -> list[str]:
         """The texts that are no names of something else."""
-        return [
-            p for p in self.where(shapes.is_text) if not role_names.is_about(p) or self._is_told(p)
-        ]
+        texts = self.where(shapes.is_text)
+        return [p for p in texts if not role_names.is_about(p) or self._is_told(p)]
 
     def _is_told(self, path: str) -> bool:
         """Whether a source is a text, and not the name of one."""
@@ -321,9 +320,8 @@ class Columns:
         """Whether a longer text ends with what a shorter one says, in most rows."""
         both = zip(self.values[long], self.values[short], strict=True)
         told = [(a.strip(), b.strip()) for a, b in both if shapes.is_text(a) and shapes.is_text(b)]
-        return shapes.mostly(
-            b in a[-max(_END, 2 * len(b)) :] and len(a) > 2 * len(b) for a, b in told if b
-        )
+        ends = ((len(a) > 2 * len(b), b in a[-max(_END, 2 * len(b)) :]) for a, b in told if b)
+        return shapes.mostly(map(all, ends))
 
 
 # Turns, questions and answers.

@@ -201,9 +201,8 @@ def answer_beside(path: str, row: Row) -> str:
 def how_good(path: str, rows: Sequence[Row]) -> int:
     """In how many rows a verdict on whoever a column is of is good."""
     whose = signals.whose(path)
-    names = [
-        n for n in rows[0] if whose and column_names.is_rating(n) and signals.whose(n) == whose
-    ]
+    beside = (name for name in rows[0] if whose and signals.whose(name) == whose)
+    names = [*filter(column_names.is_rating, beside)]
     return sum(judgements.is_good(row.get(name)) is True for row in rows for name in names)
 
 
