@@ -293,7 +293,8 @@ def fitting(data: tuple[str, ...], given: Mapping[str, Any], looks: Looks) -> st
 def _nothing_fits(errors: dict[str, PipelineError]) -> PipelineError:
     """The error that helps most: one about the rows, rather than that no format fits them; one that
     offers an option, rather than none; of rows that rate or compare something, what is open about
-    that, rather than about training all."""
+    that, rather than about training all. A task that cannot take an option says nothing of rows."""
+    errors = {t: e for t, e in errors.items() if not isinstance(e, UsageError)} or errors
     knowing = {t: e for t, e in errors.items() if not isinstance(e, UnknownFormatError)}
     offering = {t: e for t, e in knowing.items() if ways(e.remedy)} or knowing
     judging = {t: e for t, e in offering.items() if not tasks.kind_of(t).trains_answers}

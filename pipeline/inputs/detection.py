@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pipeline import tasks
@@ -31,6 +31,9 @@ from stages.normalize.role_columns import ENOUGH
 from stages.normalize.survey import Survey, is_talk, survey
 from stages.rows import column_names, selection, signals, speakers
 from stages.rows.selection import Selection, lookup, names_something, renamed
+from stages.rows.unread import mapped
+
+_LISTED = 24  # names that a message lists
 
 
 def way_on(error: str, path: str) -> str:
@@ -103,31 +106,21 @@ def _require_named(where: str, rows: list[contract.Row], config: Config) -> None
     Raises:
         UsageError: no row has one of them.
     """
-    missing = [
-        (f"--map {name}={column}", column)
-        for name, column in config.source.map.items()
-        if all(lookup(row, column) is None for row in rows)
-    ]
-    missing += [
-        (f"--ignore {path}", path)
-        for path in config.source.ignore
-        if not any(names_something(row, path) for row in rows)
-    ]
-    missing += [
-        (f"--where {text}", asked.column)
-        for text, asked in zip(config.source.where, selection_of(config).where, strict=True)
-        if all(lookup(row, asked.column) is None for row in rows)
-    ]
+    conditions = zip(config.source.where, selection_of(config).where, strict=True)
+    named = [(f"--map {name}={column}", column) for name, column in config.source.map.items()]
+    named += [(f"--where {text}", asked.column) for text, asked in conditions]
+    missing = [one for one in named if all(lookup(row, one[1]) is None for row in rows)]
+    unknown = (o for o in config.source.ignore if not any(names_something(row, o) for row in rows))
+    missing += [(f"--ignore {path}", path) for path in unknown]
     speakers.require_said(config.source.role, rows, where)
     if config.source.filter or Keep.of(config.plan.dedup_keep).column:
         require_known(config, rows, where)
     for option, column in missing:
         near = column_names.nearest(column, _columns_of(rows).split(", "))
         meant = " or ".join(option.replace(column, one) for one in near)
-        raise UsageError(
-            f"{option}: no sampled row of {where} has {column}.",
-            f"{f'Did you mean {meant}? ' if near else ''}Its columns: {_columns_of(rows)}.",
-        )
+        what = f"{option}: no sampled row of {where} has {column}."
+        hint = f"Did you mean {meant}? " if near else ""
+        raise UsageError(what, f"{hint}Its columns: {_columns_of(rows)}.")
 
 
 def _require_read(names: Iterable[str], known: Iterable[str], whose: str) -> None:
@@ -141,10 +134,28 @@ def _require_read(names: Iterable[str], known: Iterable[str], whose: str) -> Non
         if name not in known:
             near = column_names.nearest(name, known)
             hint = f"Did you mean {' or '.join(near)}? " if near else ""
-            raise UsageError(
-                f"--map {name}=...: {whose} reads no column named {name}.",
-                f"{hint}It reads {', '.join(known)}.",
-            )
+            every = "What each format reads: pipeline list formats --columns."
+            listed = f"It reads {', '.join(known)}." if len(known) <= _LISTED else every
+            what = f"--map {name}=...: {whose} a column named {name}."
+            raise UsageError(what, f"{hint}{listed}")
+
+
+def _require_together(
+    rows: list[contract.Row], maps: Mapping[str, str], offered: Sequence[Format], words: str
+) -> None:
+    """Require that one format reads both of each two NAMEs of ``--map`` that a row has.
+
+    Raises:
+        DataError: none does.
+    """
+    by = {name: [f.name for f in offered if name in formats.names_of(f)] for name in maps}
+    for one, other in itertools.combinations(maps, 2):
+        there = any(None not in (row[one], row[other]) for row in rows)
+        if there and {*by[one]}.isdisjoint(by[other]):
+            both = f"{mapped(one, maps[one])} and {mapped(other, maps[other])}"
+            each = f"{one} is read by {', '.join(by[one])}; {other} by {', '.join(by[other])}"
+            what = f"no one format of {words} reads both {both}: {each}."
+            raise DataError(what, "Give one of the two alone, and leave the other column out.")
 
 
 def _taken(rows: list[contract.Row], where: str, config: Config) -> list[contract.Row]:
@@ -156,11 +167,9 @@ def _taken(rows: list[contract.Row], where: str, config: Config) -> list[contrac
     selection = selection_of(config)
     taken = [renamed(selection.read(r), config.source.map) for r in rows if selection.takes(r)]
     if not taken:
-        raise DataError(
-            f"{where}: none of {counted(len(rows), 'sampled row')} meets --where "
-            f"{' and '.join(config.source.where)}.",
-            f"Check the values; the first row has {_shown(rows[0], selection)}.",
-        )
+        said = " and ".join(config.source.where)
+        what = f"{where}: none of {counted(len(rows), 'sampled row')} meets --where {said}."
+        raise DataError(what, f"Check the values; the first row has {_shown(rows[0], selection)}.")
     return taken
 
 
@@ -199,9 +208,11 @@ def recognise_rows(
             raise UsageError(what, f"Read both with {both}." if instead else "Use that instead.")
     # A name of --map may belong to any format that could be chosen; once one is, only to that one.
     offered = formats.usable_for(kind) if named is None else [named]
-    whose = f"format {named.name}" if named else f"no format of {kind.words}"
+    whose = f"format {named.name} does not read" if named else f"no format of {kind.words} reads"
     _require_read(config.source.map, (n for f in offered for n in formats.names_of(f)), whose)
     rows = _taken(raw, where, config)
+    if not config.source.mixed_formats:
+        _require_together(rows, config.source.map, offered, kind.words)
     if typed:
         rows = _with_nulls_settled(rows, where, config)
     if named is None:
@@ -209,9 +220,8 @@ def recognise_rows(
     else:
         detection = _as_named(named, rows, where, config)
     if detection.change is None:
-        _require_read(
-            config.source.map, formats.names_of(detection.format), f"format {detection.format.name}"
-        )
+        whose = f"format {detection.format.name} does not read"
+        _require_read(config.source.map, formats.names_of(detection.format), whose)
         given = [renamed(row, detection.format.renamed) for row in rows]
         seen = survey(given, detection.format, kind, format_options(config), selection_of(config))
         _require_some(seen, rows, where, config)
@@ -322,7 +332,6 @@ def _as_named(named: Format, rows: list[contract.Row], where: str, config: Confi
         reading, why = settle(named, fitting, where, named.told(format_options(config)))
         more += why
     counts = {named.name: len(fitting)}
-    evidence = (
-        f"named by --format, fits {len(fitting):,} of {counted(len(rows), 'sampled row')}{more}"
-    )
+    of = counted(len(rows), "sampled row")
+    evidence = f"named by --format, fits {len(fitting):,} of {of}{more}"
     return Detection(reading=reading, evidence=evidence, sampled=len(rows), counts=counts)

@@ -171,7 +171,8 @@ def _scored(
         unread = "it is read beside the verdict only where --map names it"
         ways.insert(0, f"read those of both answers with {both}")
     elif all(isinstance(value, list) for value in values):
-        if any(judgements.together(value, "best") == judgements.TIE for value in values):
+        tied = any(judgements.together(value, "best") == judgements.TIE for value in values)
+        if tied and not column_names.is_a(path, "pair"):  # votes are of no one answer
             untied = differs_from(f"{path}[best]", judgements.TIE)
             ways.insert(0, f"keep only the rows in which one is better with {untied}")
     elif chosen := condition_for(path, survey.columns[path]):

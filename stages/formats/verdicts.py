@@ -203,15 +203,17 @@ class _IndexedPair(_pairs.PairFormat):
         words = f"the better answer's index is {' or '.join(sorted(map(str, seen)))}"
         if flags:
             words = "the choice is true or false"
-        if not flags and seen <= {1, 2} and (2 in seen or ends == ("1", "2")):
-            return "1-based", f"{words}: it counts from 1"
+        shown = 2 in seen or seen == {1} if ends == ("1", "2") else 2 in seen and 0 not in seen
+        if shown and not flags:
+            none = ", and 0 is a tie" if 0 in seen else ""
+            return "1-based", f"{words}: it counts from 1{none}"
         if not flags and seen <= {0, 1} and ends == ("0", "1"):
             return "0-based", f"{words}: it counts from 0"
-        able = tuple(
-            name
-            for name, order in _ORDERS.items()
-            if (seen <= set(order) or len(seen) > 2) and not (flags and name == "1-based")
-        )
+        if 2 in seen:
+            what = f"{words}: it counts from 1 and 0 is a tie, or from 0 and 2 is one"
+            raise UndecidedError(what, ("1-based", "0-based"))
+        able = tuple(way for way, order in _ORDERS.items() if seen <= {*order})
+        able = tuple(way for way in able if way != "1-based" or not flags)
         ways = "an index from 0, an index from 1," if "1-based" in able else "an index from 0"
         what = f"{words}: that may be {ways} or a yes or no for the first answer"
         raise UndecidedError(what, able)
@@ -229,6 +231,8 @@ class _IndexedPair(_pairs.PairFormat):
         index, order = _index(value), _ORDERS.get(self._way, ())
         if index is not None and index in order:
             return order.index(index)
+        if index in (0, 2) and self._way.endswith("-based"):
+            raise tie(f"{value!r} names neither answer", column, value)
         if not order and index in (0, 1, 2):
             ways = " or ".join(f"--format indexed_pair/{name}" for name in _ORDERS)
             what = f"{value!r} may be an index from 0, an index from 1, or a yes or no"
@@ -296,12 +300,9 @@ class _StrengthPair(_pairs.PairFormat):
         shown = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
         if shown and min(shown) >= 0:
             least, most = (f"{value:g}" for value in (min(shown), max(shown)))
-            what = (
-                f"the strengths run from {least} to {most}, and none below 0 shows which answer "
-                "they prefer: negative-is-first makes the second answer the better one in every "
-                "row, positive-is-first the first"
-            )
-            raise UndecidedError(what, self.ways)
+            none = f"the strengths run from {least} to {most}, and none below 0 shows which answer"
+            both = "the second answer the better one in every row, positive-is-first the first"
+            raise UndecidedError(f"{none} they prefer: negative-is-first makes {both}", self.ways)
         other = "strength_pair/positive-is-first reads it the other way round"
         return "", f"below 0 the first answer is the better one; {other}"
 

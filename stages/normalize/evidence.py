@@ -243,9 +243,8 @@ def matching(
     usable = [evidence[f.name] for f in formats.usable_for(kind)]
     readable = [any(reasons) for reasons in zip(*usable, strict=True)]
     for name in evidence.keys() - {f.name for f in formats.usable_for(kind)}:
-        evidence[name] = [
-            None if r else reason for r, reason in zip(readable, evidence[name], strict=True)
-        ]
+        both = zip(readable, evidence[name], strict=True)
+        evidence[name] = [None if other else reason for other, reason in both]
     return {
         name: [reason and in_raw_names(reason, columns) for reason in reasons]
         for name, reasons in evidence.items()
@@ -330,13 +329,10 @@ def detect(
         return Detection(best, evidence="", sampled=len(rows), counts=counts, change=(best, other))
     if counts[best] * 2 <= len(rows):
         return by_roles.only(by_roles.found())
+    found = f"{common(evidence[best])} in {counts[best]:,} of {counted(len(rows), 'sampled row')}"
     detected = formats.load(best)
     if detected.named_only:
-        raise DataError(
-            f"{where}: {common(evidence[best])} in {counts[best]:,} of "
-            f"{counted(len(rows), 'sampled row')}; {detected.named_only}.",
-            f"Add --format {best} to have them checked and passed through.",
-        )
+        remedy = f"Add --format {best} to have them checked and passed through."
+        raise DataError(f"{where}: {found}; {detected.named_only}.", remedy)
     fitting = [row for row, reason in zip(rows, evidence[best], strict=True) if reason]
-    found = f"{common(evidence[best])} in {counts[best]:,} of {counted(len(rows), 'sampled row')}"
     return _read_as(detected, fitting, by_roles, Detection(best, found, len(rows), counts))

@@ -32,6 +32,8 @@ def couples(held: Columns, role: str) -> list[tuple[str, str]]:
     """The two paths that may be the two sides of a role."""
     if role.endswith(" turns"):
         of, paths = role.partition(" ")[0], role_columns.talks(held)
+    elif role == "chosen answers":
+        of, paths = "chosen", held.called("answer", held.where(shapes.is_list_of_texts))
     elif role == "chosen score":
         of, paths = "chosen", held.where(shapes.is_number)
     else:
@@ -145,9 +147,8 @@ def steps_of(held: Columns) -> list[str]:
     if signed := _signed(held, 1):
         return [f"{path}[step]" for path in signed]
     several = [p for p in lists if any(map(shapes.are_texts, held.told(p)))]
-    several = [
-        p for p in several if not role_names.are_answers(p) or (held.guess and _are_judged(held, p))
-    ]
+    judged = [p for p in several if held.guess and _are_judged(held, p)]
+    several = [p for p in several if p in judged or not role_names.are_answers(p)]
     texts = [p for p in (*several, *held.texts_of_families) if not held.all(p, _are_marks)]
     long = [p for p in texts if held.all(p, shapes.are_texts)]
     rated = [p for p in texts if any(held.as_long(p, [q], 1) for q in held.where(_are_marks))]
@@ -158,9 +159,8 @@ def _signed(held: Columns, depth: int) -> list[str]:
     """Lists, or lists of lists, of texts that all end with + or -, and some with each."""
 
     def are_signed(value: Any) -> bool:
-        return judgements.depth(value) == depth and all(
-            map(judgements.signed_in, judgements.flat(value))
-        )
+        every = map(judgements.signed_in, judgements.flat(value))
+        return judgements.depth(value) == depth and all(every)
 
     paths = held.where(are_signed)
     said = {p: judgements.flat(judgements.together(held.told(p), "sign")) for p in paths}
@@ -299,9 +299,9 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "good answer": verdict_columns.good_answer,
     # Answers of more than a word or two, which would be there to check others against.
     "spoken answer": lambda held: [*filter(held.long, held.answers)],
-    "list of answers": role_columns.list_of_answers,
+    "list of answers": verdict_columns.list_of_answers,
     "two answers": lambda held: [
-        p for p in role_columns.list_of_answers(held) if held.all(p, lambda one: len(one) == 2)
+        p for p in verdict_columns.list_of_answers(held) if held.all(p, lambda one: len(one) == 2)
     ],
     "sides": verdict_columns.sides,
     "lists of turns": verdict_columns.lists_of_turns,

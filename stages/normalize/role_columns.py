@@ -321,18 +321,11 @@ class Columns:
         """Whether a longer text ends with what a shorter one says, in most rows."""
         both = zip(self.values[long], self.values[short], strict=True)
         told = [(a.strip(), b.strip()) for a, b in both if shapes.is_text(a) and shapes.is_text(b)]
-        return shapes.mostly(
-            b in a[-max(_END, 2 * len(b)) :] and len(a) > 2 * len(b) for a, b in told if b
-        )
+        ends = ((len(a) > 2 * len(b), b in a[-max(_END, 2 * len(b)) :]) for a, b in told if b)
+        return shapes.mostly(map(all, ends))
 
 
 # Turns, questions and answers.
-
-
-def list_of_answers(held: Columns) -> list[str]:
-    """Lists of texts or of objects, and families of texts, that are answers by their names."""
-    some = [p for p in held.texts_of_families if role_names.role_of(p.split(",")[0]) == "answer"]
-    return [*held.called("answer", held.where(_turns.are_answers)), *some]
 
 
 def talks(held: Columns, asks: bool = False) -> list[str]:

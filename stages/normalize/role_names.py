@@ -152,8 +152,9 @@ def numbered_turns(paths: Iterable[str]) -> list[str]:
 
 
 def are_answers(path: str) -> bool:
-    """Whether the name is that of several answers: ``generations``."""
-    return role_of(path) == "answer" and without_numbers(path.removesuffix(".text"))[-1][-1] == "s"
+    """Whether the name is that of several answers: ``generations``, ``choices``."""
+    named = role_of(path) in ("answer", "verdict")
+    return named and without_numbers(path.removesuffix(".text"))[-1][-1] == "s"
 
 
 def is_talk(path: str) -> bool:
@@ -200,9 +201,8 @@ def answer_beside(path: str, row: Row) -> str:
 def how_good(path: str, rows: Sequence[Row]) -> int:
     """In how many rows a verdict on whoever a column is of is good."""
     whose = signals.whose(path)
-    names = [
-        n for n in rows[0] if whose and column_names.is_rating(n) and signals.whose(n) == whose
-    ]
+    beside = (name for name in rows[0] if whose and signals.whose(name) == whose)
+    names = [*filter(column_names.is_rating, beside)]
     return sum(judgements.is_good(row.get(name)) is True for row in rows for name in names)
 
 

@@ -110,10 +110,8 @@ class Candidate:
     @property
     def words(self) -> str:
         """Which column plays which role."""
-        each = [
-            f"{path} as {role_names.SAID.get(role := self.roles[name], role)}"
-            for name, path in self.renamed.items()
-        ]
+        said = {name: role_names.SAID.get(role, role) for name, role in self.roles.items()}
+        each = [f"{path} as {said[name]}" for name, path in self.renamed.items()]
         return f"{', '.join(each[:-1])} and {each[-1]}" if each[1:] else each[0]
 
     @property
@@ -159,9 +157,8 @@ def _found(
         if only in ("", shape.format):
             for one in itertools.islice(_candidates(shape, held, columns), MOST):
                 # A guess reads most of what is said, and all turns.
-                if guess and not (
-                    held.are_most(one.paths) and turns <= {*map(judgements.bare, one.paths)}
-                ):
+                whole = held.are_most(one.paths) and turns <= {*map(judgements.bare, one.paths)}
+                if guess and not whole:
                     continue
                 read, said = _run(one, some, columns) if not _is_crossed(one, some) else (0, "")
                 if read and read >= NEARLY_ALL * len(some):
@@ -185,9 +182,8 @@ def _nearest(every: Sequence[Candidate], held: Columns) -> list[Candidate]:
     near: dict[str, tuple[str, int]] = {}
     for one in every:
         whose = judgements.bare(one.renamed.get("labels", one.reading)).partition("[]")[0]
-        sure = finders.are_surely_steps(
-            held, one.renamed.get("steps", one.renamed.get("input", ""))
-        )
+        steps = one.renamed.get("steps", one.renamed.get("input", ""))
+        sure = finders.are_surely_steps(held, steps)
         near[one.reading] = whose, 2 * sure + (one.format == "nested_steps")
     most = dict(sorted(near.values()))
     return [one for one in every if most[near[one.reading][0]] == near[one.reading][1]]

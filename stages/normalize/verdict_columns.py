@@ -6,7 +6,7 @@ from typing import Any
 
 from stages import formats, kinds
 from stages.contract import Row
-from stages.formats import _pairs, _ratings
+from stages.formats import _pairs, _ratings, _turns
 from stages.normalize import role_columns, role_names
 from stages.normalize.role_columns import Columns
 from stages.normalize.survey import Column
@@ -42,8 +42,13 @@ def numbers_of(held: Columns, *roles: str) -> list[str]:
     several += [f"{path}[order]" for path in held.where(judgements.are_letters)]
     paths = [*held.where(_rate_some), *held.families, *several]
     paths = [p for p in paths if _measures(judgements.bare(p).split(",")[0]) in roles]
+<<<<<<< HEAD
     lists = [*role_columns.list_of_answers(held), *lists_of_turns(held)]
     likely = [p for p in paths if held.all(p, _rate_some)]
+=======
+    lists = [*list_of_answers(held), *lists_of_turns(held)]
+    likely = [p for p in paths if held.all(p, judgements.are_numbers)]
+>>>>>>> ra
     likely = [p for p in likely if held.as_long(p, lists) and _in_order(held, p, lists)]
     # Lists of ratings from 0 to 1 that are not as long as the others may be of steps.
     even = [p for p in likely if held.as_long(p, lists, 1) or not held.all(p, _ratings.are_ratings)]
@@ -71,6 +76,15 @@ def _in_order(held: Columns, path: str, others: Iterable[str]) -> bool:
 
 def _keys(held: Columns, path: str) -> set[str]:
     return {one.rpartition(".")[2] for one in held.values if one.startswith(f"{path}[].")}
+
+
+def list_of_answers(held: Columns) -> list[str]:
+    """Lists of texts or of objects, and families of texts, that are answers by their names, or
+    sentences to choose from."""
+    some = [p for p in held.texts_of_families if role_names.role_of(p.split(",")[0]) == "answer"]
+    spoken = held.where(lambda v: shapes.are_texts(v) and all(map(signals.is_prose, v)))
+    named = held.called("answer", held.where(_turns.are_answers))
+    return [*named, *held.called("verdict", spoken), *some]
 
 
 def sides(held: Columns) -> list[str]:
@@ -101,12 +115,12 @@ def numbers_of_both(path: str, columns: Mapping[str, Column], reading: str) -> s
     able = found.columns.keys() >= {"choice", "numbers"} and "[]" not in path and not found.fans_out
     for names in (*role_names.by_side([*columns]), (path,)) if able else ():
         told = [one for name in names for one in judgements.flat(columns[name].values)]
-        listed = all(isinstance(one, list) for one in columns[path].values)
+        listed = all(isinstance(v, list) and len(v) == 2 for v in columns[path].values)
         rated = [judgements.spelled(one) for one in told if not _pairs.is_unrated(one)]
         numbers = {*rated} - {None}
         sure = len(rated) - rated.count(None) >= shapes.NEARLY_ALL * len(rated)
         # 1 and 0 would say good or bad.
-        fits = path in names and listed == (len(names) == 1) and sure
+        fits = path in names and (listed or len(names) > 1) and sure
         if fits and not numbers <= {-1, 0, 1}:
             ranks = column_names.is_a(path, "rank")
             joined = ",".join(names if ranks else map(_turned_round, names))
@@ -135,7 +149,7 @@ def of_both(name: str, path: str, rows: Sequence[Row], kind: kinds.Kind) -> str:
 
 def good_answer(held: Columns) -> list[str]:
     """The first good one of several answers, where a list says of each whether it is good."""
-    answers = [p for p in role_columns.list_of_answers(held) if held.all(p, shapes.are_texts)]
+    answers = [p for p in list_of_answers(held) if held.all(p, shapes.are_texts)]
     verdicts = [p for p in held.where(_are_verdicts) if column_names.is_rating(p)]
     each = itertools.product(answers, verdicts)
     likely = [(a, v) for a, v in each if held.as_long(v, [a]) and not signals.is_low(v)]
@@ -185,13 +199,18 @@ def told_sides(held: Columns) -> list[str]:
         flags = {*map(judgements.spelled, said)} == {0, 1} and role_names.role_of(path) != "answer"
         named = any(_places(held, path, both) == {0, 1} for both in answers if len(both) == 2)
         found += [path] * (judgements.name_sides(said) or (named and not flags))
+    for path in held.families if not (found or verdict(held)) else ():  # one of each judge
+        told = judgements.decided(judgements.flat(held.told(path)))
+        said = [one for one in told if judgements.spelled(one) != 0]  # which is a tie
+        places = [{judgements.named_among(one, both) for one in said} for both in answers]
+        found += [f"{path}[most]"] * ({0, 1} in places)
     return found
 
 
 def told_answers(held: Columns) -> list[str]:
     """Columns whose values each name one of more than two answers by what tells their columns
     apart; those that are called verdicts, if some are."""
-    families = [path.split(",") for path in role_columns.list_of_answers(held) if "," in path]
+    families = [path.split(",") for path in list_of_answers(held) if "," in path]
     found = {}
     for path, names in itertools.product(_deciding(held), families):
         places = _places(held, path, names)

@@ -135,9 +135,8 @@ class ReadRow:
             return not alike
         good = [one > 0 if min(said) < 0 else one >= 0.5 for one in said]
         pairs = (zip(labels, good, strict=True) for labels in alike)
-        return not alike or any(
-            all(mine is None or (mine >= 0.5) == one for mine, one in own) for own in pairs
-        )
+        said_so = (all(mine is None or (mine >= 0.5) == one for mine, one in own) for own in pairs)
+        return not alike or any(said_so)
 
     @property
     def has_turns(self) -> bool:
