@@ -42,13 +42,8 @@ def numbers_of(held: Columns, *roles: str) -> list[str]:
     several += [f"{path}[order]" for path in held.where(judgements.are_letters)]
     paths = [*held.where(_rate_some), *held.families, *several]
     paths = [p for p in paths if _measures(judgements.bare(p).split(",")[0]) in roles]
-<<<<<<< HEAD
-    lists = [*role_columns.list_of_answers(held), *lists_of_turns(held)]
-    likely = [p for p in paths if held.all(p, _rate_some)]
-=======
     lists = [*list_of_answers(held), *lists_of_turns(held)]
-    likely = [p for p in paths if held.all(p, judgements.are_numbers)]
->>>>>>> ra
+    likely = [p for p in paths if held.all(p, _rate_some)]
     likely = [p for p in likely if held.as_long(p, lists) and _in_order(held, p, lists)]
     # Lists of ratings from 0 to 1 that are not as long as the others may be of steps.
     even = [p for p in likely if held.as_long(p, lists, 1) or not held.all(p, _ratings.are_ratings)]
