@@ -117,6 +117,7 @@ REASONS: dict[str, Callable[[list[Row], str], bool]] = {
     "begins_with_assistant": lambda turns, detail: "assistant" in [t["role"] for t in turns][:2],
     "unclosed_reasoning": _said("<think>", "</think>"),
     "control_text": _said("[INST]", "[/INST]"),
+    "bad_tool_call": _said("<tool_call>"),
     "already_templated": lambda turns, detail: any(
         stop_text.opens(turn["content"]) is not None for turn in turns
     ),

@@ -24,7 +24,7 @@ from stages.rows.selection import condition
 Read = TypeVar("Read")
 Page: TypeAlias = Callable[[Config, Mapping[str, str]], Mapping[str, Any]]
 _DEEPEST = 12  # questions after one another
-_SOME = 0.5  # of the rows, in which a contradiction is in the rows and not in the answer
+_SOME = 0.2  # of the rows, in which a contradiction is in the rows and not in the answer
 _MOST = 32  # readings that are tried
 _PAIRS = tuple(flag for flag, option in FLAGS.items() if isinstance(option.value, Pairs))
 _OTHER = "Name the columns with --map, or the format with --format."
