@@ -99,7 +99,6 @@ class Build:
         return folder / "out"
 
 
-SHARE = re.compile(r"\d+/\d+")
 TOLD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 ROWS: dict[str, list[dict[str, Any]]] = {}
 for told in table("mutant_rows.jsonl"):
@@ -486,8 +485,8 @@ def main(words: list[str]) -> int:
     preload(tokenizers)
     shutil.rmtree(tokenizers.parent / "built", ignore_errors=True)
     chosen = [m for m in MUTANTS if not words or any(word in (m.name + m.by) for word in words)]
-    if words and SHARE.fullmatch(words[0]):
-        chosen = share(words[0])
+    if "/" in "".join(words):
+        chosen = share(*words)
     bad = 0
     tell = functools.partial(print, flush=True)
     for name in dict.fromkeys(m.build for m in chosen):

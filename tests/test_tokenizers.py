@@ -26,19 +26,7 @@ from peers import packages
 from rows import turns
 from small_tokenizers import SMALL, byte_level, model_folder, small
 from stub_hub import GATED, HubStub, serve_hub
-from support import (
-    SAMPLES,
-    Ran,
-    few,
-    raised,
-    read_manifest,
-    read_row,
-    rows_to,
-    say,
-    started,
-    sweep,
-    table,
-)
+from support import SAMPLES, Ran, few, raised, read_manifest, read_row, rows_to, say, started, table
 from test_overlay import model_dir
 
 from pipeline.builder import planning
@@ -410,7 +398,8 @@ def test_some_ids_are_those_of_the_vendors_library(name, cache_dir, tmp_path):
     _same_as_the_vendors(Subject(name, cache_dir), itertools.chain.from_iterable(some), tmp_path)
 
 
-@sweep(1)
+@pytest.mark.sweep(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_ids_are_those_of_the_vendors_library(name, cache_dir, tmp_path):
     """Of sentencepiece or tiktoken, over texts that are hard."""
@@ -418,7 +407,8 @@ def test_ids_are_those_of_the_vendors_library(name, cache_dir, tmp_path):
     _same_as_the_vendors(subject, _hard(subject), tmp_path)
 
 
-@sweep(1)
+@pytest.mark.sweep(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "first"), [*itertools.product(NAMES, range(SHARES))])
 def test_every_character_has_the_ids_of_the_vendors_library(name, first, cache_dir, tmp_path):
     """Every code point, in several contexts; a commit asks for a share of them."""
