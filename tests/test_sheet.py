@@ -175,8 +175,8 @@ def test_what_follows_is_told_where_no_answer_is_enough() -> None:
     [
         ("tie", 1, False, []),
         ("tie", 0.5, False, ["--ignore a", "--ignore good"]),
-        ("two_orders", 0.5, True, ["--ignore a", "--ignore good"]),
-        ("two_orders", 0.6, True, ["--ignore good"]),
+        ("two_orders", 0.2, True, ["--ignore a", "--ignore good"]),
+        ("two_orders", 0.3, True, ["--ignore good"]),
     ],
 )
 def test_an_answer_after_which_rows_are_refused(code, share, good, offered):
