@@ -1,24 +1,16 @@
 #!/bin/sh
 # Installs the wheel into a fresh environment and builds with it from a folder without the sources.
+# PYTHON: the interpreter of an environment that has uv and pip.
 set -eu
 wheel=$(realpath "$1")
 samples=$(realpath sample_data)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-"${PYTHON:-python3}" -m venv "$folder/venv"
-"$folder/venv/bin/python" -m pip install --quiet --no-compile "$wheel"
-if ! command -v uv >/dev/null; then
-    "$folder/venv/bin/python" -m pip install --quiet --target "$folder/tools" uv || true
-    PATH="$folder/tools/bin:$PATH"
-fi
-if command -v uv >/dev/null; then
-    uv venv --quiet --python "${PYTHON:-python3}" "$folder/uv"
-    uv pip install --quiet --python "$folder/uv/bin/python" --no-deps "$wheel"
-    "$folder/uv/bin/python" -c 'import posttrain_pipeline as pp; assert pp.__version__'
-    echo "wheel: uv installs it"
-else
-    echo "wheel: uv cannot be had here, so its installation is not tested" >&2
-fi
+"$PYTHON" -m venv --without-pip "$folder/venv"
+# With all that it asks for from uv, then itself from pip: both must take it.
+"$PYTHON" -m uv pip install --quiet --python "$folder/venv/bin/python" "$wheel" \
+    || "$PYTHON" -m pip --quiet --python "$folder/venv/bin/python" install --no-compile "$wheel"
+"$PYTHON" -m pip --quiet --python "$folder/venv/bin/python" install --no-deps --force-reinstall "$wheel"
 cd "$folder"
 "$folder/venv/bin/pipeline" --version
 "$folder/venv/bin/pipeline" run prm --model qwen2-1.5b "$samples/prm/math_shepherd.jsonl" -o build --quiet
