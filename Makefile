@@ -24,7 +24,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Where tests find chat templates as vendors ship them; those that need them are skipped elsewhere.
 export POSTTRAIN_TEMPLATES ?= $(CURDIR)/$(VENDORS)/models/templates
 
-.PHONY: demo test fuzz test-slow test-schedules test-clusters test-training test-parity compatibility lint docs site bench wheel lock clean
+.PHONY: demo test fuzz test-slow test-schedules test-training test-parity test-trainers compatibility lint docs site bench wheel lock clean
 
 # CI asks for the versions that passed last; where one cannot be had, the newest that fit are taken.
 LOCK := .ci/constraints.txt
@@ -88,10 +88,6 @@ $(SCHEDULERS)/.ready: $(wildcard tests/schedulers/*.txt) | $(READY)
 	done
 	touch $@
 
-test-schedules: $(READY) $(SCHEDULERS)/.ready  ## Give each example of a schedule to its scheduler.
-	SCHEDULERS=$$(echo $(CURDIR)/$(SCHEDULERS)/*/bin | tr ' ' ':') \
-	    $(BIN)/python -m pytest -m 'slow or not slow' tests/test_schedules.py
-
 # Slurm as Debian has it, unpacked and not installed; elsewhere its test is skipped.
 SLURM := slurmctld slurmd slurm-client slurm-wlm-basic-plugins libmunge2 libhwloc15
 
@@ -104,12 +100,14 @@ $(SCHEDULERS)/slurm/.ready:
 	    || echo "Slurm cannot be fetched here: its test is skipped." >&2
 	touch $@
 
-test-clusters: $(READY) $(SCHEDULERS)/.ready $(SCHEDULERS)/slurm/.ready  ## Build on a Ray cluster and with Slurm.
+test-schedules: $(READY) $(SCHEDULERS)/.ready $(SCHEDULERS)/slurm/.ready  ## Give examples of schedules to their schedulers; build on a Ray cluster and with Slurm.
 	SCHEDULERS=$$(echo $(CURDIR)/$(SCHEDULERS)/*/bin | tr ' ' ':') \
-	    $(BIN)/python -m pytest -m 'slow or not slow' tests/test_clusters.py
+	    $(BIN)/python -m pytest -m 'slow or not slow' tests/test_schedules.py tests/test_clusters.py
+
+WITH_TORCH := OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest -n 2 -m 'slow or not slow' --durations=20
 
 test-training: $(TRAINING_READY) $(VENDORS)/.ready  ## Train tiny models on the CPU: the museum of failures.
-	OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest -n 2 -m 'slow or not slow' --durations=20 tests/failures tests/training
+	$(WITH_TORCH) tests/failures tests/training
 
 # The trainers as they were published, each in a folder of its own with what it needs and the
 # environment has not. Sources are built beside the torch that is there, without kernels for a GPU.
@@ -127,12 +125,14 @@ $(TRAINING)/.peers: $(TRAINING_READY) $(PEERS)
 	touch $(TRAINING)/.peers
 
 test-parity: $(TRAINING)/.peers $(VENDORS)/.ready  ## Run the trainers' own code on builds and compare tensors.
-	OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest -n 2 -m 'slow or not slow' --durations=20 tests/parity
+	$(WITH_TORCH) tests/parity
+
+test-trainers: $(TRAINING)/.peers $(VENDORS)/.ready  ## Both, started once.
+	$(WITH_TORCH) tests/failures tests/training tests/parity
 
 compatibility: $(TRAINING)/.peers $(VENDORS)/.ready  ## The same, recorded: what docs/compatibility.md says was run.
 	rm -f tests/parity/ran.json
-	WIDE=1 PARITY_RECORD=1 OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest -n 2 \
-	    -m 'slow or not slow' tests/parity
+	WIDE=1 PARITY_RECORD=1 $(WITH_TORCH) tests/parity
 	$(BIN)/python docs/generate.py
 
 lint: $(READY)  ## Check style, types and layers.
