@@ -13,20 +13,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from support import SAMPLES, few, raised, rows_to, table
 
-from expectations.audits import (
-    FAIL,
-    FEW,
-    PASS,
-    WARN,
-    AuditFacts,
-    BuildCounts,
-    Totals,
-    audits,
-    language,
-    level,
-    shortcuts,
-    with_tolerances,
-)
+from expectations import audits
+from expectations.audits import FAIL, FEW, PASS, WARN, language, level, shortcuts
 from expectations.audits import counts as audit
 from expectations.contract import Context
 from expectations.stored_rows import Chunk, chunk_of
@@ -41,7 +29,7 @@ from stages.chat_template import spelling, turn_ends
 from stages.chat_template.template import Template
 from stages.formats import load
 
-NOTHING = BuildCounts(0, 0, 0, 0, 0, 0, 0, 0, 0, None, 64)
+NOTHING = audits.BuildCounts(0, 0, 0, 0, 0, 0, 0, 0, 0, None, 64)
 
 
 def figures(folder: Path, audit: str) -> dict[str, dict[str, Any]]:
@@ -77,7 +65,7 @@ def test_the_paired_auc_is_its_definition():
 def test_a_token_seen_once_tells_nothing_about_itself(model):
     """Unique last tokens are guessed, whatever they are; one that all share tells all."""
     context = Context(kind_of("rm"), "ragged", 64, model)
-    facts = AuditFacts(context, NOTHING, (np.zeros(0, np.int64),) * 2, 0, ())
+    facts = audits.AuditFacts(context, NOTHING, (np.zeros(0, np.int64),) * 2, 0, ())
     tolerances = {"warn": 0.75, "fail": 0.98, "least": 50}
     unique = np.arange(1000, 1100)
     found = shortcuts._word("last token", unique, unique + 100, facts, tolerances)
@@ -114,7 +102,7 @@ def test_limits():
     assert [level(v, allowed, 49) for v in (0.75, 0.99)] == [PASS, FEW]
     assert level(1.0, {}, 10) == PASS
     for given_ in ({"nothing.fail": 1.0}, {"shortcuts.most": 1.0}, {"lengths.warn": 1.0}):
-        raised(errors.UsageError, with_tolerances, given_)
+        raised(errors.UsageError, audits.with_tolerances, given_)
 
 
 def test_layouts_unpack_to_the_same_examples(make, step_model):
@@ -166,7 +154,7 @@ def test_what_a_shard_leaves_behind_is_as_small_as_its_sample(built, step_model)
     out = built("sft", SAMPLES / "sft" / "chat.jsonl", "--layout", "ragged")
     table = read(out / "train" / "data-00000-of-00001.arrow")
     chunk = chunk_of(table, "train", Context(kind_of("sft"), "ragged", 4096, step_model))
-    for one in audits():
+    for one in audits.audits():
         if one.measure is None or not chunk.context.traits.issuperset(one.needs):
             continue
         for name, values in one.measure(chunk).items():
@@ -237,7 +225,7 @@ def test_counts_are_plain_counts(values):
     below = sum(value < 0 for value in given_)
     assert found == Margins(len(given_), len(values) - len(given_), below)
     assert (said("margins", found.recorded()) == []) == (not given_ or len(given_) == len(values))
-    totals = Totals()
+    totals = audits.Totals()
     totals.add({"pairs": np.array([found.present, found.negative]), "rows": np.zeros(0, object)})
     judged = audit.MARGINS.judge(None, totals, audit.MARGINS.tolerances)
     # The build fails from more than half on; fewer are told.

@@ -203,8 +203,7 @@ def test_what_cannot_work_has_a_reason(name, task, layout, says):
     verdict = exports.verdicts(known)[name]
     assert not verdict.supported
     assert says in verdict.detail
-    with pytest.raises(UsageError, match=says):
-        exports.load(name).require(known)
+    raised(UsageError, exports.load(name).require, known, says=says)
 
 
 def test_margins_that_a_trainer_does_not_read_are_told_of():

@@ -362,8 +362,7 @@ def test_a_rank_reads_the_parts_of_its_shards_alone(config, tmp_path, monkeypatc
     changed = r"a part of zh_dialogues.jsonl, is not as it was"
     with pytest.raises(SurroundingsError, match=changed):
         run_build.shards(config, ranks.Rank(total - 1, total), silent)
-    with pytest.raises(SurroundingsError, match=changed):
-        finish(prepared, joined(), silent)
+    raised(SurroundingsError, finish, prepared, joined(), silent, says=changed)
     last.unlink()
     raised(UsageError, joined, says=r"those of rank 3 of 4.")
     ranks.make_share(prepared, ranks.Rank(3, 4), silent)

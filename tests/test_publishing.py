@@ -194,8 +194,7 @@ def test_stopped_at_any_change_the_next_call_finishes(copies, memory, over, ever
         MemoryFileSystem.store.update(start)
         memory.sent.clear()
         memory.left = stop
-        with pytest.raises(KeyboardInterrupt):
-            bring(place(memory), copies["new"], silent)
+        raised(KeyboardInterrupt, bring, place(memory), copies["new"], silent)
         memory.left = None
         _require_no_mixture(memory)
         bring(place(memory), copies["new"], silent)
@@ -226,8 +225,7 @@ def test_of_two_calls_at_a_time_the_later_one_writes(copies, memory):
         MemoryFileSystem.store.clear()
         memory.sent.clear()
         _once(memory, when, lambda: bring(place(Plain()), copies["new"], silent))
-        with pytest.raises(SurroundingsError, match="Publish again"):
-            bring(place(memory), copies["old"], silent)
+        raised(SurroundingsError, bring, place(memory), copies["old"], silent, says="Publish again")
         _require_no_mixture(memory)
         assert set(_files(memory)) == {piece.name for piece in copies["new"].all}
 
@@ -242,8 +240,7 @@ def test_what_somebody_else_sends_meanwhile_keeps_the_manifest_away(copies, memo
 
     filesystem = Tagged()
     _once(filesystem, last, replace)
-    with pytest.raises(SurroundingsError, match="somebody else"):
-        bring(place(filesystem), copies["old"], silent)
+    raised(SurroundingsError, bring, place(filesystem), copies["old"], silent, says="somebody else")
     assert "manifest.json" not in _files(memory)
     assert bring(place(filesystem), copies["old"], silent).names[0] == "serving.json"
 
@@ -283,14 +280,12 @@ def test_what_was_read_back_is_read_again_when_its_tag_changes(copies, memory):
 def test_files_of_somebody_else_are_not_touched(copies, memory):
     """In a place that never was a build, and beside one."""
     memory.pipe_file("/place/thesis.tex", b"years of work")
-    with pytest.raises(UsageError, match=r"thesis\.tex"):
-        bring(place(memory), copies["new"], silent)
+    raised(UsageError, bring, place(memory), copies["new"], silent, says=r"thesis\.tex")
     assert _files(memory) == {"thesis.tex": b"years of work"}
     memory.rm_file("/place/thesis.tex")
     bring(place(memory), copies["old"], silent)
     memory.pipe_file("/place/notes.txt", b"x")
-    with pytest.raises(UsageError, match=r"notes\.txt"):
-        bring(place(memory), copies["new"], silent)
+    raised(UsageError, bring, place(memory), copies["new"], silent, says=r"notes\.txt")
     assert "manifest.json" in _files(memory)
 
 
