@@ -233,14 +233,7 @@ def test_counts_are_plain_counts(values):
     assert (not below) == all(figure.status == PASS for figure in judged)
 
 
-ARGUMENTS = """\
-{%- for m in messages -%}<|im_start|>{{ m.role }}{{ '\\n' }}{{ m.content }}
-{%- for call in m.tool_calls or [] -%}{{ call.function.name }}
-{%- for name, value in call.function.arguments.items() -%} {{ name }}={{ VALUE }}{%- endfor -%}
-{%- endfor -%}<|im_end|>{%- endfor -%}
-{%- if add_generation_prompt -%}<|im_start|>assistant{{ '\\n' }}{%- endif -%}
-{%- if tools -%}{%- endif -%}
-"""
+ARGUMENTS: str = table("scripts.toml")["arguments_of_calls"]
 _NESTED = st.recursive(
     st.none() | st.booleans() | st.integers() | st.sampled_from(["a word", ""]),
     lambda inside: st.lists(inside, max_size=2) | st.dictionaries(st.just("key"), inside),

@@ -134,14 +134,7 @@ def test_what_is_about_a_whole_column_is_judged_over_all_of_it(context):
     assert (mean.passed, mean.checks[0].observed) == (False, 1.75)
 
 
-PLUGIN = """
-def suite(gx):
-    E = gx.expectations
-    class {name}(E.ExpectColumnValuesToBeBetween):
-        column: str = "n_tokens"
-        min_value: int = {low}
-    return gx.ExpectationSuite(name="plugin", expectations=[{name}()])
-"""
+PLUGIN: str = tables("scripts.toml")["suite_in_python"]
 
 
 def test_a_suite_in_python_can_be_loaded_again(context):
@@ -249,15 +242,7 @@ def test_shipped_suites_use_no_tolerance(model, step_model):
         ]
 
 
-TRAP = """
-import socket, sys
-def trapped(*a, **k): raise SystemExit(f"network: {a}")
-socket.socket.connect = trapped
-socket.getaddrinfo = trapped
-from posttrain_pipeline.commands import main
-sys.argv = ["pipeline", *sys.argv[1:]]
-main()
-"""
+TRAP: str = tables("scripts.toml")["no_network"]
 
 
 @pytest.mark.slow
@@ -319,38 +304,14 @@ def test_metrics_are_numbers_whatever_the_data_says(make, tmp_path):
 # The part of Great Expectations that judges shipped suites judges as the whole library does.
 
 
-_JUDGE = """
-import json, sys, warnings
-import pyarrow as pa
-from dataclasses import asdict
-from expectations import gx_library as library
-if {part}:
-    library.for_shipped_suites()
-from expectations.gx_runner import Runner
-from expectations.gx_suites import DeclaredExpectation, Suite
-declared = [
-    ("column_values_to_be_between", {{"column": "n", "max_value": {{"$PARAMETER": "most"}}}}),
-    ("column_pair_values_to_be_equal", dict(column_A="n", column_B="m", ignore_row_if="neither")),
-    ("column_values_to_be_in_set", {{"column": "m", "value_set": [1, 2]}}),
-    ("column_sum_to_be_between", {{"column": "m", "max_value": 6}}),
-]
-made = tuple(DeclaredExpectation(t, f"expect_{{t}}", k, "critical", "why") for t, k in declared)
-suite = Suite("shipped.x", "x", made)
-runner = Runner()
-frame = pa.table({{"n": [1, 2, 9], "m": [1, 3, 9]}})
-judged = runner.run(suite, parameters={{"most": 8}}, frame=frame)
-modules = "multiprocessing.synchronize" if {part} else None, len(sys.modules)
-assert modules[0] not in sys.modules  # a lock of the system, which outlives a killed process
-found = [asdict(check) | {{"rows": rows}} for check, rows in judged]
-print(json.dumps([found, len(library.registry()), modules[1]]))
-"""
+_JUDGE: str = tables("scripts.toml")["both_judges"]
 
 
 @pytest.mark.slow
 def test_the_part_judges_as_the_whole():
     """Types that shipped suites use, and types that an invariant from elsewhere may name."""
     (part, registered, modules), (whole, every, most) = (
-        json.loads(run_python(_JUDGE.format(part=part), ROOT).out) for part in (True, False)
+        json.loads(run_python(_JUDGE.replace("PART", part), ROOT).out) for part in ("True", "False")
     )
     assert part == whole
     assert [judgement["broken"] for judgement in part] == [1, 1, 2, 1]

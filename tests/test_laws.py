@@ -55,15 +55,8 @@ PRM_CHAIN = ("render", "mark", "encode", "validate")
 CHAIN = ("render", "encode", "validate")
 
 
-SMALL = """
-from pipeline.shards import plan
-from stages.readers import jsonl
-jsonl.SPLIT_BYTES, plan.SHARD_TOKENS = 20_000, 8_000
-"""
-BLOCKS = """
-from pipeline.shards import gather
-gather.BLOCK_TOKENS = 1
-"""
+SMALL: str = table("scripts.toml")["small_splits_and_shards"]
+BLOCKS: str = table("scripts.toml")["small_blocks"]
 
 
 @pytest.mark.parametrize(("several", "size"), few([("2", 100_000), ("3", 1_100_000)], 1))

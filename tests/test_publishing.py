@@ -529,13 +529,7 @@ def test_the_metadata_is_croissant(copies, name, tmp_path):
     """Its own library finds nothing wrong, and reads the records of the view by it."""
     pytest.importorskip("mlcroissant")
     written({piece.name: piece.path.read_bytes() for piece in copies[name].all}, tmp_path)
-    code = (
-        "import json, mlcroissant as m\nd = m.Dataset('croissant.json')\n"
-        "issues = d.metadata.ctx.issues\n"
-        "rows = list(d.records('train'))\n"
-        "print(json.dumps([sorted(issues.errors), sorted(issues.warnings), len(rows), "
-        "sorted(rows[0])]))\n"
-    )
+    code = table("scripts.toml")["records_of_croissant"]
     done = started(sys.executable, "-W", "ignore", "-c", code, folder=tmp_path).ended()
     errors, warnings, count, fields = json.loads(done.out.splitlines()[-1])
     assert errors == []
