@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support import SAMPLES, few, raised, rows_to, table
 
@@ -215,7 +215,7 @@ def test_a_margin_that_is_no_finite_number_is_refused():
             assert refused.value.code == "bad_margin", named
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(st.lists(st.one_of(st.none(), st.floats(-9, 9, width=32)), max_size=30))
 def test_counts_are_plain_counts(values):
     """Of a column in any pieces; the audit judges the pairs that have one."""

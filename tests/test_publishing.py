@@ -15,27 +15,14 @@ from typing import Any
 import datasets
 import pyarrow.parquet as pq
 import pytest
+import support
 from fsspec.implementations.memory import MemoryFileSystem
 from huggingface_hub import DatasetCard
 from hypothesis import given
 from hypothesis import strategies as st
 from stub_hub import LARGE, HubStub, serve_hub
 from stub_memory import Plain, Watched
-from support import (
-    ROOT,
-    SAMPLES,
-    Run,
-    few,
-    files_of,
-    raised,
-    read_manifest,
-    read_rows,
-    silent,
-    started,
-    sweep,
-    table,
-    write_rows,
-)
+from support import ROOT, SAMPLES, few, files_of, raised, read_manifest, silent, started, write_rows
 from test_check import SHARD, resealed, rewrite
 
 from pipeline.builder.exporting import export_build
@@ -414,10 +401,10 @@ def test_the_text_of_refused_rows_stays_here_unless_asked_for(builds, cache_dir,
     for path in (*names["a"], *names["b"]):
         assert str(builds["new"].parent).encode() not in path.read_bytes()
         assert path.name != "run.json"
-    refused = read_rows(tmp_path / "a" / "rejects.jsonl")
+    refused = support.read_rows(tmp_path / "a" / "rejects.jsonl")
     assert [(one["line"], one["raw"]) for one in refused] == [(10, ""), (11, "")]
     assert all(one["code"] for one in refused)
-    (hit,) = read_rows(tmp_path / "a" / "contaminated.jsonl")
+    (hit,) = support.read_rows(tmp_path / "a" / "contaminated.jsonl")
     assert hit["id"] == "rows.jsonl:12"
     with pytest.raises(UsageError, match="published copy"):
         publish(tmp_path / "a", str(tmp_path / "c"), NOTHING, **given)
@@ -529,7 +516,7 @@ def test_the_metadata_is_croissant(copies, name, tmp_path):
     """Its own library finds nothing wrong, and reads the records of the view by it."""
     pytest.importorskip("mlcroissant")
     written({piece.name: piece.path.read_bytes() for piece in copies[name].all}, tmp_path)
-    code = table("scripts.toml")["records_of_croissant"]
+    code = support.table("scripts.toml")["records_of_croissant"]
     done = started(sys.executable, "-W", "ignore", "-c", code, folder=tmp_path).ended()
     errors, warnings, count, fields = json.loads(done.out.splitlines()[-1])
     assert errors == []
@@ -581,7 +568,7 @@ def test_a_build_and_the_export_in_it_load_both_ways(make, task, trainer):
     loads_both_ways(folder / trainer)
 
 
-@sweep(4)
+@support.sweep(4)
 @pytest.mark.parametrize(
     ("task", "layout"),
     [(t, one) for t in SOURCES for one in ("packed", "ragged", "padded")[t == "rm" :]],
@@ -631,7 +618,7 @@ def test_the_front_matter_is_what_the_hub_reads(make):
     assert "\n# z" not in text
 
 
-def require_the_same(pipeline: Run, folder: Path) -> str:
+def require_the_same(pipeline: support.Run, folder: Path) -> str:
     """Of the recipe in a build's card, beside files of the names that it gives; the recipe."""
     text = (folder / "README.md").read_text("utf-8")
     (recipe,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
@@ -646,7 +633,7 @@ def require_the_same(pipeline: Run, folder: Path) -> str:
 @pytest.mark.slow
 def test_the_recipe_in_the_card_builds_the_same(pipeline, make, tmp_path):
     """With options of many kinds."""
-    options = table("card_options.toml")
+    options = support.table("card_options.toml")
     rows = [json.loads(line) for line in SOURCES["sft"].read_text().splitlines()]
     asked = [row.get("messages", row) for row in rows]
     data = tmp_path / "rows.jsonl"
