@@ -161,7 +161,7 @@ def written(files: dict[str, bytes], target: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("over", "every"), few([("another build", 5), ("another build", 1), ("nothing", 1)], 1)
+    ("over", "every"), few([("another build", 9), ("another build", 1), ("nothing", 1)], 1)
 )
 def test_stopped_at_any_change_the_next_call_finishes(copies, memory, over, every, tmp_path):
     """For each of its changes: no mixture is ever to be seen, and no file is sent twice. Shards go
@@ -533,11 +533,7 @@ def test_the_metadata_is_croissant(copies, name, tmp_path):
 # README.md of builds and exports: ``datasets`` loads by it, and a build is made of it again.
 
 
-SOURCES = {
-    "sft": SAMPLES / "sft" / "word_problems.jsonl",
-    "rm": SAMPLES / "rm" / "pairs_margin.jsonl",
-    "prm": SAMPLES / "prm" / "stepwise.jsonl",
-}
+SOURCES = support.SAMPLE_OF | {"rm": SAMPLES / "rm" / "pairs_margin.jsonl"}
 
 
 @pytest.fixture(autouse=True)
