@@ -6,7 +6,7 @@ change shows; both stand in ``mutants.toml``, and what several of them need stan
 notice say why, and what notices instead. As a program it prints a table:
 
     python tests/mutants.py [parts of names, or of what the check says that catches them]
-    python tests/mutants.py 1/3        one of three shares, each with builds of its own
+    python tests/mutants.py 1/5        one of five shares, each with builds of its own
 """
 
 import functools
@@ -410,7 +410,7 @@ def verdict(found: Mutant, said: str) -> str:
 
 
 def share(told: str) -> list[Mutant]:
-    """Those of every so many-th build, such as ``1/3``."""
+    """Those of every so many-th build, such as ``1/5``."""
     at, count = map(int, told.split("/"))
     names = sorted(BUILDS, key=lambda name: sum(m.build == name for m in MUTANTS))
     return [mutant for mutant in MUTANTS if mutant.build in names[at - 1 :: count]]
