@@ -39,7 +39,8 @@ collect_ignore = [] if importlib.util.find_spec("torch") else ["failures"]
 # A loaded machine fails no test, and equal code has equal results: the same examples are drawn in
 # each run. ``make fuzz`` draws others, and more of them.
 # A folder of a test may be written over by each of its examples.
-_ANY = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
+_SLOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+_ANY = {"deadline": None, "suppress_health_check": _SLOW}
 settings.register_profile("repeatable", derandomize=True, max_examples=25, **_ANY)
 settings.register_profile("fuzz", **_ANY)
 settings.load_profile("fuzz" if os.environ.get("FUZZ") else "repeatable")

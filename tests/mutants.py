@@ -6,7 +6,7 @@ change shows; both stand in ``mutants.toml``, and what several of them need stan
 notice say why, and what notices instead. As a program it prints a table:
 
     python tests/mutants.py [parts of names, or of what the check says that catches them]
-    python tests/mutants.py 1/3        one of three shares, each with builds of its own
+    python tests/mutants.py 1/5        one of five shares, each with builds of its own
 """
 
 import functools
@@ -38,11 +38,11 @@ import stages
 from pipeline.builder import exporting
 from pipeline.builds import publish
 from pipeline.options.config import Config
-from pipeline.shards import collect, gather, part
+from pipeline.shards import gather, part
 from pipeline.shards import window_plan as windows
 from stages import columns, kinds
 from stages.chat_template import trained_spans as turns
-from stages.columns import IGNORED, list_parts, make_list, numbers
+from stages.columns import make_list, numbers
 from stages.contract import Lines
 from stages.normalize import outlines
 from stages.tokens import encode, outline_tokens, packed, segment_encoder
@@ -206,32 +206,6 @@ def _answers(change: Callable[[int, int], tuple[int, int]]) -> None:
 # Encode
 
 
-def _folded(change: Callable[[Any, Any], Any]) -> None:
-    """Change the ids of rows of outlines, trained bit included; gets their offsets too."""
-
-    def changed(found: Any) -> Any:
-        return replace(found, folded=change(found.folded, found.offsets))
-
-    after(outline_tokens.OutlineEncoder, "__call__", changed)
-
-
-def _turned(lists: Any) -> Any:
-    """The same texts, each in the place of the one before it."""
-    offsets, flat = list_parts(lists)
-    return make_list(offsets, flat.take(pa.array(np.roll(np.arange(len(flat)), -1))))
-
-
-def _forging(old: Any, self: Any, *texts: Any) -> Any:
-    class Whole:
-        encode = staticmethod(self._encoder.encode_whole)
-
-    keep, self._encoder = self._encoder, Whole
-    try:
-        return old(self, *texts)
-    finally:
-        self._encoder = keep
-
-
 _first_trained = encode._first_trained
 
 
@@ -288,13 +262,6 @@ def _outline_changed(change: Callable[[Any], Any]) -> None:
     after(outline_tokens.OutlineEncoder, "_encoded", lambda found: found and change(found))
 
 
-def _last_but_one(runs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The same, but for one id in the middle of the template's own."""
-    run = runs[1].copy()
-    run[len(run) // 2] ^= 1
-    return (runs[0], run, *runs[2:])
-
-
 # Plan, gather and layouts
 
 
@@ -316,25 +283,6 @@ def _rolled(column: pa.Array) -> pa.Array:
 
 
 # Each fault of the read-back, by the check that alone notices it
-
-
-def _lists_changed(name: str, change: Callable[[Any], Any]) -> None:
-    """Change the numbers of a column of every block that is fetched for a shard."""
-
-    def changed(old: Any, self: Any, picked: Any, column: str) -> Any:
-        fetch = old(self, picked, column)
-        if column != name:
-            return fetch
-
-        def block(first: int, last: int) -> pa.Array:
-            at, values = numbers(fetch(first, last))
-            values = values.copy()
-            change(values)
-            return make_list(at, pa.array(values))
-
-        return block
-
-    wrap(collect.Collector, "blocks", changed)
 
 
 def _a_context_token(folded: Any) -> None:
@@ -413,17 +361,6 @@ def _listed(rows: pa.Table, name: str, change: Callable[[Any, Any], Any]) -> pa.
     return rows.set_column(rows.schema.get_field_index(name), name, made)
 
 
-def _rolled_list(found: pa.ListArray) -> pa.ListArray:
-    at, values = numbers(found)
-    return make_list(at, pa.array(np.roll(values, 1)))
-
-
-def _script_inverse(labels: pa.ListArray, ids: pa.ListArray) -> pa.ListArray:
-    """Labels where there were none, and none where there were some."""
-    at, values = numbers(labels)
-    return make_list(at, pa.array(np.where(values == IGNORED, numbers(ids)[1], IGNORED)))
-
-
 def preload(tokenizers: Path) -> None:
     """Import, compile and load once what every fork needs, which is half of a small build. Nothing
     is encoded, so that forking is safe."""
@@ -473,7 +410,7 @@ def verdict(found: Mutant, said: str) -> str:
 
 
 def share(told: str) -> list[Mutant]:
-    """Those of every so many-th build, such as ``1/3``."""
+    """Those of every so many-th build, such as ``1/5``."""
     at, count = map(int, told.split("/"))
     names = sorted(BUILDS, key=lambda name: sum(m.build == name for m in MUTANTS))
     return [mutant for mutant in MUTANTS if mutant.build in names[at - 1 :: count]]

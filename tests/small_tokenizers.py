@@ -13,17 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import tokenizers
 from support import table
-from tokenizers import (
-    AddedToken,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-    trainers,
-)
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from stages import profile
 from stages.chat_template import turn_ends
@@ -38,8 +30,8 @@ CORPUS = _TABLE["corpus"] * 4
 TOKENS: dict[str, list[str]] = _TABLE["tokens"]
 
 
-def _special(names: Sequence[str], **flags: bool) -> list[AddedToken]:
-    return [AddedToken(name, special=True, normalized=False, **flags) for name in names]
+def _special(names: Sequence[str], **flags: bool) -> list[tokenizers.AddedToken]:
+    return [tokenizers.AddedToken(name, special=True, normalized=False, **flags) for name in names]
 
 
 def byte_level(names: Sequence[str], **flags: bool) -> Tokenizer:
@@ -90,14 +82,14 @@ def word_piece(names: Sequence[str]) -> Tokenizer:
 def roberta() -> Tokenizer:
     """``<s>A</s></s>B</s>`` over byte-level BPE."""
     tokenizer = byte_level(TOKENS["roberta"])
-    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    tokenizer.post_processor = tokenizers.processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
     return tokenizer
 
 
 def bert() -> Tokenizer:
     """``[CLS]A[SEP]B[SEP]`` over WordPiece, B of type 1."""
     tokenizer = word_piece(TOKENS["bert"])
-    tokenizer.post_processor = processors.TemplateProcessing(
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
         special_tokens=[("[CLS]", 2), ("[SEP]", 3)],

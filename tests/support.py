@@ -372,22 +372,6 @@ def run_python(code: str, folder: Path, **variables: str) -> Ran:
     return started(sys.executable, "-c", code, folder=folder, env={**os.environ, **variables})
 
 
-_EXAMPLE = r"```python\n((?:(?!```).)*)```\n\n```toml\n(.*?)```"
-
-
-_RUN = """
-import atexit, json, os, sys
-sys.argv = ["pipeline", *{arguments!r}]
-process = os.getpid()
-def tell():
-    if os.getpid() == process:
-        open({told!r}, "w").write(json.dumps(sorted(sys.modules)))
-atexit.register(tell)
-from posttrain_pipeline.command import main
-main()
-"""
-
-
 def modules_of(arguments: Sequence[str], folder: Path, status: int = 0) -> set[str]:
     """The modules that the process of a command has imported when it ends.
 
@@ -396,8 +380,8 @@ def modules_of(arguments: Sequence[str], folder: Path, status: int = 0) -> set[s
         folder: where it runs.
     """
     told = folder / "imported.json"
-    code = _RUN.format(arguments=tuple(arguments), told=str(told))
-    run_python(code, folder).ended(status)
+    code = table("scripts.toml")["modules_of_a_command"].replace("TOLD", repr(str(told)))
+    run_python(code.replace("ARGUMENTS", repr(tuple(arguments))), folder).ended(status)
     return set(json.loads(told.read_text()))
 
 
@@ -445,6 +429,9 @@ class Terminal:
             pass
         os.close(self._from)
         return self.process.wait(120)
+
+
+_EXAMPLE = r"```python\n((?:(?!```).)*)```\n\n```toml\n(.*?)```"
 
 
 def _examples() -> Iterator[tuple[str, dict[str, dict[str, str]]]]:

@@ -9,24 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support import SAMPLES, few, raised, rows_to, table
 
-from expectations.audits import (
-    FAIL,
-    FEW,
-    PASS,
-    WARN,
-    AuditFacts,
-    BuildCounts,
-    Totals,
-    audits,
-    language,
-    level,
-    shortcuts,
-    with_tolerances,
-)
+from expectations import audits
+from expectations.audits import FAIL, FEW, PASS, WARN, language, level, shortcuts
 from expectations.audits import counts as audit
 from expectations.contract import Context
 from expectations.stored_rows import Chunk, chunk_of
@@ -41,7 +29,7 @@ from stages.chat_template import spelling, turn_ends
 from stages.chat_template.template import Template
 from stages.formats import load
 
-NOTHING = BuildCounts(0, 0, 0, 0, 0, 0, 0, 0, 0, None, 64)
+NOTHING = audits.BuildCounts(0, 0, 0, 0, 0, 0, 0, 0, 0, None, 64)
 
 
 def figures(folder: Path, audit: str) -> dict[str, dict[str, Any]]:
@@ -77,7 +65,7 @@ def test_the_paired_auc_is_its_definition():
 def test_a_token_seen_once_tells_nothing_about_itself(model):
     """Unique last tokens are guessed, whatever they are; one that all share tells all."""
     context = Context(kind_of("rm"), "ragged", 64, model)
-    facts = AuditFacts(context, NOTHING, (np.zeros(0, np.int64),) * 2, 0, ())
+    facts = audits.AuditFacts(context, NOTHING, (np.zeros(0, np.int64),) * 2, 0, ())
     tolerances = {"warn": 0.75, "fail": 0.98, "least": 50}
     unique = np.arange(1000, 1100)
     found = shortcuts._word("last token", unique, unique + 100, facts, tolerances)
@@ -114,7 +102,7 @@ def test_limits():
     assert [level(v, allowed, 49) for v in (0.75, 0.99)] == [PASS, FEW]
     assert level(1.0, {}, 10) == PASS
     for given_ in ({"nothing.fail": 1.0}, {"shortcuts.most": 1.0}, {"lengths.warn": 1.0}):
-        raised(errors.UsageError, with_tolerances, given_)
+        raised(errors.UsageError, audits.with_tolerances, given_)
 
 
 def test_layouts_unpack_to_the_same_examples(make, step_model):
@@ -166,7 +154,7 @@ def test_what_a_shard_leaves_behind_is_as_small_as_its_sample(built, step_model)
     out = built("sft", SAMPLES / "sft" / "chat.jsonl", "--layout", "ragged")
     table = read(out / "train" / "data-00000-of-00001.arrow")
     chunk = chunk_of(table, "train", Context(kind_of("sft"), "ragged", 4096, step_model))
-    for one in audits():
+    for one in audits.audits():
         if one.measure is None or not chunk.context.traits.issuperset(one.needs):
             continue
         for name, values in one.measure(chunk).items():
@@ -227,7 +215,7 @@ def test_a_margin_that_is_no_finite_number_is_refused():
             assert refused.value.code == "bad_margin", named
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(st.lists(st.one_of(st.none(), st.floats(-9, 9, width=32)), max_size=30))
 def test_counts_are_plain_counts(values):
     """Of a column in any pieces; the audit judges the pairs that have one."""
@@ -237,7 +225,7 @@ def test_counts_are_plain_counts(values):
     below = sum(value < 0 for value in given_)
     assert found == Margins(len(given_), len(values) - len(given_), below)
     assert (said("margins", found.recorded()) == []) == (not given_ or len(given_) == len(values))
-    totals = Totals()
+    totals = audits.Totals()
     totals.add({"pairs": np.array([found.present, found.negative]), "rows": np.zeros(0, object)})
     judged = audit.MARGINS.judge(None, totals, audit.MARGINS.tolerances)
     # The build fails from more than half on; fewer are told.
@@ -245,14 +233,7 @@ def test_counts_are_plain_counts(values):
     assert (not below) == all(figure.status == PASS for figure in judged)
 
 
-ARGUMENTS = """\
-{%- for m in messages -%}<|im_start|>{{ m.role }}{{ '\\n' }}{{ m.content }}
-{%- for call in m.tool_calls or [] -%}{{ call.function.name }}
-{%- for name, value in call.function.arguments.items() -%} {{ name }}={{ VALUE }}{%- endfor -%}
-{%- endfor -%}<|im_end|>{%- endfor -%}
-{%- if add_generation_prompt -%}<|im_start|>assistant{{ '\\n' }}{%- endif -%}
-{%- if tools -%}{%- endif -%}
-"""
+ARGUMENTS: str = table("scripts.toml")["arguments_of_calls"]
 _NESTED = st.recursive(
     st.none() | st.booleans() | st.integers() | st.sampled_from(["a word", ""]),
     lambda inside: st.lists(inside, max_size=2) | st.dictionaries(st.just("key"), inside),

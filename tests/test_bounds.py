@@ -265,8 +265,7 @@ def test_our_faults_are_ours(sound, tmp_path, monkeypatch):
         raise TypeError("a fault of ours")
 
     monkeypatch.setattr("stages.tokenizers.claims.repairs", broken)
-    with pytest.raises(TypeError, match="a fault of ours"):
-        resolve(sound, tmp_path, Overrides())
+    raised(TypeError, resolve, sound, tmp_path, Overrides(), says="a fault of ours")
 
 
 TOML: dict[str, str] = {

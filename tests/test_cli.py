@@ -11,20 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+import support
 from datasets import load_from_disk
-from support import (
-    SAMPLES,
-    few,
-    in_shell,
-    modules_of,
-    printed,
-    read_manifest,
-    run_python,
-    started,
-    table,
-    writable,
-    write_rows,
-)
+from support import SAMPLES, few, in_shell, run_python, started, table, writable, write_rows
 from test_messages import object_of
 
 import posttrain_pipeline as pp
@@ -68,7 +57,7 @@ def test_one_sentence_a_way_on_and_an_exit_status(pipeline, odd_files, line, sta
     assert (found["status"], found["manifest"]) == ("refused" if status == 3 else "failed", None)
     assert found["message"] in " ".join(ran.err.split()) or found["message"] in ran.err
     assert found["remedy"] in ran.err
-    assert found.get("commands", []) == printed(ran.err)
+    assert found.get("commands", []) == support.printed(ran.err)
 
 
 def test_lists(pipeline):
@@ -241,7 +230,7 @@ def test_completion_imports_nothing_heavy(tmp_path, monkeypatch):
     monkeypatch.setenv("COMP_WORDS", "pipeline run sft --model qwen2-1")
     monkeypatch.setenv("COMP_CWORD", "4")
     heavy = {"numpy", "pyarrow", "polars", "pydantic", "tokenizers", "jinja2", "datasets"}
-    assert heavy & modules_of((), tmp_path) == set()
+    assert heavy & support.modules_of((), tmp_path) == set()
 
 
 _START = {
@@ -322,7 +311,7 @@ def test_a_link_as_output_keeps_pointing(pipeline, tmp_path):
     for layout in ("packed", "ragged"):
         pipeline(*SFT, GOOD, "--layout", layout).ended()
         assert (tmp_path / "out").is_symlink()
-        assert read_manifest(tmp_path / "real")["layout"] == layout
+        assert support.read_manifest(tmp_path / "real")["layout"] == layout
 
 
 COMMANDS: list[str] = table("refusals.toml")["no_files"]

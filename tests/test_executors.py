@@ -124,12 +124,7 @@ def test_workers_last_for_all_phases(tmp_path):
 
 def test_all_end_with_the_process_that_asked(tmp_path):
     """Also when it is killed: nobody is left to write into its folder."""
-    body = """
-        processes = {own for _, own, _ in pmap(here.parent, None, range(4)).values()}
-        print(*processes, flush=True)
-        os.kill(os.getpid(), signal.SIGKILL)
-    """
-    ran = _ran(body, tmp_path)
+    ran = _ran(table("scripts.toml")["killed_by_itself"], tmp_path)
     assert ran.status == -signal.SIGKILL, ran.err
     workers = [*map(int, ran.out.split())]
     assert workers
@@ -141,24 +136,9 @@ def test_all_end_with_the_process_that_asked(tmp_path):
 
 def test_a_process_ends_whose_parent_ended_before_it_asked_to_end_with_it(tmp_path):
     """A copy that lives on has the pipes of its parent, and whoever reads them waits for it."""
-    program = f"""
-        import multiprocessing, os, time
-        from pathlib import Path
-        from pipeline import processes as local
-
-        def child(first):
-            while os.getppid() == first:
-                time.sleep(0.01)
-            local.die_with_parent()
-            Path({str(tmp_path / "lives")!r}).touch()
-
-        multiprocessing.get_context("fork").Process(target=child, args=(os.getpid(),)).start()
-        os._exit(0)
-    """
+    program = table("scripts.toml")["child_of_nobody"].replace("LIVES", str(tmp_path / "lives"))
     # The child holds this pipe as long as it lives.
-    subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, check=True
-    )
+    subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)
     assert not (tmp_path / "lives").exists()
 
 

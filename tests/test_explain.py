@@ -19,15 +19,7 @@ from expectations.audits import audits
 from expectations.invariants import invariants
 from pipeline.builder.stagewise import describe
 from pipeline.messages import explanations
-from pipeline.messages.explanations import (
-    AUDITS,
-    GROUPS,
-    INVARIANTS,
-    NOTES,
-    Explanation,
-    find,
-    group,
-)
+from pipeline.messages.explanations import AUDITS, GROUPS, INVARIANTS, NOTES, Explanation, find
 from pipeline.tasks import kind_of
 from posttrain_pipeline.commands import cli
 from stages import catalog, contract, errors, formats, readers
@@ -37,7 +29,7 @@ from stages.normalize.stage import Normalize
 from stages.rows import carried
 
 ROWS = ("lines", "columns", "turns", "pairs", "steps", "tokens")
-EVERY = [one for name in GROUPS for one in group(name).codes]
+EVERY = [one for name in GROUPS for one in explanations.group(name).codes]
 Built: TypeAlias = Callable[[str], None]
 LIKE_IT = 150  # rows without what is wrong, beside the one that has it
 
@@ -318,7 +310,7 @@ DAMAGED = [one for one in EVERY if one.group == INVARIANTS and one.example is no
 
 def test_every_expectation_says_what_breaks_it_and_what_to_do_then() -> None:
     """In words of its own; most have an example, and the file explains none that there is not."""
-    every = group(INVARIANTS).codes
+    every = explanations.group(INVARIANTS).codes
     assert all(one.breaks.endswith(".") for one in every)
     assert len({one.breaks for one in every}) == len({one.fix for one in every}) == len(every)
     codes = ROOT / "pipeline" / "messages" / "codes"
@@ -360,7 +352,7 @@ def test_the_terminal_shows_the_page_in_eighty_columns() -> None:
         assert "FIX" in text
         for line in text.splitlines():
             assert len(line) <= explanations.WIDTH or " " not in line.strip(), line
-    listing = explanations.listing(list(map(group, GROUPS)))
+    listing = explanations.listing(list(map(explanations.group, GROUPS)))
     assert max(map(len, listing.split("\n"))) <= explanations.WIDTH
 
 

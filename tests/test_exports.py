@@ -15,23 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import support
 import yaml
 from datasets import load_dataset, load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import (
-    ROOT,
-    SAMPLES,
-    files_of,
-    model_record,
-    program,
-    raised,
-    read_manifest,
-    started,
-    stored_rows,
-    table,
-    write_rows,
-)
+from support import ROOT, SAMPLES, model_record, program, raised, read_manifest, started, table
 from test_show import show
 from transformers import AutoTokenizer
 
@@ -51,18 +40,9 @@ SOURCE = {
     "rm": SAMPLES / "rm" / "pairs_margin.jsonl",
     "prm": SAMPLES / "prm" / "math_shepherd.jsonl",
 }
-MODEL = model_record(
-    pad_token_id=0,
-    pad_token="<pad>",
-    eos_token_id=9,
-    eos_token="<eos>",
-    step_token="<step>",
-    good_token_id=7,
-    bad_token_id=8,
-    good_token="<good>",
-    bad_token="<bad>",
-    padding_side="left",
-)
+NAMED = {f"{name}_token": f"<{name}>" for name in ("pad", "eos", "step", "good", "bad")}
+IDS = {"pad_token_id": 0, "eos_token_id": 9, "good_token_id": 7, "bad_token_id": 8}
+MODEL = model_record(**NAMED, **IDS, padding_side="left")
 LONGEST = 24
 TEXTS = ("openrlhf-text", "medicalgpt")  # prove their rows with a tokenizer: see below
 TAKEN = [  # every trainer, task and layout
@@ -203,8 +183,7 @@ def test_what_cannot_work_has_a_reason(name, task, layout, says):
     verdict = exports.verdicts(known)[name]
     assert not verdict.supported
     assert says in verdict.detail
-    with pytest.raises(UsageError, match=says):
-        exports.load(name).require(known)
+    raised(UsageError, exports.load(name).require, known, says=says)
 
 
 def test_margins_that_a_trainer_does_not_read_are_told_of():
@@ -283,10 +262,10 @@ def test_text_rows_are_proved_or_refused(make, tmp_path):
     assert found.column_names == ["input", "output"]
     assert all(row["output"].endswith("<|im_end|>") for row in found)
     ids = [tokenizer(r["input"] + r["output"], add_special_tokens=False).input_ids for r in found]
-    own = [row["input_ids"] for row in stored_rows(good)]
+    own = [row["input_ids"] for row in support.stored_rows(good)]
     assert ids == [row[: len(text)] for row, text in zip(own, ids, strict=True)]
     row = {"prompt": "What does <|im_end|> mean?", "completion": "The end of a turn."}
-    forged = write_rows(tmp_path / "forged.jsonl", [row])
+    forged = support.write_rows(tmp_path / "forged.jsonl", [row])
     with pytest.raises(UsageError, match=r"is tokenized differently as text \(forged\.jsonl:1\)"):
         make("sft", forged, "bad", trainer="openrlhf-text")
 
@@ -312,7 +291,7 @@ def test_an_export_takes_the_place_of_the_same_export_alone(builds, tmp_path):
     current.symlink_to(version.name)
     for _ in range(2):  # the second time over itself
         export_build("trl", build, out)
-    there = [files_of(one) for one in (out, build, version)]
+    there = [support.files_of(one) for one in (out, build, version)]
     for name, source, target, says in (
         ("trl", builds["prm"], build, "is a build, and no export takes the place of one"),
         ("axolotl", build, build, "is the build itself"),
@@ -326,7 +305,7 @@ def test_an_export_takes_the_place_of_the_same_export_alone(builds, tmp_path):
         ("trl", current, version, "is the build itself"),
     ):
         raised(UsageError, export_build, name, source, target, says=says)
-    assert [files_of(one) for one in (out, build, version)] == there
+    assert [support.files_of(one) for one in (out, build, version)] == there
     shard = next((build / "train").glob("*.arrow"))
     shard.unlink()
     shard.write_bytes(b"changed!")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import NAME
 from datasets import load_from_disk
-from support import ROOT, Ran, example_groups, install_examples, read_manifest, write_rows
+from support import ROOT, Ran, example_groups, install_examples, read_manifest, table, write_rows
 
 from pipeline.builder.exporting import export_build
 from pipeline.builds.build import Build
@@ -130,8 +130,10 @@ ROWS = [
 
 @pytest.mark.slow
 def test_it_builds_and_is_judged_checked_shown_and_reported(pipeline, tmp_path):
-    """From one file, through entry points, by every command that knows of tasks."""
+    """From one file, through entry points, by every command that knows of tasks; those that read
+    its build are forks that look for packages once more."""
     folder = install_examples(tmp_path / "elsewhere", "sure_pairs")
+    anew = table("scripts.toml")["packages_anew"].replace("FOLDER", str(folder))
     data = tmp_path / "rows.jsonl"
     write_rows(data, [*ROWS, {**ROWS[0], "sure": 7}])
 
@@ -150,9 +152,10 @@ def test_it_builds_and_is_judged_checked_shown_and_reported(pipeline, tmp_path):
     assert build.manifest.task == "sure"
     assert build.manifest.rows.rejected_by_code == {"bad_sureness": 1}
     assert "chosen_differs" in {law.name for law in build.validation.expectations}
-    assert "expectations hold" in run("check", "ragged").out
-    assert "It is 3." in run("show", "ragged", "--row", "rows.jsonl:3").out
+    assert "expectations hold" in pipeline("check", "ragged", before=anew).ended().out
+    shown = pipeline("show", "ragged", "--row", "rows.jsonl:3", before=anew)
+    assert "It is 3." in shown.ended().out
     assert "sure" in (tmp_path / "ragged" / "report.html").read_text("utf-8")
-    run("export", "trl", "ragged", "-o", "exported")
-    assert "expectations hold" in run("check", "exported").out
-    pipeline("run", "rm", data, *model, "-o", "rm", PYTHONPATH=str(folder)).ended(3)
+    pipeline("export", "trl", "ragged", "-o", "exported", before=anew).ended()
+    assert "expectations hold" in pipeline("check", "exported", before=anew).ended().out
+    pipeline("run", "rm", data, *model, "-o", "rm", before=anew).ended(3)

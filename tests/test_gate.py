@@ -21,21 +21,9 @@ from conftest import NAME
 from support import ROOT, SAMPLES, install_examples, read_manifest, rows_to, run_python, started
 from support import table as tables
 
-from expectations import gate, gx_library, gx_runner, gx_suites, invariants, stored_rows, tallies
-from expectations.contract import (
-    APART,
-    EXAMPLE,
-    PLANNED,
-    RENDERED,
-    Between,
-    Context,
-    Invariant,
-    Metrics,
-    Subject,
-    none,
-    parameters,
-)
-from expectations.invariants import applying
+from expectations import contract, gate, gx_library, gx_runner, gx_suites, invariants, tallies
+from expectations.contract import EXAMPLE, PLANNED, Context, Invariant, Metrics, Subject, none
+from expectations.stored_rows import StoredRows
 from pipeline.builder.gate import line
 from pipeline.builds import publish
 from pipeline.inputs import declared
@@ -146,14 +134,7 @@ def test_what_is_about_a_whole_column_is_judged_over_all_of_it(context):
     assert (mean.passed, mean.checks[0].observed) == (False, 1.75)
 
 
-PLUGIN = """
-def suite(gx):
-    E = gx.expectations
-    class {name}(E.ExpectColumnValuesToBeBetween):
-        column: str = "n_tokens"
-        min_value: int = {low}
-    return gx.ExpectationSuite(name="plugin", expectations=[{name}()])
-"""
+PLUGIN: str = tables("scripts.toml")["suite_in_python"]
 
 
 def test_a_suite_in_python_can_be_loaded_again(context):
@@ -180,7 +161,9 @@ def test_a_suite_cannot_redefine_an_expectation(context):
 def test_rows_that_decide_stand_for_all(context):
     """The verdict is about all rows, with their numbers, where the judge is shown some of them; as
     many broken ones as are named are counted, and of more it is said that there are more."""
-    (law,) = [law for law in applying(context, EXAMPLE) if law.name == "something_trained"]
+    (law,) = [
+        law for law in invariants.applying(context, EXAMPLE) if law.name == "something_trained"
+    ]
     checks = law.checks_for(context)
     declared = [d for s in gx_suites.shipped(context) for d in s.expectations if d.law == law.name]
     wanted = gx_suites.Suite("shipped.examples", EXAMPLE, tuple(declared))
@@ -213,7 +196,9 @@ def contexts(model: TargetModel, step_model: TargetModel) -> Iterator[Context]:
         task = load_task(name)
         for layout in task.layouts:
             bound = step_model if task.with_steps else model
-            yield Context(kind_of(name), layout, 64, bound, PLANNED, (RENDERED, APART))
+            yield Context(
+                kind_of(name), layout, 64, bound, PLANNED, (contract.RENDERED, contract.APART)
+            )
 
 
 @pytest.mark.slow
@@ -221,7 +206,7 @@ def test_every_law_is_judged_on_any_table(model, step_model):
     """On random metrics the library finds the rows that break a law by its checks, for each law."""
     draw = np.random.default_rng(0)
     for context in contexts(model, step_model):
-        bounds = sorted({*parameters(context).values(), -1, 0, 1, 2})
+        bounds = sorted({*contract.parameters(context).values(), -1, 0, 1, 2})
         for shipped in gx_suites.shipped(context):
             names = gx_suites.columns_of(shipped.expectations)
             for share in (0.0, 0.3):
@@ -232,10 +217,10 @@ def test_every_law_is_judged_on_any_table(model, step_model):
                 found = gate.judge({shipped.table: table(frame, shipped.table)}, [shipped],
                                    context, places)  # fmt: skip
                 assert [f.name for f in found.expectations] == [
-                    law.name for law in applying(context, shipped.table)
+                    law.name for law in invariants.applying(context, shipped.table)
                 ]
                 for law, one in zip(
-                    applying(context, shipped.table), found.expectations, strict=True
+                    invariants.applying(context, shipped.table), found.expectations, strict=True
                 ):
                     bad = np.flatnonzero(law_metrics.broken(law, frame, context))
                     assert one.passed == (not len(bad)), law.name
@@ -257,15 +242,7 @@ def test_shipped_suites_use_no_tolerance(model, step_model):
         ]
 
 
-TRAP = """
-import socket, sys
-def trapped(*a, **k): raise SystemExit(f"network: {a}")
-socket.socket.connect = trapped
-socket.getaddrinfo = trapped
-from posttrain_pipeline.commands import main
-sys.argv = ["pipeline", *sys.argv[1:]]
-main()
-"""
+TRAP: str = tables("scripts.toml")["no_network"]
 
 
 @pytest.mark.slow
@@ -327,42 +304,14 @@ def test_metrics_are_numbers_whatever_the_data_says(make, tmp_path):
 # The part of Great Expectations that judges shipped suites judges as the whole library does.
 
 
-_JUDGE = """
-import json, sys, warnings
-import pyarrow as pa
-from dataclasses import asdict
-from expectations import gx_library as library
-if {part}:
-    library.for_shipped_suites()
-from expectations.gx_runner import Runner
-from expectations.gx_suites import DeclaredExpectation, Suite
-declared = [
-    ("column_values_to_be_between", {{"column": "n", "max_value": {{"$PARAMETER": "most"}}}}),
-    ("column_pair_values_to_be_equal", dict(column_A="n", column_B="m", ignore_row_if="neither")),
-    ("column_values_to_be_in_set", {{"column": "m", "value_set": [1, 2]}}),
-    ("column_sum_to_be_between", {{"column": "m", "max_value": 6}}),
-]
-made = tuple(DeclaredExpectation(t, f"expect_{{t}}", k, "critical", "why") for t, k in declared)
-suite = Suite("shipped.x", "x", made)
-runner = Runner()
-frame = pa.table({{"n": [1, 2, 9], "m": [1, 3, 9]}})
-judged = runner.run(suite, parameters={{"most": 8}}, frame=frame)
-modules = "multiprocessing.synchronize" if {part} else None, len(sys.modules)
-assert modules[0] not in sys.modules  # a lock of the system, which outlives a killed process
-found = [asdict(check) | {{"rows": rows}} for check, rows in judged]
-print(json.dumps([found, len(library.registry()), modules[1]]))
-"""
-
-
-def _output(code: str) -> str:
-    return started(sys.executable, "-c", code).ended().out
+_JUDGE: str = tables("scripts.toml")["both_judges"]
 
 
 @pytest.mark.slow
 def test_the_part_judges_as_the_whole():
     """Types that shipped suites use, and types that an invariant from elsewhere may name."""
     (part, registered, modules), (whole, every, most) = (
-        json.loads(_output(_JUDGE.format(part=part))) for part in (True, False)
+        json.loads(run_python(_JUDGE.replace("PART", part), ROOT).out) for part in ("True", "False")
     )
     assert part == whole
     assert [judgement["broken"] for judgement in part] == [1, 1, 2, 1]
@@ -373,10 +322,11 @@ def test_the_part_judges_as_the_whole():
 @pytest.mark.slow
 def test_every_expectation_is_imported_when_it_is_asked_for():
     names = "import json; from expectations import gx_library as library; print(json.dumps([*{}]))"
-    every = _output(names.format("library.registry()"))
+    every = run_python(names.format("library.registry()"), ROOT).out
     asked = f"map(lambda name: library.of_type(name).__name__, {json.loads(every)})"
     prepared = f"library.for_shipped_suites() or {asked}"
-    assert len(json.loads(_output(names.format(f"({prepared})")))) == len(json.loads(every)) > 40
+    one_by_one = run_python(names.format(f"({prepared})"), ROOT).out
+    assert len(json.loads(one_by_one)) == len(json.loads(every)) > 40
 
 
 # Data Docs: Great Expectations' pages, whole without a network, and no part of the verdict.
@@ -521,7 +471,7 @@ def test_metrics_that_would_judge_wrongly_are_refused(model, monkeypatch):
     known = invariants.subjects()
     ids = pa.array([[5, model.end_of_turn_id]], pa.list_(pa.int32()))
     context = Context(kind_of("sft"), "ragged", 64, model)
-    rows = stored_rows.StoredRows(pa.table({"input_ids": ids, "labels": ids}), context)
+    rows = StoredRows(pa.table({"input_ids": ids, "labels": ids}), context)
     cases: tuple[tuple[Any, str, str], ...] = (
         ([0.5], "n_own", "own measures n_own as float64"),
         ([None], "n_own", "own measures n_own as object"),
@@ -559,7 +509,9 @@ def test_a_name_is_taken_once(monkeypatch):
 
 def test_what_is_no_subject_is_named(monkeypatch):
     """A package that gives the law alone is told what to give."""
-    law = Invariant(name="own", why="", checks=(Between("n_tokens", 1),), breaks={"n_tokens": 0})
+    law = Invariant(
+        name="own", why="", checks=(contract.Between("n_tokens", 1),), breaks={"n_tokens": 0}
+    )
     monkeypatch.setattr(catalog, "names", lambda package: ["own"])
     monkeypatch.setattr(catalog, "load", lambda *key: law)
     with pytest.raises(UsageError, match=r"own of posttrain_pipeline.invariants.* type Invariant"):

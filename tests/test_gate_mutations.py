@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from damages import damages
-from support import SAMPLES, Make, few, raised, read_manifest
+from support import SAMPLE_OF, SAMPLES, Make, few, raised, read_manifest
 from test_check import rewrite
 
 import pipeline.builder.build
@@ -26,11 +26,7 @@ from pipeline.shards import gather
 from stages.errors import ExpectationError
 from stages.tokens import packed
 
-DATA = {
-    "sft": "sft/word_problems.jsonl",
-    "rm": "rm/pairs_margin.jsonl",
-    "prm": "prm/math_shepherd.jsonl",
-}
+DATA = SAMPLE_OF | {"rm": SAMPLES / "rm" / "pairs_margin.jsonl"}
 AT = 1  # the training row that is damaged
 # Tests of their own; that of sources is beside their budgets, those of an index of packs in
 # test_index_only and mutants, where that of questions is, too.

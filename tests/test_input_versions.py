@@ -311,8 +311,7 @@ def test_bytes_that_are_only_counted_are_hashed_again_where_the_file_has_changed
         file.write(content.swapcase())
     modified = version.state.modified  # which anybody can set, and the time of change stays
     os.utime(path, ns=(modified, modified))
-    with pytest.raises(errors.SurroundingsError, match="changed while"):
-        version.open(again=True).read()
+    raised(errors.SurroundingsError, version.open(again=True).read, says="changed while")
 
 
 def test_a_large_file_has_the_hash_of_the_hashes_of_its_pieces(tmp_path, monkeypatch):

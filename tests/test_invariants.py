@@ -14,27 +14,17 @@ from encoding import encoded, encoding
 from rows import normalizing
 from support import table
 
-from expectations import tallies
-from expectations.contract import (
-    APART,
-    DATASET,
-    ENCODER,
-    EXAMPLE,
-    PLANNED,
-    RENDERED,
-    ROW,
-    SHARD,
-    STREAM,
-    Context,
-)
+from expectations import contract, tallies
+from expectations.contract import APART, DATASET, EXAMPLE, RENDERED, ROW, SHARD, STREAM, Context
 from expectations.gate import Validate
 from expectations.invariants import applying, invariants, subjects
 from expectations.stored_rows import Planned, Sources, StoredRows
 from expectations.undo_layout import IndexRows
 from pipeline.shards import pack_index
 from pipeline.tasks import kind_of
-from stages import contract, findings, profile
+from stages import findings, profile
 from stages.chat_template import loss_weights
+from stages.contract import Batch, Row
 from stages.tokens import packed, padded, ragged
 
 LIMIT = 256
@@ -53,7 +43,7 @@ class Bench:
     """The models of the tasks, and their good tables."""
 
     models: dict[str, profile.TargetModel]
-    batches: dict[str, contract.Batch]
+    batches: dict[str, Batch]
 
     def context(self, task: str, layout: str, side: str = "left") -> Context:
         """What the tables are judged against."""
@@ -81,7 +71,7 @@ class Bench:
 PACKED = ("row_id", "input_ids", "labels", "step_positions", "step_labels")
 
 
-def good_rows(task: str, model: profile.TargetModel) -> contract.Batch:
+def good_rows(task: str, model: profile.TargetModel) -> Batch:
     """The sample rows of a task through its stages."""
     found = [one for one in table("good_rows.jsonl") if one["task"] == task]
     gate = Validate(Context(kind_of(task), "ragged", LIMIT, model))
@@ -211,7 +201,7 @@ def test_each_invariant_is_tripped_by_what_it_says_breaks_it(bench, place):
     metrics = metrics_of(bench, task, layout, level)
     context = bench.context(task, layout)
     if layout != STREAM:
-        context = replace(context, evidence=PLANNED)
+        context = replace(context, evidence=contract.PLANNED)
     assert tripped(metrics, context, level) == set()
     for law in BREAKS[place]:
         present = {name: value for name, value in law.breaks.items() if name in metrics.columns}
@@ -224,7 +214,7 @@ def test_each_invariant_is_tripped_by_what_it_says_breaks_it(bench, place):
 
 def test_every_invariant_is_tested_where_it_applies():
     """No invariant is left out, and each says why it is there."""
-    general = {law.name for law in invariants() if ENCODER not in law.needs}
+    general = {law.name for law in invariants() if contract.ENCODER not in law.needs}
     assert {law.name for laws in BREAKS.values() for law in laws} == general
     for law in invariants():
         assert law.breaks
@@ -253,7 +243,7 @@ def test_good_tables_break_nothing(bench, task, layout, side):
     assert checked == {law.name: rows[law.level] for law in laws}
 
 
-def corrupted(table: pa.Table, change: Callable[[list[contract.Row]], None]) -> pa.Table:
+def corrupted(table: pa.Table, change: Callable[[list[Row]], None]) -> pa.Table:
     """The table with one row changed."""
     rows = copy.deepcopy(table.to_pylist())
     change(rows)
@@ -341,7 +331,7 @@ def test_a_forged_control_token_is_refused_in_the_stream(bench, task):
     """A control id that the template did not print is found by its number alone."""
     context = bench.context(task, "ragged")
 
-    def forge(rows: list[contract.Row]) -> None:
+    def forge(rows: list[Row]) -> None:
         for name in ("chosen_ids", "rejected_ids") if task == "rm" else ("input_ids",):
             rows[2][name][4] = context.model.controls["<|im_start|>"]
 

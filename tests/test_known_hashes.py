@@ -8,19 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import (
-    SAMPLES,
-    few,
-    files_of,
-    flip,
-    noted,
-    own_cache,
-    read_manifest,
-    silent,
-    sweep,
-    table,
-    write_rows,
-)
+import support
+from support import SAMPLES, few, files_of, flip, noted, own_cache, silent, sweep, table, write_rows
 
 import pipeline.shards.plan
 from pipeline.builder import assembly
@@ -121,7 +110,7 @@ def test_an_equal_build_is_found_without_reading_it(tmp_path, cache, later, read
         return build(config, silent).fresh, set(read)
 
     assert rebuilt()[0]
-    written = {name.rpartition("/")[2] for name in read_manifest(out)["files"]}
+    written = {name.rpartition("/")[2] for name in support.read_manifest(out)["files"]}
     # A build keeps the hashes of its inputs and shards; the files beside these are read once more.
     shards = {name for name in written if name.endswith(".arrow")}
     assert shards

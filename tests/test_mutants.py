@@ -20,10 +20,10 @@ def test_each_check_of_written_shards_has_a_fault_that_it_alone_catches(check):
 
 
 @sweep(1)  # the longest test: it comes first
-@pytest.mark.parametrize("share", ["1/3", "2/3", "3/3"])
+@pytest.mark.parametrize("share", ["1/5", "2/5", "3/5", "4/5", "5/5"])
 def test_every_mutant_is_caught_or_has_a_reason(share):
     """In a process of its own, which forks for each."""
     done = started(sys.executable, PROGRAM, share)
     missed = [line for line in done.out.splitlines() if line.startswith(("MISSED", "BROKEN"))]
     assert not missed, missed
-    assert done.ended().out.count("caught  ") >= 45
+    assert done.ended().out.count("caught  ") >= 28

@@ -110,15 +110,8 @@ def test_a_long_phase_is_drawn_a_few_times(outputs):
 def test_a_script_builds_without_asking_whether_it_is_main(tmp_path, cache_dir):
     """A process that starts anew does not run it a second time."""
     script = tmp_path / "train.py"
-    script.write_text(
-        "import threading, time\n"
-        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
-        "import posttrain_pipeline as pp\n"
-        "print('began')\n"
-        f"build = pp.run('prm', model='qwen2-1.5b', data={str(SAMPLE_OF['prm'])!r}, output='out',"
-        f" cache_dir={str(cache_dir)!r}, workers=2)\n"
-        "print(build.manifest.rows.used)\n"
-    )
+    code = table("scripts.toml")["build_without_main"].replace("DATA", str(SAMPLE_OF["prm"]))
+    script.write_text(code.replace("CACHE", str(cache_dir)))
     ran = started(sys.executable, script, folder=tmp_path).ended()
     assert (ran.out.split(), ran.err) == (["began", "14"], "")
 

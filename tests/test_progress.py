@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES, Terminal, run_python
+from support import SAMPLES, Terminal, run_python, table
 
 from pipeline import executors, processes
 from pipeline.executors import NOTHING, Amount, Job
@@ -260,17 +260,7 @@ def test_what_is_open_takes_what_is_said_beside_it(capsys):
 
 def test_the_first_phase_imports_nothing(tmp_path):
     """Most commands of a schedule end in it: what draws the others is imported for these."""
-    code = """
-import sys
-from pipeline.messages.screen import Screen
-for phase, total in (("start", 1), ("encode", 2)):
-    screen = Screen()
-    screen(phase, 0, total)
-    screen.beat()
-    screen.close(True)
-    assert ("rich" in sys.modules) == (phase == "encode")
-"""
-    run_python(code, tmp_path).ended()
+    run_python(table("scripts.toml")["first_phase"], tmp_path).ended()
 
 
 @pytest.mark.slow

@@ -13,21 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import support
 from preloaded import Server, outputs
-from support import (
-    SAMPLES,
-    WIDE,
-    Ran,
-    few,
-    files_of,
-    in_shell,
-    noted,
-    own_cache,
-    read_manifest,
-    sweep,
-    table,
-    write_rows,
-)
+from support import SAMPLES, WIDE, Ran, few, files_of, noted, read_manifest, table, write_rows
 from test_versions import MODEL, _rows, id_of, ids, publish, strangers
 
 from pipeline.builds import folder_versions, lease
@@ -166,7 +154,8 @@ def test_a_killed_run_leaves_no_half_build(tmp_path, cache_home, cache_dir, toke
     rows = (SAMPLES / "sft" / "word_problems.jsonl").read_bytes()
     data = tmp_path / "big.jsonl"
     data.write_bytes(rows * (20_000_000 // len(rows)))  # of several splits
-    options = ("--workers", "2", "--cache-dir", str(own_cache(tmp_path / "parts", cache_dir)))
+    cache = support.own_cache(tmp_path / "parts", cache_dir)
+    options = ("--workers", "2", "--cache-dir", str(cache))
     process = _start(data, cache_home, *options)
     until = time.monotonic() + 60
     while not any((tmp_path / "parts").rglob("*.arrow")) and time.monotonic() < until:
@@ -356,13 +345,13 @@ def test_a_build_stands_whatever_is_interrupted_behind_it(failing):
 
 def _started(folder: Path, cache_home: Path, line: str) -> Ran:
     """A line of a shell in which ``pipeline`` is the command."""
-    return in_shell(line, folder, XDG_CACHE_HOME=str(cache_home), HF_HUB_OFFLINE="1")
+    return support.in_shell(line, folder, XDG_CACHE_HOME=str(cache_home), HF_HUB_OFFLINE="1")
 
 
 RUN = " ".join(SFT)
 
 
-@sweep(2)
+@support.sweep(2)
 @pytest.mark.parametrize(
     ("line", "said"),
     few(

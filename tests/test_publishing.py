@@ -15,27 +15,14 @@ from typing import Any
 import datasets
 import pyarrow.parquet as pq
 import pytest
+import support
 from fsspec.implementations.memory import MemoryFileSystem
 from huggingface_hub import DatasetCard
 from hypothesis import given
 from hypothesis import strategies as st
 from stub_hub import LARGE, HubStub, serve_hub
 from stub_memory import Plain, Watched
-from support import (
-    ROOT,
-    SAMPLES,
-    Run,
-    few,
-    files_of,
-    raised,
-    read_manifest,
-    read_rows,
-    silent,
-    started,
-    sweep,
-    table,
-    write_rows,
-)
+from support import ROOT, SAMPLES, few, files_of, raised, read_manifest, silent, started, write_rows
 from test_check import SHARD, resealed, rewrite
 
 from pipeline.builder.exporting import export_build
@@ -174,7 +161,7 @@ def written(files: dict[str, bytes], target: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("over", "every"), few([("another build", 5), ("another build", 1), ("nothing", 1)], 1)
+    ("over", "every"), few([("another build", 9), ("another build", 1), ("nothing", 1)], 1)
 )
 def test_stopped_at_any_change_the_next_call_finishes(copies, memory, over, every, tmp_path):
     """For each of its changes: no mixture is ever to be seen, and no file is sent twice. Shards go
@@ -194,8 +181,7 @@ def test_stopped_at_any_change_the_next_call_finishes(copies, memory, over, ever
         MemoryFileSystem.store.update(start)
         memory.sent.clear()
         memory.left = stop
-        with pytest.raises(KeyboardInterrupt):
-            bring(place(memory), copies["new"], silent)
+        raised(KeyboardInterrupt, bring, place(memory), copies["new"], silent)
         memory.left = None
         _require_no_mixture(memory)
         bring(place(memory), copies["new"], silent)
@@ -226,8 +212,7 @@ def test_of_two_calls_at_a_time_the_later_one_writes(copies, memory):
         MemoryFileSystem.store.clear()
         memory.sent.clear()
         _once(memory, when, lambda: bring(place(Plain()), copies["new"], silent))
-        with pytest.raises(SurroundingsError, match="Publish again"):
-            bring(place(memory), copies["old"], silent)
+        raised(SurroundingsError, bring, place(memory), copies["old"], silent, says="Publish again")
         _require_no_mixture(memory)
         assert set(_files(memory)) == {piece.name for piece in copies["new"].all}
 
@@ -242,8 +227,7 @@ def test_what_somebody_else_sends_meanwhile_keeps_the_manifest_away(copies, memo
 
     filesystem = Tagged()
     _once(filesystem, last, replace)
-    with pytest.raises(SurroundingsError, match="somebody else"):
-        bring(place(filesystem), copies["old"], silent)
+    raised(SurroundingsError, bring, place(filesystem), copies["old"], silent, says="somebody else")
     assert "manifest.json" not in _files(memory)
     assert bring(place(filesystem), copies["old"], silent).names[0] == "serving.json"
 
@@ -283,14 +267,12 @@ def test_what_was_read_back_is_read_again_when_its_tag_changes(copies, memory):
 def test_files_of_somebody_else_are_not_touched(copies, memory):
     """In a place that never was a build, and beside one."""
     memory.pipe_file("/place/thesis.tex", b"years of work")
-    with pytest.raises(UsageError, match=r"thesis\.tex"):
-        bring(place(memory), copies["new"], silent)
+    raised(UsageError, bring, place(memory), copies["new"], silent, says=r"thesis\.tex")
     assert _files(memory) == {"thesis.tex": b"years of work"}
     memory.rm_file("/place/thesis.tex")
     bring(place(memory), copies["old"], silent)
     memory.pipe_file("/place/notes.txt", b"x")
-    with pytest.raises(UsageError, match=r"notes\.txt"):
-        bring(place(memory), copies["new"], silent)
+    raised(UsageError, bring, place(memory), copies["new"], silent, says=r"notes\.txt")
     assert "manifest.json" in _files(memory)
 
 
@@ -419,10 +401,10 @@ def test_the_text_of_refused_rows_stays_here_unless_asked_for(builds, cache_dir,
     for path in (*names["a"], *names["b"]):
         assert str(builds["new"].parent).encode() not in path.read_bytes()
         assert path.name != "run.json"
-    refused = read_rows(tmp_path / "a" / "rejects.jsonl")
+    refused = support.read_rows(tmp_path / "a" / "rejects.jsonl")
     assert [(one["line"], one["raw"]) for one in refused] == [(10, ""), (11, "")]
     assert all(one["code"] for one in refused)
-    (hit,) = read_rows(tmp_path / "a" / "contaminated.jsonl")
+    (hit,) = support.read_rows(tmp_path / "a" / "contaminated.jsonl")
     assert hit["id"] == "rows.jsonl:12"
     with pytest.raises(UsageError, match="published copy"):
         publish(tmp_path / "a", str(tmp_path / "c"), NOTHING, **given)
@@ -534,13 +516,7 @@ def test_the_metadata_is_croissant(copies, name, tmp_path):
     """Its own library finds nothing wrong, and reads the records of the view by it."""
     pytest.importorskip("mlcroissant")
     written({piece.name: piece.path.read_bytes() for piece in copies[name].all}, tmp_path)
-    code = (
-        "import json, mlcroissant as m\nd = m.Dataset('croissant.json')\n"
-        "issues = d.metadata.ctx.issues\n"
-        "rows = list(d.records('train'))\n"
-        "print(json.dumps([sorted(issues.errors), sorted(issues.warnings), len(rows), "
-        "sorted(rows[0])]))\n"
-    )
+    code = support.table("scripts.toml")["records_of_croissant"]
     done = started(sys.executable, "-W", "ignore", "-c", code, folder=tmp_path).ended()
     errors, warnings, count, fields = json.loads(done.out.splitlines()[-1])
     assert errors == []
@@ -557,11 +533,7 @@ def test_the_metadata_is_croissant(copies, name, tmp_path):
 # README.md of builds and exports: ``datasets`` loads by it, and a build is made of it again.
 
 
-SOURCES = {
-    "sft": SAMPLES / "sft" / "word_problems.jsonl",
-    "rm": SAMPLES / "rm" / "pairs_margin.jsonl",
-    "prm": SAMPLES / "prm" / "stepwise.jsonl",
-}
+SOURCES = support.SAMPLE_OF | {"rm": SAMPLES / "rm" / "pairs_margin.jsonl"}
 
 
 @pytest.fixture(autouse=True)
@@ -592,7 +564,7 @@ def test_a_build_and_the_export_in_it_load_both_ways(make, task, trainer):
     loads_both_ways(folder / trainer)
 
 
-@sweep(4)
+@support.sweep(4)
 @pytest.mark.parametrize(
     ("task", "layout"),
     [(t, one) for t in SOURCES for one in ("packed", "ragged", "padded")[t == "rm" :]],
@@ -642,7 +614,7 @@ def test_the_front_matter_is_what_the_hub_reads(make):
     assert "\n# z" not in text
 
 
-def require_the_same(pipeline: Run, folder: Path) -> str:
+def require_the_same(pipeline: support.Run, folder: Path) -> str:
     """Of the recipe in a build's card, beside files of the names that it gives; the recipe."""
     text = (folder / "README.md").read_text("utf-8")
     (recipe,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
@@ -657,7 +629,7 @@ def require_the_same(pipeline: Run, folder: Path) -> str:
 @pytest.mark.slow
 def test_the_recipe_in_the_card_builds_the_same(pipeline, make, tmp_path):
     """With options of many kinds."""
-    options = table("card_options.toml")
+    options = support.table("card_options.toml")
     rows = [json.loads(line) for line in SOURCES["sft"].read_text().splitlines()]
     asked = [row.get("messages", row) for row in rows]
     data = tmp_path / "rows.jsonl"

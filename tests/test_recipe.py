@@ -1,6 +1,7 @@
 """The language of recipes: every key, every mistake with its line, and the schema for editors."""
 
 import json
+import operator
 import re
 import tomllib
 from collections import Counter
@@ -512,8 +513,7 @@ def test_plan_reads_a_recipe(pipeline, tmp_path):
     plain = pipeline("plan", WORDS, *asked, "--max-length", "64")
     ran = pipeline("plan", path, "--max-length", "64")
     assert (ran.status, ran.out) == (plain.status, plain.out), ran.err
-    ran = pipeline("plan", _recipe(tmp_path, TOP + MATH + TALK), "--json").ended()
-    said = json.loads(ran.out)
+    said = pipeline("plan", _recipe(tmp_path, TOP + MATH + TALK), "--json").ended().told
     assert [Path(one["path"]).name for one in said["inputs"]] == [WORDS.name, CHAT.name]
     assert said["rows"] == sum(len(data.read_bytes().splitlines()) for data in (WORDS, CHAT))
     pipeline("plan", WORDS).ended(2)
@@ -677,12 +677,8 @@ def test_recorded_options_are_read_back(tmp_path):
     recorded = {**config.for_build, "task": "sft", "of_a_newer_version": 1}
     again = Config.of(data=("data.jsonl",), model=NAME, output=tmp_path, **from_record(recorded))
     assert again.for_build == config.for_build
-    assert (again.source, again.parts, again.plan, again.judge) == (
-        config.source,
-        config.parts,
-        config.plan,
-        config.judge,
-    )
+    phases = operator.attrgetter("source", "parts", "plan", "judge")
+    assert phases(again) == phases(config)
 
 
 @pytest.mark.parametrize(("task", "options", "says"), table("refusals.toml")["options"])

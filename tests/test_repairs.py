@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from small_tokenizers import model_folder, small
-from support import few, read_manifest, rows_to, table
+from support import few, raised, read_manifest, rows_to, table
 
 from pipeline.builds import build, summary
 from stages.errors import ModelError
@@ -69,5 +69,4 @@ def test_encoders_are_told_of_as_well(tmp_path):
     (repair,) = resolve(f"{model}/", tmp_path, Overrides()).repairs
     assert (repair.key, repair.declared, repair.used) == ("pad_token", None, "[PAD]")
     (model / "tokenizer_config.json").write_text('{"pad_token": 0}')
-    with pytest.raises(ModelError, match="by a number, 0"):
-        resolve(f"{model}/", tmp_path, Overrides())
+    raised(ModelError, resolve, f"{model}/", tmp_path, Overrides(), says="by a number, 0")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support import ROOT, SAMPLES, program, read_manifest, started, sweep, tool
+from support import ROOT, SAMPLES, program, read_manifest, started, sweep, table, tool
 
 from pipeline.publish.check import check
 
@@ -228,18 +228,7 @@ def test_airflow(project, tmp_path):
     project.run(program, "db", "migrate", **own)
     project.run(program, "dags", "test", "training_data", "2026-01-02", **own)
     project.require_published()
-    code = (
-        "import json\n"
-        "try:\n    from airflow.dag_processing.dagbag import DagBag\n"
-        "except ImportError:\n    from airflow.models.dagbag import DagBag\n"
-        f"bag = DagBag({str(dags)!r})\n"
-        "dag = bag.dags['training_data']\n"
-        "order = {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks}\n"
-        f"import sys\nsys.path.insert(0, {str(dags)!r})\nimport airflow_dag\n"
-        "try:\n    airflow_dag.pipeline('build', 'missing.toml')\n"
-        "except airflow_dag.AirflowFailException:\n    order['refused'] = ['failed']\n"
-        "print(json.dumps([bag.import_errors, order]))\n"
-    )
+    code = table("scripts.toml")["airflow_dag"].replace("FOLDER", str(dags))
     errors, order = by_python(project, "airflow", code, **own)
     assert errors == {}
     assert order == {"build": ["publish"], "publish": [], "refused": ["failed"]}
@@ -248,13 +237,7 @@ def test_airflow(project, tmp_path):
 @DRAWN
 def test_dagster(project, tmp_path):
     """Its job runs in one process: both assets are made."""
-    code = (
-        f"import sys, json\nsys.path.insert(0, {str(SCHEDULES)!r})\nimport dagster_job as d\n"
-        "job = d.defs.resolve_job_def('nightly')\n"
-        "done = job.execute_in_process()\n"
-        "made = [e.step_key for e in done.get_asset_materialization_events()]\n"
-        "print(json.dumps([done.success, sorted(made)]))\n"
-    )
+    code = table("scripts.toml")["dagster_job"].replace("FOLDER", str(SCHEDULES))
     home = {"DAGSTER_HOME": "", "HOME": str(tmp_path)}
     assert by_python(project, "dagster", code, **home) == [
         True,

@@ -38,9 +38,11 @@ def rows() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def folder(built, tmp_path_factory) -> Path:
-    """A build of such rows, packed."""
+    """A build of such rows, packed, with a template that prints tools."""
     data = write_rows(tmp_path_factory.mktemp("stops") / "d.jsonl", rows())
-    return built("sft", data, "--model", "qwen2.5-7b")
+    printing = data.with_name("qwen2_5.jinja")
+    printing.write_text(template("qwen2_5"), "utf-8")
+    return built("sft", data, "--chat-template", printing)
 
 
 @pytest.fixture(scope="module")

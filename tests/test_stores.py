@@ -406,8 +406,7 @@ def test_builds_follow_each_other_and_old_ones_are_let_go(builds, address, tmp_p
     assert placed(address, tmp_path).withdrawn(ids[2])
     assert (before, now.build_id) == (ids[2], ids[1])
     assert read(store) == ids[1]
-    with pytest.raises(UsageError, match="no version begins"):
-        StoreVersions(store).rollback("0000")
+    raised(UsageError, StoreVersions(store).rollback, "0000", says="no version begins")
 
 
 def test_whatever_stops_it_no_reader_sees_a_mixture_and_the_next_call_finishes(
@@ -427,8 +426,7 @@ def test_whatever_stops_it_no_reader_sees_a_mixture_and_the_next_call_finishes(
         watched.left, watched.look = None, lambda: None
         put(placed(address, tmp_path, 1), builds[0])
         watched.left, watched.look = stop, lambda: read(reader)
-        with pytest.raises(KeyboardInterrupt):
-            put(placed(address, tmp_path, 1), builds[1])
+        raised(KeyboardInterrupt, put, placed(address, tmp_path, 1), builds[1])
         assert read(reader) in ids[:2]
         watched.left, watched.changes = None, 0
         reader.delete("lock")  # of a process that was killed; its lease is another test's
@@ -497,8 +495,7 @@ def test_a_writer_that_was_only_slow_changes_nothing_that_is_read(
             assert store_versions.current(store).build_id is None
             shutil.copytree(builds[1], other, dirs_exist_ok=True)
             quick.publish(other, id_of(builds[1]))
-        with pytest.raises(SurroundingsError, match="was lost"):
-            slow.publish(folder, id_of(builds[0]))
+        raised(SurroundingsError, slow.publish, folder, id_of(builds[0]), says="was lost")
     assert read(store) == id_of(builds[1])
 
 
@@ -562,8 +559,7 @@ def test_a_store_that_ignores_conditions_is_found_out(address, tmp_path, monkeyp
         return filesystem.pipe_file(path, content) is None
 
     monkeypatch.setitem(object_store._DECIDING, "memory", blind)
-    with pytest.raises(UsageError, match="no conditional writes"):
-        placed(address, tmp_path).staging().__enter__()
+    raised(UsageError, placed(address, tmp_path).staging().__enter__, says="no conditional writes")
     assert open_store(address).get("lock") is None
     with pytest.raises(UsageError, match="no conditional writes"):
         StoreVersions(open_store(address)).rollback(None)
@@ -575,8 +571,7 @@ def test_somebody_elses_objects_are_left_alone(address, tmp_path):
     """Nothing is put beside them."""
     for name, says in (("notes.txt", "not of a build"), ("manifest.json", "published copy")):
         open_store(f"{address}/{name}").put(name, b"mine")
-        with pytest.raises(UsageError, match=says):
-            placed(f"{address}/{name}", tmp_path).staging().__enter__()
+        raised(UsageError, placed(f"{address}/{name}", tmp_path).staging().__enter__, says=says)
         assert open_store(f"{address}/{name}").names() == (name,)
 
 
@@ -593,8 +588,7 @@ def test_an_object_of_somebody_in_a_version_is_never_removed(builds, address, tm
     assert "stays" in notes[0]
     assert store.get(f"{ids[0]}/notes.txt") == b"mine"
     assert len(store.list(ids[0])) == len(store.list(ids[1])) + 1
-    with pytest.raises(UsageError, match=r"notes\.txt"):
-        put(placed(address, tmp_path), builds[0])
+    raised(UsageError, put, placed(address, tmp_path), builds[0], says=r"notes\.txt")
     assert read(store) == ids[1]
 
 

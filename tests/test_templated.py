@@ -24,13 +24,8 @@ from stages.tokenizers.profiles import all_profiles
 
 Said = list[tuple[str, str]]
 
-TALK: Said = [
-    ("system", "Be exact."),
-    ("user", "one\ntwo"),
-    ("assistant", "three"),
-    ("user", "four"),
-    ("assistant", "five"),
-]
+ASKED: Said = [("user", "one\ntwo"), ("assistant", "three"), ("user", "four")]
+TALK: Said = [("system", "Be exact."), *ASKED, ("assistant", "five")]
 
 
 DIALECTS = table("dialects.toml")
@@ -196,12 +191,7 @@ PROMPTED = write("Harmony", TALK[1:2]) + DIALECTS["Harmony"]["opening"]
 # One profile for each template that is shipped.
 BY_SOURCE = {p.chat_template: p for p in all_profiles().values() if p.pair is None}
 PROFILES = {profile.name: profile for profile in BY_SOURCE.values()}
-PRINTED = [
-    {"role": "user", "content": "one\ntwo"},
-    {"role": "assistant", "content": "three"},
-    {"role": "user", "content": "four"},
-]
-PRINTED_TURNS = [("user", "one\ntwo"), ("assistant", "three"), ("user", "four")]
+PRINTED = [{"role": role, "content": text} for role, text in ASKED]
 
 
 def template(profile: ModelProfile) -> Template:
@@ -242,7 +232,7 @@ def test_a_familys_prompt_is_known_wherever_it_was_cut(name):
         answer = "so\n</think>\n\nfive" if opened else "five"
         for end in ("", profile.end_of_turn, f"{profile.end_of_turn}\n"):
             turns = said(stop_text.answered(*found, answer + end))
-            assert turns[:-1] == PRINTED_TURNS
+            assert turns[:-1] == ASKED
             role, content = turns[-1]
             assert role == "assistant"
             assert content.removeprefix("<think>\n").removeprefix("<think>") == answer
@@ -253,7 +243,7 @@ def test_a_familys_prompt_is_known_wherever_it_was_cut(name):
     for more in ("", "\n"):
         found = stop_text.read(text + more)
         turns = said(found[1].messages)
-        assert turns[:-1] == PRINTED_TURNS
+        assert turns[:-1] == ASKED
         assert turns[-1][1].split("</think>")[-1].strip() == "five"
     text = template(profile).render(PRINTED, None, add_generation_prompt=True)
     printed = set(re.findall(r"<[|｜][^<>\n]+[|｜]>|<\w+_of_turn>|\[/?INST\]", text))

@@ -308,7 +308,7 @@ NAMES = (
     "qwen2-1.5b llama-3.1-8b llama-4-scout gpt-oss-20b mistral-7b-v0.1 mistral-7b-v0.3 "
     "ministral-8b-instruct-2410"
 ).split()
-SHARES = 5  # of all characters
+SHARES = 10  # of all characters
 VENDOR = Path(__file__).parent / "vendor_ids.py"
 
 

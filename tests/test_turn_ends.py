@@ -14,7 +14,7 @@ import pytest
 from datasets import load_from_disk
 from rows import turns
 from small_tokenizers import at_declared_ids, template_folder
-from support import few, files_of, raised, read_manifest, rows_to, sweep, table
+from support import few, files_of, raised, read_manifest, read_rows, rows_to, sweep, table
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import Metaspace
@@ -153,7 +153,7 @@ def test_a_turn_that_ends_where_another_role_opens_is_refused(make, tmp_path):
     told = turns(("user", "Hi"), ("assistant", "Yo"), ("system", "Be kind"), ("assistant", "Fine"))
     data = rows_to(tmp_path / "data.jsonl", {"messages": told}, {"messages": CHAT})
     build = make("sft", data, model=f"{model}/", layout="ragged")
-    (refused,) = map(json.loads, (build / "rejects.jsonl").read_text("utf-8").splitlines())
+    (refused,) = read_rows(build / "rejects.jsonl")
     assert refused["code"] == "no_end_of_turn"
     assert "turn 2 ends where a turn of the role 'user' opens" in refused["detail"]
 
@@ -194,7 +194,7 @@ def test_markers_that_are_text_are_refused_in_texts(make, tmp_path):
     data = rows_to(tmp_path / "data.jsonl", *({"messages": one} for one in (CHAT, *forged)))
     build = make("sft", data, model=f"{model}/", layout="ragged")
     assert len(load_from_disk(build)["train"]) == 1
-    refused = map(json.loads, (build / "rejects.jsonl").read_text("utf-8").splitlines())
+    refused = read_rows(build / "rejects.jsonl")
     assert [one["code"] for one in refused] == ["control_text"] * 2
 
 
@@ -297,9 +297,7 @@ def test_vendors_templates_train_what_inference_emits(path, make, tmp_path):
         raised(PipelineError, make, "sft", data, **asked, says=refused["model"])
         return
     build = make("sft", data, **asked)
-    rejects = [
-        json.loads(line) for line in (build / "rejects.jsonl").read_text("utf-8").splitlines()
-    ]
+    rejects = read_rows(build / "rejects.jsonl")
     told = {"chat": "data.jsonl:1", "calls": "data.jsonl:2", "thinks": "data.jsonl:3"}
     for name, row in told.items():
         details = [one["detail"] for one in rejects if one["id"].split("#")[0] == row]

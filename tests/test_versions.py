@@ -83,8 +83,7 @@ def test_what_is_held_stays_until_it_is_released(tmp_path):
     assert FolderVersions(place.real).release(id_of(0), "train-2")
     assert publish(place, id_of(3)) == (id_of(2), id_of(0))
     assert not (place.real / "holds").exists()
-    with pytest.raises(UsageError, match="was just removed"):
-        FolderVersions(place.real).hold(id_of(0), "late")
+    raised(UsageError, FolderVersions(place.real).hold, id_of(0), "late", says="was just removed")
     assert not (place.real / "holds").exists()
     for name in ("", "a/b", "../up", ".hidden"):
         with pytest.raises(UsageError, match="cannot name a hold"):
