@@ -209,7 +209,8 @@ def _of_steps(path: str, column: Column, reading: str) -> str:
 
 
 def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where: str) -> DataError:
-    much = "much" if formats.load(reading).name == "text" else "most"
+    found = formats.load(reading)
+    much = "much" if found.name == "text" else "most"
     why = f"holds {much} of the rows' text" if column.asked is None else column.asked.detail
     why = why.removeprefix(path).lstrip().removesuffix(", and nothing reads it")
     ways = [f"have it read with {way}" for way in options(path, column, reading, rows)]
@@ -217,10 +218,12 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
         ways.insert(0, f"use only the rows without one with {without}")
     both = wholes(rows[0], reading)
     left = " ".join(map(ignore, both)) if path in both else ignore(path)
-    known = column_names.is_known_before(path, column.values)
-    ways.insert(0 if known else len(ways), f"leave it out with {left}")
+    names = [found.renamed.get(name, name) for name in found.columns.get("answer", ())]
+    answers = [row[name] for row in rows for name in names if row.get(name)]
+    beside = column_names.is_beside(path, column.values, answers)
+    ways.insert(0 if beside else len(ways), f"leave it out with {left}")
     what = f"{where}: column {path!r} ({column.contents(len(rows))}) {why}, and format "
-    what += f"{formats.load(reading).name} does not read it."
+    what += f"{found.name} does not read it."
     return DataError(what, f"Say which: {', or '.join(ways)}.")
 
 
