@@ -148,6 +148,7 @@ class Recipe:
             printed=printed_fields(self.model.profile.chat_template),
             offers_tools=offers_tools(self.model.profile.chat_template),
             stop_text=config.source.stop_text,
+            drops_greeting=config.source.greeting == "drop",
             step_separator=self.model.profile.step_tokens.separator,
             group_by=config.groups,
             carried=config.carried,

@@ -68,6 +68,7 @@ class SourceOptions:
     null_fields: str | None = option(None, v.one_of("drop", "keep"), "Nulls inside tools and tool calls of typed tables: drop them, or keep them as data.")
     system: str | None = option(None, v.Text(), "System text of conversations that have none.", heading=under.MODEL)
     train_on: str = option("assistant", v.one_of("assistant", "last", "all"), "Which turns are trained; flags in the data override this.", heading=under.TRAINED)
+    greeting: str = option("reject", v.one_of("reject", "drop"), "Turns of the assistant before the first of the user: refuse the row, or leave them out.", heading=under.TRAINED, recorded=_GIVEN)
     neutral: str = option("null", v.one_of("null", "good", "bad"), "What a PRM's neutral rating means; null leaves it unlabelled.", heading=under.TRAINED)
     prompt_separator: str = option("Step 1:", v.Escaped("TEXT"), "Where the first step of a joined PRM text begins.")
     step_tag: str | None = option(None, v.Escaped("TEXT"), "Step tag of joined PRM texts; \\n is a line break, \\t a tab [ки and other known ones].")
