@@ -29,6 +29,7 @@ from stages.normalize.role_names import (
     options,
     parts,
     wholes,
+    without_numbers,
 )
 from stages.normalize.survey import Column, Survey, counts_of
 from stages.rows import column_names, judgements, shapes, signals
@@ -287,7 +288,10 @@ def ask(
         if error.code == "unread_column":
             raise _unseen(path, column, rows, reading, where)
         what = f"{where}: {error.detail} ({column.contents(len(rows))})."
-        raise DataError(what, _of_steps(path, column, reading) or error.remedy)
+        said = without_numbers(path)  # columns of a family are asked about together
+        alike = [p for p, c in survey.columns.items() if c.asked and without_numbers(p) == said]
+        remedy = _of_steps(path, column, reading) or error.remedy
+        raise DataError(what, remedy.replace(ignore(path), " ".join(map(ignore, alike))))
     if survey.most is not None and survey.most not in settled:
         raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
     refused, of = list(survey.refused.values()), len(rows)
