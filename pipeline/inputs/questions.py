@@ -54,7 +54,7 @@ def condition_for(path: str, column: Column) -> str:
     if nearly and (rated or not option):  # the few rows without a value are no better than others
         option = shapes.keeping(path, column.values) or option
     flag, *text = shlex.split(option) or [""]
-    kept = (condition(text[0]).holds({path: one}) for one in column.values)
+    kept = (condition(text[0].replace(path, "it", 1)).holds({"it": v}) for v in column.values)
     return option if flag != "--where" or any(kept) else ""
 
 
@@ -68,7 +68,8 @@ def _what_it_does(option: str, path: str, column: Column) -> str:
     if flag != "--where":
         silent = column.of_rows - column.rows
         return "leave out the bad ones" + (f", and train {silent:,} without a value" * bool(silent))
-    kept = [one for one in column.values if condition(text).holds({path: one})]
+    inside = condition(text.replace(path, "it", 1))
+    kept = [one for one in column.values if inside.holds({"it": one})]
     if len(kept) == len(column.values):
         return "say how good they must be (all of these are)"
     said = condition(text)
@@ -223,9 +224,8 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
     answers = [row[name] for row in rows for name in names if row.get(name)]
     beside = column_names.is_beside(path, column.values, answers)
     ways.insert(0 if beside else len(ways), f"leave it out with {left}")
-    what = f"{where}: column {path!r} ({column.contents(len(rows))}) {why}, and format "
-    what += f"{found.name} does not read it."
-    return DataError(what, f"Say which: {', or '.join(ways)}.")
+    what = f"{where}: column {path!r} ({column.contents(len(rows))}) {why}, and format {found.name}"
+    return DataError(f"{what} does not read it.", f"Say which: {', or '.join(ways)}.")
 
 
 def _without(path: str, rows: Sequence[Row]) -> str:

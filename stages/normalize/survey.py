@@ -60,7 +60,7 @@ class Column:
         exchanges: numbers that rows have, and how many answers their better dialogues have.
         of: the column of texts that nothing reads of which its lists say something; ``own``: one of
             these that is good is trained, where there is any.
-        odd: rows whose steps it rates otherwise than what was read.
+        odd: rows that it contradicts.
         asked: why it must not be ignored without an option; None where it may be.
     """
 
@@ -91,8 +91,8 @@ class Survey:
     """The columns of sampled rows that nothing reads.
 
     Attributes:
-        rows: rows that the format could read; ``failed``: the error of one that it could not.
-        refused: errors of rows that an option would leave out or settle, by the option.
+        rows: those that the format could read; ``failed``: the error of one that it could not.
+        refused: errors of rows that an option would settle, by the option.
         most: the unread column that alone has most of the rows' text.
         listed: of each column that is read, in how many rows it is the JSON of a list of texts.
     """
@@ -155,7 +155,7 @@ def _text(value: Any) -> int:
 def _name_answers(path: str, values: Sequence[Any], names: Collection[str]) -> bool:
     """Whether texts name the better of two answers, as left and right or by their columns."""
     texts = [one for one in values if isinstance(one, str)]
-    columns = len({*texts}) > 1 and {*texts} <= {*names}
+    columns = 1 < len({*texts} & {*names}) == len({*texts})
     named = is_rating(path) and judgements.name_sides(judgements.decided(texts))
     return len(texts) == len(values) > 0 and (columns or named)
 
@@ -310,8 +310,7 @@ def survey(
 ) -> Survey:
     """Read rows to which ``selection`` and ``--map`` were applied: the columns that nothing reads.
 
-    A build that is not asked about a column refuses a row for what its own value shows alone.
-    """
+    A build that is not asked about a column refuses a row for what its own value shows alone."""
     result = Survey()
     options = format_.told(options)
     settled = formats.settled_by(format_, options.columns).union(options.columns.values())
@@ -339,8 +338,9 @@ def survey(
             if leaving.is_open(left.path):
                 own = [value for value in left.values if not read.repeats(value)]
                 unread[left.path] += sum(map(_text, own))
-                why = asked(left, kind, read) if kind.marks or not column.asked else None
-                column.odd += kind.marks and why is not None
+                each = kind.marks or column.odd or not column.asked
+                why = asked(left, kind, read) if each else None
+                column.odd += why is not None and (kind.marks or why.code == "bad_column")
                 column.asked = column.asked or why or _ask_of_talk(left.path, own, kind)
     result.listed = _listed(rows, format_, settled.union(result.columns))
     settled |= {*selection.decided, *filter(selection.settles, result.columns)}

@@ -19,6 +19,7 @@ from stages.contract import Example, Row, StepChain
 from stages.errors import AskError
 from stages.rows import column_names, examples, judgements, selection, shapes, signals, stop_text
 from stages.rows.column_names import EMPTY, Watched, peek
+from stages.rows.speakers import are_unsorted
 
 if TYPE_CHECKING:
     from stages.kinds import Kind
@@ -31,10 +32,7 @@ _SAID = _SPEAKER | {"content", "value"}
 
 
 class ReadRow:
-    """A row that was read, and the examples that it became.
-
-    A row may have hundreds of turns with a value each, so what its examples say is collected once.
-    """
+    """A row that was read, and its examples, of which what they say is collected once."""
 
     def __init__(self, row: Watched, examples: Sequence[Example]) -> None:
         self._row, self._examples = row, examples
@@ -268,6 +266,9 @@ def asked(left: Unread, kind: "Kind", row: ReadRow) -> AskError | None:
     None where they may be."""
     if cut := None if kind.marks else cut_off(left.path, left.values):
         return cut
+    if left.turn and are_unsorted(left.path, left.values):
+        what = f"{left.path} numbers the turns in another order than they have"
+        return AskError("bad_column", what, "Give the turns in this order.")
     if kind.compares and (counts := row.counts_from(left)) is not None:
         return None if counts else two_orders(left.path)
     declared = any(map(signals.are_tools, left.values))
