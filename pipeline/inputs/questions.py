@@ -1,8 +1,7 @@
 """Errors about inputs that the user has to settle before a build begins.
 
-Columns that the build would not read although they may matter; cells of tables of texts that may
-be JSON; rows that are for another task. Each error names the column and its values in the sampled
-rows, and options to choose from; the build works with any of them.
+Columns that the build would not read although they may matter; cells that may be JSON; rows that
+are for another task. Each error names the column, its values, and options that all work.
 """
 
 import itertools
@@ -26,6 +25,7 @@ from stages.normalize.role_names import (
     answer_beside,
     by_better,
     maps,
+    mentions,
     options,
     parts,
     wholes,
@@ -266,8 +266,7 @@ def ask(
     """Stop at the first column that must not be left out without the user's decision.
 
     Args:
-        raw: the rows with all that the file has.
-        settled: columns that may be left out.
+        raw: the rows with all that the file has; ``settled``: columns that may be left out.
 
     Raises:
         DataError: there is such a column.
@@ -288,10 +287,9 @@ def ask(
         if error.code == "unread_column":
             raise _unseen(path, column, rows, reading, where)
         what = f"{where}: {error.detail} ({column.contents(len(rows))})."
-        said = without_numbers(path)  # columns of a family are asked about together
-        alike = [p for p, c in survey.columns.items() if c.asked and without_numbers(p) == said]
-        remedy = _of_steps(path, column, reading) or error.remedy
-        raise DataError(what, remedy.replace(ignore(path), " ".join(map(ignore, alike))))
+        alike = [p for p in survey.asked if without_numbers(p) == without_numbers(path)]
+        remedy = _of_steps(path, column, reading) or error.remedy  # of all of a family at once
+        raise DataError(what, remedy.replace(ignore(path), " ".join(map(ignore, sorted(alike)))))
     if survey.most is not None and survey.most not in settled:
         raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
     refused, of = list(survey.refused.values()), len(rows)
@@ -329,8 +327,10 @@ def _other_task(rows: Sequence[Row], where: str, config: Config) -> tuple[str, s
             if isinstance(error, evidence.UnsettledError) and tasks.kind_of(task).marks:
                 return task, error.what.removeprefix(f"{where}: ")
             continue
+        steps = found.format.renamed.get("steps", "steps")  # whole answers may be rated, too
         alone = tasks.kind_of(task).trains_answers and _are_texts_alone(found.reading)
-        if found.change is None and found.format.usable and not alone:
+        usable = found.change is None and found.format.usable and not alone
+        if usable and mentions(steps, "steps"):
             return task, found.evidence
     return None
 
