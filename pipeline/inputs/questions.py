@@ -164,8 +164,8 @@ def _scored(
         return DataError(
             f"{where}: columns {sides[0]!r} and {sides[1]!r} ({shown}) may be the scores of the "
             "answers, and no format reads them under these names.",
-            f"Read them with {maps(('chosen_score', 'rejected_score'), sides)}, or leave them "
-            f"out with {' '.join(map(ignore, sides))}.",
+            f"Say which: read both with {maps(('chosen_score', 'rejected_score'), sides)}, "
+            f"or leave both out with {' '.join(map(ignore, sides))}.",
         )
     values, ways = survey.columns[path].values, [f"leave it out with {ignore(path)}"]
     unread = "no format reads it under this name"
