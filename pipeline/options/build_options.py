@@ -194,8 +194,7 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class JudgeOptions:
-    """What a build is held to before it is published, and what its dataset card says of it; no row
-    of a shard depends on it."""
+    """What a published build is held to, and what its dataset card says; no row depends on it."""
 
     max_reject: float = option(0.01, v.Number(least=0, most=1), "The most that may be refused: of the rows, of the examples and of the trained turns each. Up to four rows may be if they are less than a fifth; 0: none.", by_source=True)
     witness: str = option("sample", v.one_of("sample", "all"), "Rows that a second reader compares with the shards: about 1 %, at least 256 and about 4,096 at most, or all.", recorded=_GIVEN)

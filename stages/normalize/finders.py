@@ -141,8 +141,8 @@ def _are_marks(value: Any) -> bool:
 
 
 def steps_of(held: Columns) -> list[str]:
-    """Lists and families of texts that may be steps: those that are called so, else all. Many
-    solutions may have one step alone where the name says what they are and ratings are as long."""
+    """Lists and families of texts that may be steps: those that are called so, else all; of one text
+    each where the name says so and ratings are as long."""
     lists = [p for p in held.where(shapes.is_list_of_texts) if not role_names.is_about(p)]
     if signed := _signed(held, 1):
         return [f"{path}[step]" for path in signed]
@@ -211,9 +211,8 @@ def _are_broken(said: Sequence[str], counts: Iterable[Sequence[int]]) -> bool:
 
 
 def _next_steps(held: Columns) -> list[str]:
-    """Texts that are called next, as what comes behind the earlier steps; where two texts differ in
-    that word alone (``response`` and ``next_response``), the step is the one without it, and the
-    other the step of the row behind, or all steps up to it."""
+    """Texts that are called next; where two texts differ in that word alone (``response`` and
+    ``next_response``), the step is the one without it, unless the other goes on from it."""
     named = {path: frozenset(role_names.parts(path)) for path in held.values}
     behind = {named[path] - _NEXT: path for path in named if not _NEXT.isdisjoint(named[path])}
     both = {path: behind[words] for path, words in named.items() if words in behind}
