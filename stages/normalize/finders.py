@@ -141,8 +141,8 @@ def _are_marks(value: Any) -> bool:
 
 
 def steps_of(held: Columns) -> list[str]:
-    """Lists and families of texts that may be steps: those that are called so, else all; of one text
-    each where the name says so and ratings are as long."""
+    """Lists and families of texts that may be steps: those that are called so, else all; of one
+    text each where the name says so and ratings are as long."""
     lists = [p for p in held.where(shapes.is_list_of_texts) if not role_names.is_about(p)]
     if signed := _signed(held, 1):
         return [f"{path}[step]" for path in signed]
