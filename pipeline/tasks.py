@@ -82,7 +82,15 @@ class Sft:
     name = "sft"
     kind = kinds.load(kinds.CONVERSATION)
     help = "Supervised fine-tuning: conversations whose assistant turns are trained."
-    options = ("train_on", "reasoning", "reasoning_in", "thinking", "history", "stop_text")
+    options = (
+        "train_on",
+        "reasoning",
+        "reasoning_in",
+        "thinking",
+        "history",
+        "stop_text",
+        "greeting",
+    )
     layouts = ("packed", "ragged", "padded")
     with_steps = False
     stored = ("folded", "loss_weights")
@@ -136,7 +144,7 @@ class Rm:
     name = "rm"
     kind = kinds.load(kinds.PAIR)
     help = "Reward models: pairs of answers to one prompt."
-    options = ("reasoning", "reasoning_in", "thinking", "stop_text")
+    options = ("reasoning", "reasoning_in", "thinking", "stop_text", "greeting")
     layouts: tuple[str, ...] = ("ragged", "padded")
     with_steps = False
     kept = ("chosen_ids", "rejected_ids", "prompt_length", "margin")

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from expectations.witness import choices, raw, said, stored
-from expectations.witness.laws import asked, notes, question
+from expectations.witness.laws import asked, notes, question, ungreeted
 from expectations.witness.pairs import PAIRS, unfolded
 from expectations.witness.printed import BrokenError
 from expectations.witness.ranks import ranked
@@ -189,6 +189,8 @@ class _Reading:
             raise failed
         if len(found) > 1:
             raise UnreadError("a row that fits several formats")
+        if self.words["greeting"] == "drop":
+            found[0] = [*map(ungreeted, found[0])]
         every: list[dict[str, Any] | BrokenError | None] = []
         asks = [asked(one) for one in found[0] if one is not None]
         questions = dict(zip(map(question, asks), asks, strict=True))

@@ -4,6 +4,7 @@ what is counted of it."""
 import re
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,25 @@ def _conversations(said: Said) -> list[Sequence[Turn]]:
     if isinstance(said, Sides):
         return [said.chosen, said.rejected]
     return [said.turns] if isinstance(said, Talk) else []
+
+
+def ungreeted(said: Said) -> Said:
+    """The same without what precedes the user's first turn, but system texts, where the assistant
+    begins."""
+    sides = _conversations(said)
+    roles = [turn["role"] for turn in (sides or [()])[0]]
+    at = roles.index("user") if "user" in roles else 0
+    if "assistant" not in roles[:at] or (isinstance(said, Sides) and at >= said.shared):
+        return said
+    kept = [n for n in range(len(roles)) if n >= at or roles[n] == "system"]
+    if isinstance(said, Talk):
+        weights = tuple(said.weights[n] for n in kept)
+        return replace(said, turns=tuple(said.turns[n] for n in kept), weights=weights)
+    assert isinstance(said, Sides)
+    gone = len(roles) - len(kept)
+    head = tuple(said.chosen[n] for n in kept if n < at)
+    chosen, rejected = head + tuple(said.chosen[at:]), head + tuple(said.rejected[at:])
+    return replace(said, chosen=chosen, rejected=rejected, shared=said.shared - gone)
 
 
 def _is_empty(turn: Turn) -> bool:

@@ -24,7 +24,7 @@ EVERY = "all"
 _TOLD = (
     *("map", "ignore", "role", "where", "system", "train_on", "neutral", "prompt_separator"),
     *("step_tag", "already_templated", "stop_text", "reasoning_in", "reasoning", "delimiter"),
-    *("quoting", "cells", "null_fields", "filter", "group_by"),
+    *("quoting", "cells", "null_fields", "filter", "group_by", "greeting"),
 )
 
 

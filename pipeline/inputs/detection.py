@@ -13,6 +13,7 @@ from pipeline.inputs.opening import asked_about_cells, format_options, require_k
 from pipeline.inputs.questions import ask
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
+from pipeline.options.ways import ways, written
 from stages import catalog, contract, formats, readers
 from stages.errors import (
     AskError,
@@ -241,7 +242,8 @@ def _require_some(seen: Survey, rows: list[contract.Row], where: str, config: Co
     if not isinstance(failed, RowError):
         return
     what = f"{where}: {config.task} can use none of {counted(len(rows), 'sampled row')}"
-    remedy = f"What they lack: pipeline explain {failed.code}."
+    option = next(map(written, ways(failed.detail)), "")
+    remedy = f"Add {option}." if option else f"What they lack: pipeline explain {failed.code}."
     none = UnknownFormatError(f"{what}: {failed.detail}.", remedy)
     if (told := questions.naming_the_task(none, rows, where, config)) is not none:
         raise told

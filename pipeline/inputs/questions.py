@@ -1,8 +1,7 @@
 """Errors about inputs that the user has to settle before a build begins.
 
-Columns that the build would not read although they may matter; cells of tables of texts that may
-be JSON; rows that are for another task. Each error names the column and its values in the sampled
-rows, and options to choose from; the build works with any of them.
+Columns that the build would not read although they may matter; cells that may be JSON; rows that
+are for another task. Each error names the column, its values, and options that all work.
 """
 
 import itertools
@@ -26,9 +25,11 @@ from stages.normalize.role_names import (
     answer_beside,
     by_better,
     maps,
+    mentions,
     options,
     parts,
     wholes,
+    without_numbers,
 )
 from stages.normalize.survey import Column, Survey, counts_of
 from stages.rows import column_names, judgements, shapes, signals
@@ -53,7 +54,7 @@ def condition_for(path: str, column: Column) -> str:
     if nearly and (rated or not option):  # the few rows without a value are no better than others
         option = shapes.keeping(path, column.values) or option
     flag, *text = shlex.split(option) or [""]
-    kept = (condition(text[0]).holds({path: one}) for one in column.values)
+    kept = (condition(text[0].replace(path, "it", 1)).holds({"it": v}) for v in column.values)
     return option if flag != "--where" or any(kept) else ""
 
 
@@ -67,7 +68,8 @@ def _what_it_does(option: str, path: str, column: Column) -> str:
     if flag != "--where":
         silent = column.of_rows - column.rows
         return "leave out the bad ones" + (f", and train {silent:,} without a value" * bool(silent))
-    kept = [one for one in column.values if condition(text).holds({path: one})]
+    inside = condition(text.replace(path, "it", 1))
+    kept = [one for one in column.values if inside.holds({"it": one})]
     if len(kept) == len(column.values):
         return "say how good they must be (all of these are)"
     said = condition(text)
@@ -162,8 +164,8 @@ def _scored(
         return DataError(
             f"{where}: columns {sides[0]!r} and {sides[1]!r} ({shown}) may be the scores of the "
             "answers, and no format reads them under these names.",
-            f"Read them with {maps(('chosen_score', 'rejected_score'), sides)}, or leave them "
-            f"out with {' '.join(map(ignore, sides))}.",
+            f"Say which: read both with {maps(('chosen_score', 'rejected_score'), sides)}, "
+            f"or leave both out with {' '.join(map(ignore, sides))}.",
         )
     values, ways = survey.columns[path].values, [f"leave it out with {ignore(path)}"]
     unread = "no format reads it under this name"
@@ -209,7 +211,8 @@ def _of_steps(path: str, column: Column, reading: str) -> str:
 
 
 def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where: str) -> DataError:
-    much = "much" if formats.load(reading).name == "text" else "most"
+    found = formats.load(reading)
+    much = "much" if found.name == "text" else "most"
     why = f"holds {much} of the rows' text" if column.asked is None else column.asked.detail
     why = why.removeprefix(path).lstrip().removesuffix(", and nothing reads it")
     ways = [f"have it read with {way}" for way in options(path, column, reading, rows)]
@@ -217,11 +220,12 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
         ways.insert(0, f"use only the rows without one with {without}")
     both = wholes(rows[0], reading)
     left = " ".join(map(ignore, both)) if path in both else ignore(path)
-    known = column_names.is_known_before(path, column.values)
-    ways.insert(0 if known else len(ways), f"leave it out with {left}")
-    what = f"{where}: column {path!r} ({column.contents(len(rows))}) {why}, and format "
-    what += f"{formats.load(reading).name} does not read it."
-    return DataError(what, f"Say which: {', or '.join(ways)}.")
+    names = [found.renamed.get(name, name) for name in found.columns.get("answer", ())]
+    answers = [row[name] for row in rows for name in names if row.get(name)]
+    beside = column_names.is_beside(path, column.values, answers)
+    ways.insert(0 if beside else len(ways), f"leave it out with {left}")
+    what = f"{where}: column {path!r} ({column.contents(len(rows))}) {why}, and format {found.name}"
+    return DataError(f"{what} does not read it.", f"Say which: {', or '.join(ways)}.")
 
 
 def _without(path: str, rows: Sequence[Row]) -> str:
@@ -262,8 +266,7 @@ def ask(
     """Stop at the first column that must not be left out without the user's decision.
 
     Args:
-        raw: the rows with all that the file has.
-        settled: columns that may be left out.
+        raw: the rows with all that the file has; ``settled``: columns that may be left out.
 
     Raises:
         DataError: there is such a column.
@@ -284,7 +287,9 @@ def ask(
         if error.code == "unread_column":
             raise _unseen(path, column, rows, reading, where)
         what = f"{where}: {error.detail} ({column.contents(len(rows))})."
-        raise DataError(what, _of_steps(path, column, reading) or error.remedy)
+        alike = [p for p in survey.asked if without_numbers(p) == without_numbers(path)]
+        remedy = _of_steps(path, column, reading) or error.remedy  # of all of a family at once
+        raise DataError(what, remedy.replace(ignore(path), " ".join(map(ignore, sorted(alike)))))
     if survey.most is not None and survey.most not in settled:
         raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
     refused, of = list(survey.refused.values()), len(rows)
@@ -322,8 +327,10 @@ def _other_task(rows: Sequence[Row], where: str, config: Config) -> tuple[str, s
             if isinstance(error, evidence.UnsettledError) and tasks.kind_of(task).marks:
                 return task, error.what.removeprefix(f"{where}: ")
             continue
+        steps = found.format.renamed.get("steps", "steps")  # whole answers may be rated, too
         alone = tasks.kind_of(task).trains_answers and _are_texts_alone(found.reading)
-        if found.change is None and found.format.usable and not alone:
+        usable = found.change is None and found.format.usable and not alone
+        if usable and mentions(steps, "steps"):
             return task, found.evidence
     return None
 

@@ -28,10 +28,10 @@ from stages.normalize.evidence import Detection
 from stages.normalize.mixture import in_words
 from stages.rows.selection import names_something, renamed
 
-# Why a build with these options would refuse each of some rows, read as some format; None of rows
-# that it would use.
+# Why a build with these options would refuse each of some rows, by their places, read as some
+# format; None of rows that it would use.
 Refusals: TypeAlias = Callable[
-    [Config, str, list[contract.Record]], Sequence[contract.Refused | None]
+    [Config, str, list[contract.Record]], Mapping[int, contract.Refused | None]
 ]
 # Name, file, reader and sample of each input.
 Look: TypeAlias = tuple[str, "Located | scan.Input", str, contract.Glimpse]
@@ -233,8 +233,9 @@ class _Reading:
             step = -(-len(glimpse.records) * len(self._looks) // TRIED_ROWS)
             own = config.leaving([(0, one.left)])
             some = parsed(glimpse.records[:: max(step, 1)], config, reader)
-            lines += [record.line + 1 for record in some]
-            seen += refusals(own, one.reading, some)
+            told = refusals(own, one.reading, some)
+            lines += [some[at].line + 1 for at in told]
+            seen += told.values()
             of += [number] * (len(seen) - len(of))
         refused = [one for one in seen if one is not None]
         if not questions.too_many(len(refused), len(seen), config):
@@ -247,7 +248,10 @@ class _Reading:
         where, many = self._looks[first][1].origin, len(self._looks) > 1
         what = f"{codes[code]:,} of {counted(len(seen), 'sampled row')} would be refused as {code}"
         left = len(seen) - len(refused)
-        others = f" {left:,} read as {found[first].format.name}." if left else ""
+        one = found[first]
+        how = f" ({one.evidence})" if one.format.renamed else ""
+        who = f"{left:,}" if left else "They"
+        others = f" {who} read as {one.format.name}{how}." if left or how else ""
         raise answers.RefusedError.of(
             f"{f'the inputs: {what}, first in {where}' if many else f'{where}: {what}'}: "
             f"{details[0]} (row {lines[place]}).{others}",

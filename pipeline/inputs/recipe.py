@@ -148,6 +148,7 @@ class Recipe:
             printed=printed_fields(self.model.profile.chat_template),
             offers_tools=offers_tools(self.model.profile.chat_template),
             stop_text=config.source.stop_text,
+            drops_greeting=config.source.greeting == "drop",
             step_separator=self.model.profile.step_tokens.separator,
             group_by=config.groups,
             carried=config.carried,
@@ -266,11 +267,13 @@ def refusals(models: Models) -> readings.Refusals:
         except PipelineError:
             return None
 
-    def refused(own: Config, reading: str, records: list[contract.Record]) -> list[Refused | None]:
+    def refused(
+        own: Config, reading: str, records: list[contract.Record]
+    ) -> dict[int, Refused | None]:
         source = own.source
         model = model_for(own.task, source.train_on, source.system)
         if model is None or not records:
-            return []
+            return {}
         recipe = Recipe(own, model, (), (), "", encoders.Reference.name)
         numbered = [replace(record, line=i) for i, record in enumerate(records)]
         normalize = recipe.normalize(reading)  # of which nothing but the rows is wanted
@@ -286,7 +289,7 @@ def refusals(models: Models) -> readings.Refusals:
                     found.setdefault(line, Refused(code, detail))
                 elif batch is printed:
                     found[line] = None  # a row is used while one of its examples is
-        return [*found.values()]
+        return dict(sorted(found.items()))
 
     return refused
 

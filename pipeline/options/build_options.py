@@ -68,6 +68,7 @@ class SourceOptions:
     null_fields: str | None = option(None, v.one_of("drop", "keep"), "Nulls inside tools and tool calls of typed tables: drop them, or keep them as data.")
     system: str | None = option(None, v.Text(), "System text of conversations that have none.", heading=under.MODEL)
     train_on: str = option("assistant", v.one_of("assistant", "last", "all"), "Which turns are trained; flags in the data override this.", heading=under.TRAINED)
+    greeting: str = option("reject", v.one_of("reject", "drop"), "Turns of the assistant before the first of the user: refuse the row, or leave them out.", heading=under.TRAINED, recorded=_GIVEN)
     neutral: str = option("null", v.one_of("null", "good", "bad"), "What a PRM's neutral rating means; null leaves it unlabelled.", heading=under.TRAINED)
     prompt_separator: str = option("Step 1:", v.Escaped("TEXT"), "Where the first step of a joined PRM text begins.")
     step_tag: str | None = option(None, v.Escaped("TEXT"), "Step tag of joined PRM texts; \\n is a line break, \\t a tab [ки and other known ones].")
@@ -193,8 +194,7 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class JudgeOptions:
-    """What a build is held to before it is published, and what its dataset card says of it; no row
-    of a shard depends on it."""
+    """What a published build is held to, and what its dataset card says; no row depends on it."""
 
     max_reject: float = option(0.01, v.Number(least=0, most=1), "The most that may be refused: of the rows, of the examples and of the trained turns each. Up to four rows may be if they are less than a fifth; 0: none.", by_source=True)
     witness: str = option("sample", v.one_of("sample", "all"), "Rows that a second reader compares with the shards: about 1 %, at least 256 and about 4,096 at most, or all.", recorded=_GIVEN)

@@ -192,7 +192,10 @@ def _first_step(text: str, separator: str) -> int:
     first, second = _separators(separator)
     places = [match.start() for match in first.finditer(text)]
     if not places:
-        detail = f"no {separator!r} before the first tag; see --prompt-separator"
+        how = "see --prompt-separator"
+        if text.strip().count("\n") == 1:
+            how = "where the problem is the first line, add --prompt-separator '\\n'"
+        detail = f"no {separator!r} before the first tag; {how}"
         raise RowError("no_first_step", detail)
     if second == separator:  # a separator that numbers nothing: the problem ends where it first is
         return places[0]

@@ -91,7 +91,7 @@ class _Roles:
             raise _none_fits(self.rows, self.kind, self.where)
         pieces = lacking.in_pieces(self.rows, self.kind) if found[0].guessed else None
         if len(found) > 1 and not pieces:
-            raise lacking.which(found, self.where)
+            raise lacking.which(found, self.rows, self.where)
         if open_ := pieces or found[0].open:
             error = UnknownFormatError if found[0].guessed else DataError
             raise error(f"{self.where}: {open_[0]}.", f"{open_[1]}.")

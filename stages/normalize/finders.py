@@ -141,8 +141,8 @@ def _are_marks(value: Any) -> bool:
 
 
 def steps_of(held: Columns) -> list[str]:
-    """Lists and families of texts that may be steps: those that are called so, else all. Many
-    solutions may have one step alone where the name says what they are and ratings are as long."""
+    """Lists and families of texts that may be steps: those that are called so, else all; of one
+    text each where the name says so and ratings are as long."""
     lists = [p for p in held.where(shapes.is_list_of_texts) if not role_names.is_about(p)]
     if signed := _signed(held, 1):
         return [f"{path}[step]" for path in signed]
@@ -204,16 +204,15 @@ def _tagged_steps(held: Columns) -> list[str]:
 
 
 def _are_broken(said: Sequence[str], counts: Iterable[Sequence[int]]) -> bool:
-    """Whether nearly each text has as many paragraphs, or lines, as one of some counts says."""
+    """Whether nearly each text has as many paragraphs or lines as one of some counts says."""
     each = ([*zip(said, lengths, strict=True)] for lengths in counts if max(lengths) > 1)
     fits = ([_rated_steps.is_broken(text, n) for text, n in one if text] for one in each)
     return any(sum(fit) >= shapes.NEARLY_ALL * len(fit) for fit in fits)
 
 
 def _next_steps(held: Columns) -> list[str]:
-    """Texts that are called next, as what comes behind the earlier steps; where two texts differ in
-    that word alone (``response`` and ``next_response``), the step is the one without it, and the
-    other the step of the row behind, or all steps up to it."""
+    """Texts that are called next; where two texts differ in that word alone (``response`` and
+    ``next_response``), the step is the one without it, unless the other goes on from it."""
     named = {path: frozenset(role_names.parts(path)) for path in held.values}
     behind = {named[path] - _NEXT: path for path in named if not _NEXT.isdisjoint(named[path])}
     both = {path: behind[words] for path, words in named.items() if words in behind}
@@ -257,8 +256,7 @@ def _rated(held: Columns) -> list[str]:
 
 
 def _are_even(held: Columns, steps: str, ratings: str) -> bool:
-    """Whether each row has as many ratings as steps; nearly each, where they are surely such: texts
-    of more than a word each, beside few different ratings."""
+    """Whether each row has as many ratings as steps; nearly each, where they are surely such."""
     texts, marks = judgements.flat(held.told(steps)), judgements.flat(held.told(ratings))
     sure = len({*map(str, marks)}) <= _MARKS and all(len(str(one).split()) > 1 for one in texts)
     return held.as_long(ratings, [steps], shapes.NEARLY_ALL if sure else 1)
@@ -334,7 +332,9 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "first error": _first_error,
     "counted label": _counted_label,
     "wrong steps": lambda held: _wrong(
-        held.where(lambda v: isinstance(v, list) and {*map(type, v)} == {int}, 0.0)
+        path  # of lists that number every step none says which are wrong
+        for path in held.where(lambda v: isinstance(v, list) and {*map(type, v)} == {int}, 0.0)
+        if not held.as_long(path, steps_of(held))
     ),
     "scores": lambda held: verdict_columns.numbers_of(held, "number", "verdict"),
     "ranks": lambda held: verdict_columns.numbers_of(held, "rank"),

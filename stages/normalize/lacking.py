@@ -286,8 +286,15 @@ def _judged(held: role_columns.Columns) -> tuple[str, str] | None:
     return None
 
 
-def which(found: Sequence[Candidate], where: str) -> DataError:
-    """The question that several ways to read a file's columns leave."""
+def which(found: Sequence[Candidate], rows: Sequence[contract.Row], where: str) -> DataError:
+    """The question that several ways to read a file's columns leave; without an answer where they
+    differ in the side of an answer, and a column may say which side is good."""
+    both = role_names.by_side([one.renamed.get("answer", "") for one in found])
+    held = role_columns.columns_of(rows, answers_alone=False) if both else None
+    if held and (told := finders.able(held, "verdict")):
+        sides = " and ".join(both[0])
+        what = f"{where}: {sides} are two answers, and {told[0]} may say which is the good one."
+        return DataError(what, "Give rows with the good one alone.")
     ways = [one.words for one in found[:SHOWN]]
     named = f"Say which with {', or '.join(one.options for one in found)}."
     return DataError(

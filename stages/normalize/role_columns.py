@@ -17,7 +17,7 @@ from stages.formats import _turns
 from stages.normalize import role_names
 from stages.rows import judgements, shapes, signals, speakers, words
 from stages.rows.column_names import EMPTY
-from stages.rows.selection import lookup
+from stages.rows.selection import WHOLE, lookup
 
 _DEEPEST = 5
 _MOST_PATHS = 300
@@ -51,9 +51,9 @@ def paths_of(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
 
 def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) -> "Columns":
     """The columns of some rows; see ``Columns``."""
-    names = dict.fromkeys(name for row in rows for name in row)
+    names = dict.fromkeys(name for row in rows for name in row if not name.endswith(WHOLE))
     kept = {name: shapes.usual([row.get(name) for row in rows]) for name in names}
-    rows = [{name: kept[name][at] for name in row} for at, row in enumerate(rows)]
+    rows = [{n: kept[n][at] for n in row if n in names} for at, row in enumerate(rows)]
     paths = Counter(path for row in rows for path in paths_of(row))
     if len(paths) > _MOST_PATHS:  # keys that are data, such as ids
         often = {path: n for path, n in paths.items() if 2 * n > len(rows)}

@@ -23,6 +23,7 @@ from stages.rows.unread import differs_from
 
 MOST = 24  # candidates of one format
 _REFUSED_AS = "tie two_orders two_margins unrated_answer empty_answer".split()  # read, and refused
+_UNPARTED = "no_first_step"  # an option says where the problem ends
 _OPTIONS = FormatOptions(already_templated=True)
 _SIGNS = ("negative", "positive")  # of a strength, for the first answer
 
@@ -297,7 +298,7 @@ def read_of(way: Format, row: Row, options: FormatOptions) -> str:
         refused = [isinstance(one, Refused) for one in examples]
         return "" if mostly(refused) else repr(examples)
     except RowError as error:
-        return error.code if error.code in _REFUSED_AS else ""
+        return error.code if error.code in (*_REFUSED_AS, _UNPARTED) else ""
     except (AttributeError, LookupError, TypeError, ValueError):
         return ""
 

@@ -24,7 +24,7 @@ from stages.formats import _inside
 from stages.normalize import overlap_search, signatures
 from stages.normalize.outlines import Outlines
 from stages.normalize.overlap import Likeness, Search
-from stages.rows import carried, examples, groups, selection, stop_text, unread
+from stages.rows import carried, examples, groups, loss_mask, selection, stop_text, unread
 from stages.rows.carried import IDENTITY, Carried, Tally, batch_of
 from stages.rows.column_names import Watched
 from stages.rows.selection import AND_QUESTION, Selection, renamed, replaced
@@ -45,6 +45,7 @@ class Normalize:
         printed: the fields of a turn that the chat template prints.
         tally: what was left out of the rows since ``restart``.
         stop_text: what to do with the text of a stop token at the end of an answer.
+        drops_greeting: turns of the assistant before the first of the user are left out.
         group_by: what decides which rows are on one side of a split (``rows.groups``); None where
             rows are not split.
         carried: what is kept of rows because a build chooses by it.
@@ -68,6 +69,7 @@ class Normalize:
     printed: frozenset[str] = frozenset()
     tally: Tally = field(default_factory=Tally, compare=False)
     stop_text: str = stop_text.KEEP
+    drops_greeting: bool = False
     step_separator: str = "\n"
     group_by: str | None = None
     carried: Carried = field(default_factory=Carried)
@@ -104,7 +106,9 @@ class Normalize:
             raise example
         if isinstance(example, Refused):
             raise RowError(example.code, example.detail)
-        odd = self.example_kind.notes(example, self)
+        asked = self.example_kind.turns(example)[:1] if self.drops_greeting else ()
+        greeted = any(map(loss_mask.left_greeting, asked))
+        odd = [*self.example_kind.notes(example, self), *(["greeting_dropped"] * greeted)]
         if stopped := stop_text.treat(example, self.stop_text):
             odd = [stopped, *odd]
         if self.spelled and spelling.holds(self.example_kind.turns(example), self.spelled):

@@ -1,6 +1,6 @@
 """Which columns of sampled rows nothing reads, before a build begins.
 
-A build that would ignore an important column stops before its first row, with the column's counts.
+A build that would ignore an important column stops before its first row.
 """
 
 import itertools
@@ -57,10 +57,10 @@ class Column:
         numbers: whether each row's value says otherwise than what was read: as a list of numbers of
             steps (``ReadRow``), or as the name of an answer; None where it is neither.
         counts: from 0, from 1: how it can count the answers if it numbers the best one of each row.
-        exchanges: numbers that rows have, and how many answers the dialogues of these rows have of
-            which one is better.
+        exchanges: numbers that rows have, and how many answers their better dialogues have.
         of: the column of texts that nothing reads of which its lists say something; ``own``: one of
             these that is good is trained, where there is any.
+        odd: rows that it contradicts.
         asked: why it must not be ignored without an option; None where it may be.
     """
 
@@ -72,6 +72,7 @@ class Column:
     exchanges: set[tuple[float, int]] = field(default_factory=set)
     of: str = ""
     own: bool = True
+    odd: int = 0
     asked: AskError | None = None
 
     @property
@@ -81,7 +82,8 @@ class Column:
 
     def contents(self, of: int) -> str:
         """The values in words, of so many rows: ``true in 31, false in 9 of 40 sampled rows``."""
-        return f"{counts_of(self.values) or f'in {self.rows:,}'} of {counted(of, 'sampled row')}"
+        told = "" if self.odd else counts_of(self.values)
+        return f"{told or f'in {self.odd or self.rows:,}'} of {counted(of, 'sampled row')}"
 
 
 @dataclass(slots=True)
@@ -89,10 +91,9 @@ class Survey:
     """The columns of sampled rows that nothing reads.
 
     Attributes:
-        rows: rows that the format could read; ``failed``: the error of one that it could not.
-        columns: by path.
-        refused: errors of rows that an option would leave out or settle, by the option.
-        most: the unread column that has most of the rows' text; None where no column has alone.
+        rows: those that the format could read; ``failed``: the error of one that it could not.
+        refused: errors of rows that an option would settle, by the option.
+        most: the unread column that alone has most of the rows' text.
         listed: of each column that is read, in how many rows it is the JSON of a list of texts.
     """
 
@@ -154,7 +155,7 @@ def _text(value: Any) -> int:
 def _name_answers(path: str, values: Sequence[Any], names: Collection[str]) -> bool:
     """Whether texts name the better of two answers, as left and right or by their columns."""
     texts = [one for one in values if isinstance(one, str)]
-    columns = len({*texts}) > 1 and {*texts} <= {*names}
+    columns = 1 < len({*texts} & {*names}) == len({*texts})
     named = is_rating(path) and judgements.name_sides(judgements.decided(texts))
     return len(texts) == len(values) > 0 and (columns or named)
 
@@ -212,8 +213,7 @@ def _ask_of_exchanges(path: str, column: Column) -> AskError | None:
 
 
 def _ask_of_all(found: Survey, kind: kinds.Kind, settled: Set[str], names: Collection[str]) -> None:
-    """Ask about the columns of which all values together show that they rate answers, or number
-    steps."""
+    """Ask about columns of which all values together show that they rate answers or steps."""
     for path, column in found.columns.items():
         column.of_rows = found.rows
         if path in settled:
@@ -278,10 +278,10 @@ def _ask_of_long(found: Survey, unread: Mapping[str, int], total: int, less: int
 
 
 def _ask_of_no_few(found: Survey, rows: Sequence[contract.Row]) -> None:
-    """Ask about no column that nearly all rows with it have read: a build refuses the others."""
+    """Ask about no column that nearly all rows have read, or agree with: others are refused."""
     for path, column in found.columns.items():
         there = sum(row.get(path) not in EMPTY for row in rows)
-        if column.rows <= (1 - shapes.NEARLY_ALL) * there:
+        if (column.odd or column.rows) <= (1 - shapes.NEARLY_ALL) * there:
             column.asked = None
 
 
@@ -310,9 +310,7 @@ def survey(
 ) -> Survey:
     """Read rows to which ``selection`` and ``--map`` were applied: the columns that nothing reads.
 
-    Whether few texts come again and again is seen only here: a build that is not asked about a
-    column refuses a row for it where its own value shows what the column means, and else never.
-    """
+    A build that is not asked about a column refuses a row for what its own value shows alone."""
     result = Survey()
     options = format_.told(options)
     settled = formats.settled_by(format_, options.columns).union(options.columns.values())
@@ -340,8 +338,10 @@ def survey(
             if leaving.is_open(left.path):
                 own = [value for value in left.values if not read.repeats(value)]
                 unread[left.path] += sum(map(_text, own))
-                why = column.asked or asked(left, kind, read)
-                column.asked = why or _ask_of_talk(left.path, own, kind)
+                each = kind.marks or column.odd or not column.asked
+                why = asked(left, kind, read) if each else None
+                column.odd += why is not None and (kind.marks or why.code == "bad_column")
+                column.asked = column.asked or why or _ask_of_talk(left.path, own, kind)
     result.listed = _listed(rows, format_, settled.union(result.columns))
     settled |= {*selection.decided, *filter(selection.settles, result.columns)}
     _ask_of_all(result, kind, settled, rows[0].keys() if rows else ())

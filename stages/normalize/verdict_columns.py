@@ -39,7 +39,10 @@ def _measures(path: str) -> str:
 def numbers_of(held: Columns, *roles: str) -> list[str]:
     """Lists of numbers, one for each answer, under names of some roles."""
     several = [f"{path}[mean]" for path in held.where(judgements.of_several)]
-    several += [f"{path}[order]" for path in held.where(judgements.are_letters)]
+    letters = held.where(judgements.are_letters)  # in their own order they may name the answers
+    named = [p for p in letters if held.all(p, lambda one: one == sorted(one))]
+    named = [p for p in named if not column_names.is_a(p, "rank")]
+    several += [f"{path}[order]" for path in letters if path not in named]
     paths = [*held.where(_rate_some), *held.families, *several]
     paths = [p for p in paths if _measures(judgements.bare(p).split(",")[0]) in roles]
     lists = [*list_of_answers(held), *lists_of_turns(held)]

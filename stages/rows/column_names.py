@@ -57,6 +57,7 @@ _BESIDE = ("meta", "metadata", "extra", "info")  # objects for the one who keeps
 _MOST = 20  # objects of a list that are looked at
 _LOOSE = ("steps",)
 _NEEDED, _SENTENCE = words.exact("needed", "sign"), 200
+_BEHIND = words.exact("behind", "sign")
 _SHAPES: Mapping[str, Callable[[Any, bool], bool]] = {
     "reasoning": lambda value, alone: (
         signals.is_text(value, alone) and not signals.are_flags([value])
@@ -151,10 +152,12 @@ def are_set_aside(name: str, values: Sequence[Any], of: int) -> bool:
     return given_up or (of > 0 and signals.say_failed(name, values, of))
 
 
-def is_known_before(name: str, values: Sequence[Any]) -> bool:
-    """Whether each value names in a sentence what one must know to answer, and is not told."""
+def is_beside(name: str, values: Sequence[Any], answers: Sequence[Any]) -> bool:
+    """Whether values say in a sentence what one must know to answer, or explain whole answers."""
+    said = words.parts(name)
     short = all(isinstance(one, str) and len(one) <= _SENTENCE for one in values)
-    return short and not _NEEDED.isdisjoint(words.parts(name))
+    whole = bool(answers) and all(map(signals.is_prose, answers))
+    return (short and not _NEEDED.isdisjoint(said)) or (whole and not _BEHIND.isdisjoint(said))
 
 
 def is_rating(name: str) -> bool:

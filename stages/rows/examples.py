@@ -115,7 +115,7 @@ _IDS = ("id", FIELD)
 CALLS = "tool_calls"
 _ANSWERS_NOBODY = (
     "the conversation begins with an assistant turn; "
-    "leave its first turn out, or put the user's turn before it"
+    "put the user's turn before it, or leave it out with --greeting drop"
 )
 
 

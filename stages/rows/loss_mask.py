@@ -1,4 +1,5 @@
-"""Which turns of a conversation are trained: by their own flags, else by ``--train-on``."""
+"""Which turns of a conversation are trained: by their own flags, else by ``--train-on``; and which
+are left out, as nobody asked for them."""
 
 import itertools
 from dataclasses import replace
@@ -57,6 +58,17 @@ def conversation(example: Conversation, train_on: str) -> Conversation:
     if not some:
         raise RowError("nothing_trained", "no turn is trained")
     return example
+
+
+def left_greeting(messages: list[Message]) -> bool:
+    """Take out, in place, what is said before the user's first turn where the assistant begins;
+    whether there was something."""
+    roles = [message.role for message in messages]
+    first = roles.index("user") if "user" in roles else 0
+    if "assistant" not in roles[:first]:
+        return False
+    messages[:first] = [one for one in messages[:first] if one.role == "system"]
+    return True
 
 
 def turn_by_turn(example: Conversation) -> list[Conversation]:

@@ -166,6 +166,9 @@ class Selection:
         return frozenset((*said, *parts, *self.filtered))
 
 
+WHOLE = "\0"  # behind a name: a column that gave it to what stands inside of a column
+
+
 def renamed(row: Row, mapping: Mapping[str, str]) -> Row:
     """The row after ``--map name=source``: columns renamed, or taken from inside others by a path.
 
@@ -173,17 +176,17 @@ def renamed(row: Row, mapping: Mapping[str, str]) -> Row:
     """
     if not mapping:
         return row
-    taken = {source for source in parts_of(row, mapping.values()) if source not in mapping}
+    paths = [*parts_of(row, mapping.values())]
+    taken = {source for source in paths if source not in mapping}
+    opened = {_top(path) for path in paths if "." in path}
+    wholes = {f"{name}{WHOLE}": row[name] for name in mapping if name in row and name in opened}
     named = {name: lookup(row, source) for name, source in mapping.items()}
-    return {**{k: v for k, v in row.items() if k not in taken}, **named}
+    return {**{k: v for k, v in row.items() if k not in taken}, **wholes, **named}
 
 
 def rest(path: str, value: Any, taken: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """Path and value of everything in a column but what ``--map`` takes from inside it.
-
-    Args:
-        taken: paths of ``--map``: ``ask.text``, ``replies.0.text``, ``answers[].score``.
-    """
+    """Path and value of everything in a column but what ``--map`` takes from inside it, by paths
+    such as ``ask.text``, ``replies.0.text``, ``answers[].score``."""
     within = [one for one in taken if one == path or one.startswith((f"{path}.", f"{path}[]"))]
     if path in within or not within or not isinstance(value, (dict, list)):
         if path not in within and value not in (None, "", [], {}):
@@ -207,6 +210,8 @@ def inside(mapping: Mapping[str, str], others: Iterable[str] = ()) -> tuple[str,
     taken = [path for path in sources if "." in path]
     for name, source in mapping.items():
         taken += [name + path[len(source) :] for path in taken if _top(path) == source]
+    tops = [(path, _top(path)) for path in taken]
+    taken += [path.replace(top, f"{top}{WHOLE}", 1) for path, top in tops if top in mapping]
     return (*taken, *(path for path in others if "." in path))
 
 
@@ -216,7 +221,8 @@ def _top(path: str) -> str:
 
 def raw(path: str, mapping: Mapping[str, str]) -> str:
     """A path of a renamed row as the file has it, which is what options take."""
-    return judgements.bare(mapping.get(name := _top(path), name)) + path[len(name) :]
+    name = _top(path)
+    return (judgements.bare(mapping.get(name, name)) + path[len(name) :]).replace(WHOLE, "")
 
 
 def told_raw(error: RowError, mapping: Mapping[str, str]) -> str:
@@ -240,8 +246,10 @@ def in_raw_names(text: str, mapping: Mapping[str, str], place: str = r"(?<![\w.]
 
 def replaced(row: Row, mapping: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     """Columns that ``--map`` replaces by another of the same name, so that nothing reads them."""
-    for name in mapping.keys() & row.keys():
-        yield from rest(name, row[name], parts_of(row, mapping.values()))
+    paths = [*parts_of(row, mapping.values())]
+    opened = {_top(path) for path in paths if "." in path}
+    for name in mapping.keys() & row.keys() - opened:
+        yield from rest(name, row[name], paths)
 
 
 def _without(value: Any, path: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 from stages.errors import RowError, UsageError, did_you_mean
 from stages.files import line_block
-from stages.rows import words
+from stages.rows import signals, words
 
 SYSTEM, USER, ASSISTANT, TOOL = ROLES = ("system", "user", "assistant", "tool")
 _CALLS = {"call", "calls"}
@@ -40,6 +40,8 @@ _BESIDE = {  # the name of a role
 
 
 _SURELY = words.exact("who", "sure")
+_COUNTING = words.exact("counting", "sign")
+_COUNTED = words.exact("counted", "sign") - _COUNTING
 _WHO = _SURELY | words.exact("who", "role")
 _WHAT = words.listing("what", "role")
 
@@ -251,6 +253,18 @@ def guessed(rows: list[dict[str, Any]], own: bool = False) -> dict[str, str]:
     spelled = {(re.sub(r"[\W\d_]+", "", name), role) for name, role in who.items()}
     bare = {name for name, _ in spelled}
     return {} if 1 < len(bare) < len(spelled) else who
+
+
+def are_unsorted(path: str, values: Sequence[Any]) -> bool:
+    """Whether values, or those of a key inside of them, number turns in another order than they
+    stand in."""
+    if dict in map(type, values):
+        return any(are_unsorted(*one) for one in signals.keys_of(path, values).items())
+    said = words.words(path.rpartition(".")[2])
+    if _COUNTING.isdisjoint(said[-1:]) or said[0] in _COUNTED:
+        return False
+    whole = len(values) > 1 and {*map(type, values)} == {int}
+    return whole and [*values] != sorted(values) == [*range(min(values), max(values) + 1)]
 
 
 def require_said(roles: Mapping[str, str], rows: list[dict[str, Any]], where: str) -> None:

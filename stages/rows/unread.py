@@ -1,8 +1,7 @@
 """Columns of a row that no format reads: counted by name, or a reason to refuse the row.
 
-Every column ends up in an example, or is counted here under its name, or refuses its row. A row is
-refused where ignoring the column would probably train something wrong: a column that the model
-should see, a rating under sft, a weight, a flag of a turn.
+Every column ends up in an example, or is counted here under its name, or refuses its row, where to
+ignore it would probably train something wrong.
 """
 
 import itertools
@@ -19,6 +18,7 @@ from stages.contract import Example, Row, StepChain
 from stages.errors import AskError
 from stages.rows import column_names, examples, judgements, selection, shapes, signals, stop_text
 from stages.rows.column_names import EMPTY, Watched, peek
+from stages.rows.speakers import are_unsorted
 
 if TYPE_CHECKING:
     from stages.kinds import Kind
@@ -31,10 +31,7 @@ _SAID = _SPEAKER | {"content", "value"}
 
 
 class ReadRow:
-    """A row that was read, and the examples that it became.
-
-    A row may have hundreds of turns with a value each, so what its examples say is collected once.
-    """
+    """A row that was read, and its examples, of which what they say is collected once."""
 
     def __init__(self, row: Watched, examples: Sequence[Example]) -> None:
         self._row, self._examples = row, examples
@@ -68,8 +65,7 @@ class ReadRow:
         return self._judged[plain]
 
     def agrees(self, path: str, value: Any, kind: "Kind") -> bool:
-        """Whether a rating says no more than the examples do: steps that are rated so, or an answer
-        that ends with it, as those of a judge do."""
+        """Whether a rating says no more than the examples do."""
         if kind.marks:
             return not column_names.is_a(path, "corrected") and self._rated_so(value)
         if not kind.trains_answers or isinstance(value, bool | dict):
@@ -114,12 +110,16 @@ class ReadRow:
         return others if value[-1] <= len(chain.labels) else None
 
     def counts_from(self, left: "Unread") -> set[int] | None:
-        """How a column counts that by its name may number the best answer: ``counts_from``."""
-        number = judgements.spelled(left.values[0])
-        if number is None or not signals.may_number_the_best(left.path):
+        """How a column counts that may number the best answer, or is true of it alone."""
+        path, said = left.path, left.values
+        flags = "[]" in path and column_names.is_rating(path) and not signals.is_low(path)
+        flags = flags and {*map(type, said)} == {bool} and said.count(True) == 1
+        number = said.index(True) if flags else judgements.spelled(said[0])
+        if number is None or not (flags or signals.may_number_the_best(path)):
             return None
         lists = [peek(self._row, name) for name in self._row.read_columns]
-        return examples.counts_from(number, lists, self._examples)
+        counts = examples.counts_from(number, lists, self._examples)
+        return counts & {0} if counts and flags else counts
 
     def _rated_so(self, said: Any) -> bool:
         """Whether ratings, or the place of the first mistake, are those of the examples' steps, or
@@ -181,10 +181,8 @@ class Leaving:
     """What may be left out of rows, as the user has said.
 
     Attributes:
-        columns: of ``--map``.
-        settled: columns that may be left out without a question; ``decided``: those that were used
-            otherwise, so that they are not left out at all.
-        inside: paths of what is taken from inside of columns.
+        columns: of ``--map``; ``inside``: paths of what is taken from inside of columns.
+        settled: columns that may be left out; ``decided``: those that are used otherwise.
         printed: the fields of a turn that the chat template prints.
     """
 
@@ -268,6 +266,9 @@ def asked(left: Unread, kind: "Kind", row: ReadRow) -> AskError | None:
     None where they may be."""
     if cut := None if kind.marks else cut_off(left.path, left.values):
         return cut
+    if left.turn and are_unsorted(left.path, left.values):
+        what = f"{left.path} numbers the turns in another order than they have"
+        return AskError("bad_column", what, "Give the turns in this order.")
     if kind.compares and (counts := row.counts_from(left)) is not None:
         return None if counts else two_orders(left.path)
     declared = any(map(signals.are_tools, left.values))
