@@ -12,10 +12,9 @@ from stages.contract import Example, FormatOptions, Refused, Row
 from stages.errors import RowError, UndecidedError
 from stages.formats import _pairs, _turns, verdicts
 from stages.formats._fields import Field, columns_of, meant, open_question, required
-from stages.rows import judgements
+from stages.rows import judgements, signals
 from stages.rows.column_names import EMPTY, peek
 from stages.rows.selection import raw
-from stages.rows.signals import is_score
 from stages.rows.unread import ignore
 
 _COLUMNS = columns_of("ranked")
@@ -170,7 +169,11 @@ def _others(name: str, answers: list[Any], numbers: Sequence[_Numbers]) -> Itera
     for key in answers[0] if isinstance(answers[0], dict) else ():
         values = [peek(one, key) if isinstance(one, dict) else None for one in answers]
         path = f"{name}[].{key}"
-        if path not in known and is_score(key) and all(type(v) in (int, float) for v in values):
+        if (
+            path not in known
+            and signals.is_score(key)
+            and all(type(v) in (int, float) for v in values)
+        ):
             yield _Numbers(path, [_level(value, path, True) for value in values], scored=False)
 
 
@@ -277,6 +280,9 @@ class _Ranked(_pairs.PairFormat):
         if rows and not any(self._is_ordered(row) for row in rows):
             if beside := next(filter(None, map(self._rated_beside, rows)), None):
                 raise UndecidedError(f"nothing says which answer each {beside} is of", ())
+            if telling := self._telling(rows):
+                what = f"{telling} may say which answers are better, in words that are not known"
+                raise UndecidedError(what, ())
             what = "nothing says that the answers are in order, from best to worst; if they are, "
             raise UndecidedError(f"{what}ranked/in-order reads them so", ("in-order",))
         others = "ranked/all makes them of all, ranked/extremes of the best and the worst"
@@ -292,6 +298,21 @@ class _Ranked(_pairs.PairFormat):
         if any(peek(one, name) is not None for one in [row, *objects] for name in _NUMBERS):
             return True
         return len(objects) == len(given) and bool(_beside(row, name, given, {}))
+
+    def _telling(self, rows: Sequence[Row]) -> str:
+        """A key of the answers with a few short values that tell those of one row apart."""
+        lists = [(name, peek(row, name)) for row in rows if (name := _LIST.first(row))]
+        said: dict[str, list[list[Any]]] = {}
+        for name, given in lists:
+            for key in given[0] if all(isinstance(one, dict) for one in given) else ():
+                if not signals.is_about(key):
+                    said.setdefault(f"{name}[].{key}", []).append([one.get(key) for one in given])
+        for path, told in said.items():
+            every = [str(one) for some in told for one in some]
+            apart = sum(len({*map(repr, some)}) > 1 for some in told)
+            if len({*every}) <= signals.FEW and 2 * apart > len(told) > signals.FEW:
+                return path
+        return ""
 
     def _rated_beside(self, row: Row) -> str | None:
         """A number for each answer that stands in a list of other objects."""

@@ -6,6 +6,7 @@ take it back: a question differs from row to row, and a reference is repeated at
 answer that is checked against it. Columns that differ in their number alone are one path too.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,7 +55,13 @@ def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) ->
     names = dict.fromkeys(name for row in rows for name in row)
     kept = {name: shapes.usual([row.get(name) for row in rows]) for name in names}
     rows = [{name: kept[name][at] for name in row} for at, row in enumerate(rows)]
-    paths = Counter(path for row in rows for path in paths_of(row))
+    said = {} if answers_alone else {n: told for n in names if (told := _inside(n, kept[n]))}
+    opened = [
+        {n: said[n][at] if n in said else v for n, v in r.items()} for at, r in enumerate(rows)
+    ]
+    paths = Counter(f"{p}[]" if p in said else p for row in opened for p in paths_of(row))
+    for name in said:
+        del paths[f"{name}{ONLY}"]
     if len(paths) > _MOST_PATHS:  # keys that are data, such as ids
         often = {path: n for path, n in paths.items() if 2 * n > len(rows)}
         paths = Counter(often if len(often) <= _MOST_PATHS else {})
@@ -63,10 +70,10 @@ def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) ->
         there = sum(value not in EMPTY for value in values[judgements.bare(path)])
         if paths[path] < shapes.NEARLY_ALL * there:
             del values[path]
-    said = [p for p in values if role_names.may_be_listed(p)]
-    said += [p for both in role_names.by_better([*values]) for p in both if p not in said]
-    lists = [p for p in said if _are_json(values[p])]
-    asked = {p for p in said if role_names.role_of(p) == "question"}
+    listed = [p for p in values if role_names.may_be_listed(p)]
+    listed += [p for both in role_names.by_better([*values]) for p in both if p not in listed]
+    lists = [p for p in listed if _are_json(values[p])]
+    asked = {p for p in listed if role_names.role_of(p) == "question"}
     if not asked <= {*lists}:  # beside a question, what looks like another belongs to it
         lists = [p for p in lists if p not in asked]
     for path in lists:  # what is said stands inside
@@ -75,6 +82,21 @@ def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) ->
             inside = [[one] if shapes.is_text(one) else one for one in inside]
         values[f"{path}{JSON}"] = inside
     return Columns(values, answers_alone, guess)
+
+
+def _inside(name: str, values: Sequence[Any]) -> list[Any]:
+    """What the texts of a column say where all are JSON; of one that asks or answers only lists of
+    objects. Else nothing."""
+    inside = [signals.nested_in(v) if shapes.is_text(v) else None for v in values if v not in EMPTY]
+    kinds = [*map(type, judgements.flat(inside) if role_names.may_be_listed(name) else inside)]
+    if (
+        not inside
+        or {type(None)} & {*kinds}
+        or (role_names.may_be_listed(name) and {*kinds} != {dict})
+    ):
+        return []
+    told = iter(inside)
+    return [v if v in EMPTY else next(told) for v in values]
 
 
 def _are_json(values: Sequence[Any]) -> bool:
@@ -334,7 +356,17 @@ def talks(held: Columns, asks: bool = False) -> list[str]:
     plain = [p for p in paths if held.all(p, lambda value: _turns.ends_with(value, asks))]
     others = held.where(lambda v: isinstance(v, list | dict) and not _turns.are_turns(v))
     turned = [f"{path}[turns]" for path in others]
+    turned += [] if asks else _exchanges(held)
     return plain + [p for p in turned if held.all(p, lambda value: _turns.are_talks(value, asks))]
+
+
+def _exchanges(held: Columns) -> Iterator[str]:
+    """Each list of questions with each list of as many answers, some with more than one."""
+    lists = held.where(shapes.is_list_of_texts)
+    for both in itertools.product(held.called("question", lists), held.called("answer", lists)):
+        several = any(map(shapes.are_texts, held.told(both[0])))
+        if several and "[]." not in "".join(both) and held.as_long(both[0], both[1:]):
+            yield f"{','.join(both)}[exchanges]"
 
 
 def conversation(held: Columns) -> list[str]:

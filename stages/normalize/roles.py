@@ -66,6 +66,10 @@ class Candidate:
             return what, f"Read the first of each with {ways}"
         for path in self.renamed.values():
             before, how = judgements.ended(path)
+            if how == "exchanges":
+                both = " and ".join(map(judgements.bare, before.split(",")))
+                what = f"{both} are lists of as many texts, which may ask and answer in turn"
+                return what, f"If they do, add {self.options}"
             if how == "good":
                 several, verdict = before.split(",")
                 what = f"{several} has several answers, and {verdict} says which are good"

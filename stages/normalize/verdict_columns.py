@@ -84,14 +84,23 @@ def list_of_answers(held: Columns) -> list[str]:
 
 def sides(held: Columns) -> list[str]:
     """Two texts that are sides, as one path; those that are called answers, if some are."""
-    both = held.of_two(role_names.by_side(held.single))
+    both = held.of_two(role_names.by_side(held.single)) or _alike(held)[0]
     named = [one for one in both if role_names.role_of(one[0]) == "answer"]
     return [*map(",".join, named or both)]
+
+
+def _alike(held: Columns, role: str = "number") -> tuple[list[tuple[str, str]], ...]:
+    """The two answers and the two numbers whose names differ in the same word: ``response`` and
+    ``response_base`` beside ``score`` and ``score_base``; none where more do."""
+    numbers = [p for p in held.where(judgements.is_marked) if _measures(p) == role]
+    found = role_names.by_same(held.called("answer", held.single), numbers)
+    return ([found[0][0]], [found[0][1]]) if len(found) == 1 else ([], [])
 
 
 def lists_of_turns(held: Columns) -> list[str]:
     """Columns of turns that are two sides, or differ in their number alone, as one path."""
     turns = role_columns.talks(held)
+    turns = [path for path in turns if "," not in path]
     families = [path for path in held.families if {*path.split(",")} <= {*turns}]
     return families or [*map(",".join, held.of_two(role_names.by_side(turns)))]
 
@@ -100,6 +109,7 @@ def numbers_of_sides(held: Columns, role: str = "number") -> list[str]:
     """Two columns with a number of each side, or its rank, as one path."""
     numbers = [p for p in held.where(judgements.is_marked) if _measures(p) == role]
     both = [one for one in role_names.by_side(numbers) if "[]" not in one[0]]
+    both = both or _alike(held, role)[1]
     return [",".join(map(_turned_round, one)) for one in both]
 
 
@@ -248,7 +258,9 @@ def _votes(held: Columns) -> list[str]:
     """Lists with the verdicts of several judges, as what most of them say."""
     lists = held.where(lambda v: isinstance(v, list) and [*judgements.flat(v)] != [], _SOME)
     by_key: dict[str, list[str]] = {}
-    for path in held.called("verdict", lists):
+    said = [p for p in lists if held.all(p, lambda v: judgements.one_hot(v) in (0, 1))]
+    words = [p for p in held.called("number", said) if not held.all(p, judgements.are_numbers)]
+    for path in (*held.called("verdict", lists), *words):
         by_key.setdefault(path.rpartition("[].")[2], []).append(path)
     said_of_all = sorted(by_key, key=lambda key: _OVERALL.isdisjoint(role_names.parts(key)))
     found = []

@@ -10,12 +10,14 @@ good, the empty text where none is; ``article,post[first]`` is the first text th
 ``harm[low]`` turns numbers round of which a low one is good. ``preference[nearest]`` is the nearest
 whole number, ``tie`` between two. ``ranking[order]`` are the ranks of answers that letters name
 from best to worst. ``scores[best]`` is the place of the highest, ``tie`` where all are equal.
-``log[turns]`` are turns with ``role`` and ``content``, whatever their keys are called.
+``log[turns]`` are turns with ``role`` and ``content``, whatever their keys are called, and
+``asked,answered[exchanges]`` those of two lists of texts, each text with that of the other list.
 ``prompt[json]`` is what a JSON text lists, of a list of one text that text. ``solution[step]`` are
 texts without their + or - at the end, ``solution[sign]`` these signs. Endings may follow endings.
 """
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -25,7 +27,7 @@ from stages.rows.words import exact, listing
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
 _ENDED = re.compile(
-    r"(?P<path>.+)\[(?P<how>most|mean|best|first|only|step|sign|good|place|turns|low|nearest|order|json|-?\d+\.\.-?\d+)\]"
+    r"(?P<path>.+)\[(?P<how>most|mean|best|first|only|step|sign|good|place|turns|low|nearest|order|json|exchanges|-?\d+\.\.-?\d+)\]"
 )
 _NOTHING = (None, "")
 _NO_PLACE = exact("value", "no") | {"none", "null", "n/a", "correct", "-"}
@@ -41,13 +43,15 @@ def bare(path: str) -> str:
     """A path without endings."""
     while (shorter := ended(path)[0]) != path:
         path = shorter
-    return path
+    return path.removesuffix("[]")
 
 
 def together(value: Any, how: str) -> Any:
     """What a value says under an ending; where lists stand in a list, what each of them says."""
     if how == "turns":
         return speakers.turned(value)
+    if how == "exchanges":
+        return _exchanged(value)
     if how == "json":
         texts = listed_in(value)
         return texts[0] if len(texts) == 1 else texts or None
@@ -76,6 +80,18 @@ def together(value: Any, how: str) -> Any:
         return value if number is None or low == high else (number - low) / (high - low)
     there = [one for one in value if one not in _NOTHING] if isinstance(value, list) else [value]
     return _MADE[how](there)
+
+
+def _exchanged(both: Any) -> list[Any] | None:
+    """The turns of a list of questions and one of as many answers, or of one of each; None for
+    anything else."""
+    lists = [[one] if isinstance(one, str) else one for one in both or ()]
+    if not all(isinstance(one, list) and one for one in lists) or len({*map(len, lists)}) > 1:
+        return None
+    texts = [*itertools.chain(*zip(*lists, strict=True))]
+    turns = zip(itertools.cycle(("user", "assistant")), texts)
+    said = [{"role": role, "content": text} for role, text in turns]
+    return said if all(isinstance(text, str) for text in texts) else None
 
 
 def _mean(values: Sequence[Any]) -> float | None:
@@ -223,6 +239,9 @@ def is_good(value: Any) -> bool | None:
 
 # Words and marks for which of two is better.
 
+_WORDS = dict.fromkeys(GOOD | exact("better", "both"), True)
+_WORDS |= dict.fromkeys(BAD | exact("worse", "both"), False)
+
 _TIES, _BETTER = exact("two", "tie"), exact("two", "better")
 _LETTERS = {word: at for at, side in enumerate(("left", "right")) for word in exact("two", side)}
 _TWO = [tuple(two.split(":")) for two in exact("sides", "role")]
@@ -246,11 +265,13 @@ def _compared(plain: str) -> int | None:
 
 
 def one_hot(value: Any) -> int | None:
-    """Which of two sides, or 2 for a tie, has the 1 in a list with a 0 or 1 for each."""
+    """Which of two sides, or 2 for a tie, has the 1, or a word for the better one, in a list of a
+    1 or a word for good and of 0 or words for bad."""
     if not isinstance(value, list) or len(value) not in (2, 3):
         return None
-    flags = [spelled(one) if not isinstance(one, bool) else float(one) for one in value]
-    return flags.index(1) if set(flags) == {0, 1} and flags.count(1) == 1 else None
+    flags = [_WORDS.get(v.strip().casefold(), v) if isinstance(v, str) else v for v in value]
+    told = [float(one) if isinstance(one, bool) else spelled(one) for one in flags]
+    return told.index(1) if set(told) == {0, 1} and told.count(1) == 1 else None
 
 
 def _is_named(value: Any) -> bool:

@@ -6,6 +6,7 @@ should see, a rating under sft, a weight, a flag of a turn.
 """
 
 import itertools
+import math
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from stages.contract import Example, Row, StepChain
+from stages.contract import Example, Pair, Row, StepChain
 from stages.errors import AskError
 from stages.rows import column_names, examples, judgements, selection, shapes, signals, stop_text
 from stages.rows.column_names import EMPTY, Watched, peek
@@ -72,6 +73,9 @@ class ReadRow:
         that ends with it, as those of a judge do."""
         if kind.marks:
             return not column_names.is_a(path, "corrected") and self._rated_so(value)
+        margins = [one.margin for one in self._examples if isinstance(one, Pair) and one.margin]
+        if type(value) in (int, float) and margins:
+            return all(math.isclose(one, value, rel_tol=1e-3) for one in margins)
         if not kind.trains_answers or isinstance(value, bool | dict):
             return False
         if isinstance(value, list):
