@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from stages.contract import Row
 from stages.formats import _turns
-from stages.normalize import role_names
+from stages.normalize import inside, role_names
 from stages.rows import judgements, shapes, signals, speakers, words
 from stages.rows.column_names import EMPTY
 from stages.rows.selection import lookup
@@ -45,23 +45,19 @@ def paths_of(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
             yield from paths_of(value, f"{path}.", depth + 1)
         elif depth < _DEEPEST and isinstance(value, list) and not _turns.are_turns(value):
             inner = [one for one in value if isinstance(one, dict)]
-            if inner and len(inner) == len(value):
-                merged = {k: v for one in inner for k, v in one.items() if v not in EMPTY}
-                yield from paths_of(merged, f"{path}[].", depth + 1)
+            merged = {k: v for one in inner for k, v in one.items() if v not in EMPTY}
+            yield from paths_of(merged if inner == value else {}, f"{path}[].", depth + 1)
 
 
 def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) -> "Columns":
     """The columns of some rows; see ``Columns``."""
     names = dict.fromkeys(name for row in rows for name in row)
     kept = {name: shapes.usual([row.get(name) for row in rows]) for name in names}
+    said = {} if answers_alone else {n: told for n in names if (told := inside.said_in(n, kept[n]))}
     rows = [{name: kept[name][at] for name in row} for at, row in enumerate(rows)]
-    said = {} if answers_alone else {n: told for n in names if (told := _inside(n, kept[n]))}
-    opened = [
-        {n: said[n][at] if n in said else v for n, v in r.items()} for at, r in enumerate(rows)
-    ]
-    paths = Counter(f"{p}[]" if p in said else p for row in opened for p in paths_of(row))
-    for name in said:
-        del paths[f"{name}{ONLY}"]
+    shown = [{**r, **{n: said[n][at] for n in said if n in r}} for at, r in enumerate(rows)]
+    paths = Counter(f"{p}[]" if p in said else p for row in shown for p in paths_of(row))
+    paths -= Counter(dict.fromkeys((f"{name}{ONLY}" for name in said), len(rows)))
     if len(paths) > _MOST_PATHS:  # keys that are data, such as ids
         often = {path: n for path, n in paths.items() if 2 * n > len(rows)}
         paths = Counter(often if len(often) <= _MOST_PATHS else {})
@@ -72,37 +68,16 @@ def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) ->
             del values[path]
     listed = [p for p in values if role_names.may_be_listed(p)]
     listed += [p for both in role_names.by_better([*values]) for p in both if p not in listed]
-    lists = [p for p in listed if _are_json(values[p])]
+    lists = [p for p in listed if inside.are_lists(values[p])]
     asked = {p for p in listed if role_names.role_of(p) == "question"}
     if not asked <= {*lists}:  # beside a question, what looks like another belongs to it
         lists = [p for p in lists if p not in asked]
     for path in lists:  # what is said stands inside
-        inside = shapes.usual([judgements.together(one, "json") for one in values.pop(path)])
-        if any(isinstance(one, list) for one in inside):
-            inside = [[one] if shapes.is_text(one) else one for one in inside]
-        values[f"{path}{JSON}"] = inside
+        told = shapes.usual([judgements.together(one, "json") for one in values.pop(path)])
+        if any(isinstance(one, list) for one in told):
+            told = [[one] if shapes.is_text(one) else one for one in told]
+        values[f"{path}{JSON}"] = told
     return Columns(values, answers_alone, guess)
-
-
-def _inside(name: str, values: Sequence[Any]) -> list[Any]:
-    """What the texts of a column say where all are JSON; of one that asks or answers only lists of
-    objects. Else nothing."""
-    inside = [signals.nested_in(v) if shapes.is_text(v) else None for v in values if v not in EMPTY]
-    kinds = [*map(type, judgements.flat(inside) if role_names.may_be_listed(name) else inside)]
-    if (
-        not inside
-        or {type(None)} & {*kinds}
-        or (role_names.may_be_listed(name) and {*kinds} != {dict})
-    ):
-        return []
-    told = iter(inside)
-    return [v if v in EMPTY else next(told) for v in values]
-
-
-def _are_json(values: Sequence[Any]) -> bool:
-    """Whether all values that say anything are JSON lists of texts that are more than names."""
-    told = [judgements.listed_in(one) for one in values if one not in EMPTY]
-    return all(told) and shapes.mostly(map(signals.is_prose, told))
 
 
 @dataclass(frozen=True)
@@ -364,9 +339,9 @@ def _exchanges(held: Columns) -> Iterator[str]:
     """Each list of questions with each list of as many answers, some with more than one."""
     lists = held.where(shapes.is_list_of_texts)
     for both in itertools.product(held.called("question", lists), held.called("answer", lists)):
-        several = any(map(shapes.are_texts, held.told(both[0])))
-        if several and "[]." not in "".join(both) and held.as_long(both[0], both[1:]):
-            yield f"{','.join(both)}[exchanges]"
+        path, several = ",".join(both), any(map(shapes.are_texts, held.told(both[0])))
+        if several and "[]." not in path and held.as_long(both[0], both[1:]):
+            yield f"{path}[exchanges]"
 
 
 def conversation(held: Columns) -> list[str]:

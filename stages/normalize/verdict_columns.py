@@ -10,7 +10,7 @@ from stages.formats import _pairs, _ratings, _turns
 from stages.normalize import role_columns, role_names
 from stages.normalize.role_columns import Columns
 from stages.normalize.survey import Column
-from stages.rows import column_names, judgements, shapes, signals
+from stages.rows import column_names, judgements, shapes, signals, words
 from stages.rows.selection import lookup
 from stages.rows.unread import mapped
 
@@ -39,15 +39,35 @@ def _measures(path: str) -> str:
 def numbers_of(held: Columns, *roles: str) -> list[str]:
     """Lists of numbers, one for each answer, under names of some roles."""
     several = [f"{path}[mean]" for path in held.where(judgements.of_several)]
-    several += [f"{path}[order]" for path in held.where(judgements.are_letters)]
+    ordered = held.where(lambda value: bool(words.ranks_in(value)))
+    several += [f"{path}[order]" for path in ordered if _sorts(held, path)]
+    apart = {_object(path) for path in ordered if _mixes(held, path)} - {""}
     paths = [*held.where(_rate_some), *held.families, *several]
     paths = [p for p in paths if _measures(judgements.bare(p).split(",")[0]) in roles]
+    paths = [p for p in paths if p.endswith("[order]") or _object(p) not in apart]
     lists = [*list_of_answers(held), *lists_of_turns(held)]
     likely = [p for p in paths if held.all(p, _rate_some)]
     likely = [p for p in likely if held.as_long(p, lists) and _in_order(held, p, lists)]
     # Lists of ratings from 0 to 1 that are not as long as the others may be of steps.
     even = [p for p in likely if held.as_long(p, lists, 1) or not held.all(p, _ratings.are_ratings)]
     return [*map(_turned_round, even)]
+
+
+def _object(path: str) -> str:
+    """The object that a path is a key of; empty where it is of none."""
+    return judgements.bare(path).rpartition(".")[0]
+
+
+def _mixes(held: Columns, path: str) -> bool:
+    """Whether names of answers stand in another order than their columns in some row."""
+    orders = map(words.ranks_in, held.told(path))
+    return any(order != sorted(order) for order in orders)
+
+
+def _sorts(held: Columns, path: str) -> bool:
+    """Whether names of answers stand from best to worst, as ranks in the same object say."""
+    beside = [p for p in held.where(_rate_some) if _object(p) == _object(path) != ""]
+    return all(sorted({*v}) == v for p in beside for v in held.told(p) if v)
 
 
 def _rate_some(value: Any) -> bool:

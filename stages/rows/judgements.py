@@ -8,8 +8,8 @@ good, the empty text where none is; ``article,post[first]`` is the first text th
 ``asked[only]`` the only one of a list, which stays a list where it has more.
 ``first_bad[place]`` is the number in a text such as ``step 2``, null for a word for none.
 ``harm[low]`` turns numbers round of which a low one is good. ``preference[nearest]`` is the nearest
-whole number, ``tie`` between two. ``ranking[order]`` are the ranks of answers that letters name
-from best to worst. ``scores[best]`` is the place of the highest, ``tie`` where all are equal.
+whole number, ``tie`` between two. ``ranking[order]`` are the ranks of answers that letters or
+names name from best to worst. ``scores[best]`` is the place of the highest, ``tie`` of equal ones.
 ``log[turns]`` are turns with ``role`` and ``content``, whatever their keys are called, and
 ``asked,answered[exchanges]`` those of two lists of texts, each text with that of the other list.
 ``prompt[json]`` is what a JSON text lists, of a list of one text that text. ``solution[step]`` are
@@ -17,12 +17,11 @@ texts without their + or - at the end, ``solution[sign]`` these signs. Endings m
 """
 
 import functools
-import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from stages.rows import signals, speakers
+from stages.rows import signals, speakers, words
 from stages.rows.words import exact, listing
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
@@ -51,13 +50,12 @@ def together(value: Any, how: str) -> Any:
     if how == "turns":
         return speakers.turned(value)
     if how == "exchanges":
-        return _exchanged(value)
+        return speakers.exchanged(value)
     if how == "json":
         texts = listed_in(value)
         return texts[0] if len(texts) == 1 else texts or None
     if how == "order":
-        letters = [str(one).casefold() for one in value] if are_letters(value) else []
-        return [letters.index(one) + 1 for one in sorted(letters)] or None
+        return words.ranks_in(value) or None
     if how == "nearest":
         number = spelled(value)
         return value if number is None else TIE if number % 1 == 0.5 else round(number)
@@ -80,18 +78,6 @@ def together(value: Any, how: str) -> Any:
         return value if number is None or low == high else (number - low) / (high - low)
     there = [one for one in value if one not in _NOTHING] if isinstance(value, list) else [value]
     return _MADE[how](there)
-
-
-def _exchanged(both: Any) -> list[Any] | None:
-    """The turns of a list of questions and one of as many answers, or of one of each; None for
-    anything else."""
-    lists = [[one] if isinstance(one, str) else one for one in both or ()]
-    if not all(isinstance(one, list) and one for one in lists) or len({*map(len, lists)}) > 1:
-        return None
-    texts = [*itertools.chain(*zip(*lists, strict=True))]
-    turns = zip(itertools.cycle(("user", "assistant")), texts)
-    said = [{"role": role, "content": text} for role, text in turns]
-    return said if all(isinstance(text, str) for text in texts) else None
 
 
 def _mean(values: Sequence[Any]) -> float | None:
@@ -192,12 +178,6 @@ _SIGNED = re.compile(r"(?P<step>.*\S)\s+(?P<sign>[+-])\s*", re.DOTALL)
 def signed_in(value: Any) -> re.Match[str] | None:
     """The ``step`` and the ``sign`` of a text that ends with + or -, behind a blank."""
     return _SIGNED.fullmatch(value) if isinstance(value, str) else None
-
-
-def are_letters(value: Any) -> bool:
-    """Whether a value is a list of the first letters, in whatever order."""
-    plain = sorted(str(one).casefold() for one in value) if isinstance(value, list) else []
-    return len(plain) > 1 and plain == [chr(ord("a") + at) for at in range(len(plain))]
 
 
 def places_of_first_bad(labels: Sequence[float | None]) -> tuple[int, ...]:

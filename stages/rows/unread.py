@@ -6,7 +6,6 @@ should see, a rating under sft, a weight, a flag of a turn.
 """
 
 import itertools
-import math
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,9 +46,8 @@ class ReadRow:
         turns = [*stop_text.turns_of(self._examples)]
         said = (one for turn in turns for one in (turn.content, (turn.fields or {}).get(_THOUGHT)))
         texts = [text for text in said if isinstance(text, str)]
-        for example in self._examples:
-            if isinstance(example, StepChain):
-                texts += [example.problem, *example.steps]
+        chains = [one for one in self._examples if isinstance(one, StepChain)]
+        texts += [step for one in chains for step in (one.problem, *one.steps)]
         return dict.fromkeys(filter(None, (text.strip() for text in texts)))
 
     def repeats(self, value: Any, one_will_do: bool = False) -> bool:
@@ -69,13 +67,12 @@ class ReadRow:
         return self._judged[plain]
 
     def agrees(self, path: str, value: Any, kind: "Kind") -> bool:
-        """Whether a rating says no more than the examples do: steps that are rated so, or an answer
-        that ends with it, as those of a judge do."""
+        """Whether a rating says no more than the examples do: their steps, margin or last words."""
         if kind.marks:
             return not column_names.is_a(path, "corrected") and self._rated_so(value)
-        margins = [one.margin for one in self._examples if isinstance(one, Pair) and one.margin]
-        if type(value) in (int, float) and margins:
-            return all(math.isclose(one, value, rel_tol=1e-3) for one in margins)
+        if kind.compares and (told := judgements.spelled(value)) is not None:  # it may be rounded
+            margins = [one.margin for one in self._examples if isinstance(one, Pair)]
+            return any(margins) and all(abs((one or 0.0) - told) < 0.01 for one in margins)
         if not kind.trains_answers or isinstance(value, bool | dict):
             return False
         if isinstance(value, list):
@@ -86,8 +83,8 @@ class ReadRow:
     @property
     def _answers(self) -> Iterator[str]:
         """What the assistant says in the examples."""
-        turns = stop_text.turns_of(self._examples)
-        return (one.content for one in turns if one.role == "assistant" and one.content)
+        said = ((one.role, one.content) for one in stop_text.turns_of(self._examples))
+        return (text for role, text in said if role == "assistant" and text)
 
     def judged(self, path: str, value: Any) -> tuple[str, bool | None]:
         """Of a list with a verdict on each of as many texts that nothing reads: their column, and
