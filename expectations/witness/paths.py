@@ -164,9 +164,11 @@ def _order(value: Any) -> list[int] | None:
 
 def _exchanges(both: Any) -> list[dict[str, Any]]:
     """The turns of two lists, or two texts, of which one asks what the other answers."""
-    asked, answered = ([x] if isinstance(x, str) else x for x in both or (None, None))
-    if not asked or not answered or len(asked) != len(answered):
+    lists = [[x] if isinstance(x, str) else x for x in both] if isinstance(both, list) else []
+    texts = [isinstance(one, list) and all(isinstance(x, str) for x in one) for one in lists]
+    if texts != [True, True] or len(lists[0]) != len(lists[1]):
         raise UnreadError("lists of turns of another shape")
+    asked, answered = lists
     pairs = zip(asked, answered, strict=True)
     whose = ("user", "assistant")
     return [{"role": who, "content": x} for two in pairs for who, x in zip(whose, two, strict=True)]
