@@ -23,6 +23,10 @@ _CHOICES = tuple(
 )
 _VERDICTS = ("verdict", "judgment", "judgement", "judge_verdict", "comparison", "decision")
 _UNRATED = ("", "n/a", "na", "nan", "none", "null", "unrated", "-")
+_WON = {
+    **dict.fromkeys("chosen accepted preferred winner better good correct yes true".split(), 1),
+    **dict.fromkeys("rejected loser worse bad incorrect wrong no false".split(), 0),
+}
 _NOUN = r"(?:(?:model|response|answer|output|assistant|option|completion)_?)?([ab])"
 _COMPARED = re.compile(rf"{_NOUN}(?:(>+|<+){_NOUN})?")
 _ANSWERS = re.compile(
@@ -183,7 +187,12 @@ def _better(choice: Any, names: Sequence[str], variant: str) -> int:
     """Which answer is the better one: a list may be a winner and both sides, or a flag of each."""
     if isinstance(choice, str) and choice.strip().isdigit():
         choice = int(choice)
-    if isinstance(choice, list) and len(choice) == 3 and len({*map(str, choice)}) == 2:
+    if isinstance(choice, list) and all(isinstance(one, str) for one in choice):
+        flags = [_WON.get(one.strip().lower()) for one in choice]
+        choice = choice if None in flags else flags
+    if isinstance(choice, list) and len(choice) == 3 and {*choice} == {0, 1}:
+        at = choice.index(1) if sum(choice) == 1 else -1
+    elif isinstance(choice, list) and len(choice) == 3 and len({*map(str, choice)}) == 2:
         at = choice.index(choice[0], 1) - 1 if isinstance(choice[0], str) else -1
     elif isinstance(choice, list) and len(choice) == 2 and {*choice} == {0, 1}:
         at = choice.index(1)

@@ -8,7 +8,7 @@ from typing import Any
 from expectations.witness.raw import UnreadError
 
 _ENDED = re.compile(r"(.+)\[(\w+|-?\d+\.\.-?\d+)\]", re.DOTALL)
-_WHOLE = ("best", "good", "first")  # of what several paths give together
+_WHOLE = ("best", "good", "first", "exchanges")  # of what several paths give together
 _JOINED = ("most", "mean")  # of what several lists say, as one list
 _BEHIND = ("step", "sign")  # of a text that ends with + or -
 _WHO = ("role", "from", "speaker", "sender", "actor", "who", "author", "by", "type", "name")
@@ -36,16 +36,28 @@ def at(value: Any, path: str) -> Any:
         return _together([*leaves(found)] if joined else found, ended[2])
     head, inside, rest = path.partition("[]")
     for key in head.split("."):
+        value = _inside(value)
         if isinstance(value, list):
             value = value[int(key)] if key.isdigit() and int(key) < len(value) else None
         else:
             value = value.get(key) if isinstance(value, dict) else None
+    value = _inside(value) if inside else value
     if not inside or not rest:
         return value
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         return None
     each = [at(one, rest.removeprefix(".")) for one in value]
     return each if any(one is not None for one in each) else None
+
+
+def _inside(value: Any) -> Any:
+    """A value; of the text of a list or an object, what JSON has there."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
+        return None if isinstance(value, str) else value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return None
 
 
 def number(value: Any) -> float | None:
@@ -140,10 +152,26 @@ def _nearest(value: Any) -> Any:
 
 
 def _order(value: Any) -> list[int] | None:
-    """The ranks of the answers that letters name from the best to the worst."""
-    letters = [str(one).lower() for one in value] if isinstance(value, list) else []
-    known = len(letters) > 1 and sorted(letters) == [*"abcdefghijklmnopqrstuvwxyz"[: len(letters)]]
-    return [letters.index(one) + 1 for one in sorted(letters)] if known else None
+    """The ranks of the answers that letters, or the numbers of their columns, name from the best
+    to the worst."""
+    said = [str(one).lower() for one in value] if isinstance(value, list) else []
+    ends = [re.split(r"[^a-z0-9]|(?<=[a-z])(?=[0-9])", one)[-1] for one in said]
+    every = [*"abcdefghijklmnopqrstuvwxyz"], [*map(str, range(26))], [*map(str, range(1, 26))]
+    known = any(sorted(ends) == some[: len(ends)] for some in every)
+    known = known and len(ends) > 1 and not all(map(str.isdigit, said))
+    return [ends.index(one) + 1 for one in sorted(ends)] if known else None
+
+
+def _exchanges(both: Any) -> list[dict[str, Any]]:
+    """The turns of two lists, or two texts, of which one asks what the other answers."""
+    lists = [[x] if isinstance(x, str) else x for x in both] if isinstance(both, list) else []
+    texts = [isinstance(one, list) and all(isinstance(x, str) for x in one) for one in lists]
+    if texts != [True, True] or len(lists[0]) != len(lists[1]):
+        raise UnreadError("lists of turns of another shape")
+    asked, answered = lists
+    pairs = zip(asked, answered, strict=True)
+    whose = ("user", "assistant")
+    return [{"role": who, "content": x} for two in pairs for who, x in zip(whose, two, strict=True)]
 
 
 def _listed(value: Any) -> Any:
@@ -190,6 +218,7 @@ def turned(value: Any) -> Any:
 
 _OF_ONE: dict[str, Callable[[Any], Any]] = {
     "turns": turned,
+    "exchanges": _exchanges,
     "place": _place,
     "nearest": _nearest,
     "order": _order,

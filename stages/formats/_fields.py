@@ -17,6 +17,7 @@ from typing import Any
 from stages.contract import Columns, FormatOptions, Row
 from stages.errors import AskError, RowError, UndecidedError
 from stages.format import Format
+from stages.rows import signals
 from stages.rows.column_names import EMPTY, peek
 from stages.rows.unread import ignore, mapped
 
@@ -300,3 +301,15 @@ class Asking(Format, abstract=True):
             return None
         end = open_question("", asked[0].remedy).detail  # the detail names the options too
         return asked[0].detail.removesuffix(end), asked[0].remedy
+
+
+def telling(lists: Sequence[list[Any]]) -> str:
+    """A key of the objects in some lists whose few short values tell most of one list apart."""
+    objects = [given for given in lists if all(isinstance(one, dict) for one in given)]
+    for key in objects[0][0] if objects else ():
+        told = [[str(one.get(key)) for one in given] for given in objects]
+        apart = sum(len({*some}) > 1 for some in told)
+        few = len({one for some in told for one in some}) <= signals.FEW
+        if few and 2 * apart > len(told) > signals.FEW and not signals.is_about(key):
+            return str(key)
+    return ""

@@ -11,11 +11,9 @@ from typing import Any
 from stages.contract import Example, FormatOptions, Refused, Row
 from stages.errors import RowError, UndecidedError
 from stages.formats import _pairs, _turns, verdicts
-from stages.formats._fields import Field, columns_of, meant, open_question, required
-from stages.rows import judgements
+from stages.formats._fields import Field, columns_of, meant, open_question, required, telling
+from stages.rows import judgements, selection, signals
 from stages.rows.column_names import EMPTY, peek
-from stages.rows.selection import raw
-from stages.rows.signals import is_score
 from stages.rows.unread import ignore
 
 _COLUMNS = columns_of("ranked")
@@ -169,8 +167,8 @@ def _others(name: str, answers: list[Any], numbers: Sequence[_Numbers]) -> Itera
     known = {one.path for one in numbers}
     for key in answers[0] if isinstance(answers[0], dict) else ():
         values = [peek(one, key) if isinstance(one, dict) else None for one in answers]
-        path = f"{name}[].{key}"
-        if path not in known and is_score(key) and all(type(v) in (int, float) for v in values):
+        path, rates = f"{name}[].{key}", all(type(v) in (int, float) for v in values)
+        if path not in known and signals.is_score(key) and rates:
             yield _Numbers(path, [_level(value, path, True) for value in values], scored=False)
 
 
@@ -245,7 +243,6 @@ def _in_order(
 
 
 _ORDERED = _COLUMNS["answers"][:5]
-_Couple = tuple[_Answer, _Answer]
 
 
 def _are_several(value: Any) -> bool:
@@ -277,6 +274,8 @@ class _Ranked(_pairs.PairFormat):
         if rows and not any(self._is_ordered(row) for row in rows):
             if beside := next(filter(None, map(self._rated_beside, rows)), None):
                 raise UndecidedError(f"nothing says which answer each {beside} is of", ())
+            if key := telling([peek(row, name) for row in rows if (name := _LIST.first(row))]):
+                raise UndecidedError(f"{key} may say in other words which answers are better", ())
             what = "nothing says that the answers are in order, from best to worst; if they are, "
             raise UndecidedError(f"{what}ranked/in-order reads them so", ("in-order",))
         others = "ranked/all makes them of all, ranked/extremes of the best and the worst"
@@ -312,7 +311,7 @@ class _Ranked(_pairs.PairFormat):
         how = next((n for n in _NUMBERS if n in row or any(n in one for one in inner)), None)
         return f"answers in {name}" + (f" with {how}" if how else "")
 
-    def _couples(self, ordered: list[_Answer]) -> list[_Couple]:
+    def _couples(self, ordered: list[_Answer]) -> list[tuple[_Answer, _Answer]]:
         if self._way.endswith("extremes"):
             return [(ordered[0], ordered[-1])]
         every = self._way.endswith("all")
@@ -341,7 +340,7 @@ class _Ranked(_pairs.PairFormat):
             sides = texts[better.where], texts[worse.where]
             examples.append(_pairs.pair(row, *sides, options, own=better.margin_over(worse)))
         if all(isinstance(one, Refused) for one in examples):
-            raise _pairs.all_equal(raw(numbers[0].path, columns) if numbers else "")
+            raise _pairs.all_equal(selection.raw(numbers[0].path, columns) if numbers else "")
         for one in ordered[1:-1] if self._way.endswith("extremes") and not won else ():
             left.append(Refused("not_an_extreme", f"{one.where} is neither the best nor the worst"))
         return [*examples, *left]

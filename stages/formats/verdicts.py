@@ -1,5 +1,6 @@
 """Two answers and a verdict: which is the better one, or how strongly one is preferred."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -203,7 +204,10 @@ class _IndexedPair(_pairs.PairFormat):
         words = f"the better answer's index is {' or '.join(sorted(map(str, seen)))}"
         if flags:
             words = "the choice is true or false"
-        shown = 2 in seen or seen == {1} if ends == ("1", "2") else 2 in seen and 0 not in seen
+        counts = Counter(_index(value) for value, _ in unnamed)
+        rare = counts[0] <= min(counts[1], counts[2])  # as ties are
+        shown = 2 in seen and (0 not in seen or (rare and ends == ("1", "2")))
+        shown = shown or (seen == {1} and ends == ("1", "2"))
         if shown and not flags:
             none = ", and 0 is a tie" if 0 in seen else ""
             return "1-based", f"{words}: it counts from 1{none}"
@@ -211,7 +215,9 @@ class _IndexedPair(_pairs.PairFormat):
             return "0-based", f"{words}: it counts from 0"
         if 2 in seen:
             what = f"{words}: it counts from 1 and 0 is a tie, or from 0 and 2 is one"
-            raise UndecidedError(what, ("1-based", "0-based"))
+            raise UndecidedError(
+                what, ("1-based", "0-based")[:: 1 if counts[0] <= counts[2] else -1]
+            )
         able = tuple(way for way, order in _ORDERS.items() if seen <= {*order})
         able = tuple(way for way in able if way != "1-based" or not flags)
         ways = "an index from 0, an index from 1," if "1-based" in able else "an index from 0"

@@ -217,7 +217,11 @@ def settle(
         maps = "".join(f" {unread.mapped(*one)}" for one in detected.renamed.items())
         likeliest = roles.by_numbers(detected, error.choices, rows, columns)
         choices = " or ".join(f"--format {detected.name}/{one}{maps}" for one in likeliest)
-        which = f"Say which with {choices}." if choices else "Write each beside its own answer."
+        which = (
+            f"Say which with {choices}."
+            if choices
+            else "Write a number for each beside its own answer."
+        )
         raise UnsettledError(f"{where}: {error.what}.", which) from error
     reading = formats.reading_of(detected.name, variant, detected.renamed)
     why = f"; {why}" if why else ""

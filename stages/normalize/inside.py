@@ -6,14 +6,16 @@ The rows are read as a build reads them, so a question here is one that rows wou
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from stages import formats
 from stages.contract import FormatOptions, Row
 from stages.errors import AskError, DataError, RowError, counted
 from stages.format import Format
-from stages.formats import _fields, _inside, _messages
-from stages.rows import speakers
-from stages.rows.column_names import Watched
+from stages.formats import _fields, _inside, _messages, _turns
+from stages.normalize import role_names
+from stages.rows import judgements, shapes, signals, speakers
+from stages.rows.column_names import EMPTY, Watched
 from stages.rows.selection import told_raw
 
 _MOST = 3  # questions in one message
@@ -105,3 +107,25 @@ def _how(error: RowError, rows: Sequence[Row]) -> str:
         ways = " ".join(_messages.as_role(name, role) for name, role in who.items())
         return f"Say who that is, for instance {ways}; roles are {', '.join(speakers.ROLES)}"
     return getattr(error, "remedy", "") or _ALLOW
+
+
+# Columns of JSON texts.
+
+
+def said_in(name: str, values: Sequence[Any]) -> list[Any]:
+    """What the texts of a column say where all are JSON of lists or objects; of one that asks or
+    answers only where it has the objects of several answers. Else nothing."""
+    told = [one for one in values if one not in EMPTY]
+    inside = {one: signals.nested_in(one) for one in told if isinstance(one, str)}
+    known = bool(inside) and len(told) == sum(isinstance(one, str) for one in told)
+    known = known and None not in inside.values()
+    if known and role_names.may_be_listed(name):
+        several = all(map(_turns.are_answers, inside.values()))
+        known = several and dict in map(type, judgements.flat([*inside.values()]))
+    return [inside.get(str(one)) for one in values] if known else []
+
+
+def are_lists(values: Sequence[Any]) -> bool:
+    """Whether all values that say anything are JSON lists of texts that are more than names."""
+    told = [judgements.listed_in(one) for one in values if one not in EMPTY]
+    return all(told) and shapes.mostly(map(signals.is_prose, told))

@@ -6,6 +6,7 @@ take it back: a question differs from row to row, and a reference is repeated at
 answer that is checked against it. Columns that differ in their number alone are one path too.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any, TypeAlias
 
 from stages.contract import Row
 from stages.formats import _turns
-from stages.normalize import role_names
+from stages.normalize import inside, role_names
 from stages.rows import judgements, shapes, signals, speakers, words
 from stages.rows.column_names import EMPTY
 from stages.rows.selection import WHOLE, lookup
@@ -44,17 +45,19 @@ def paths_of(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
             yield from paths_of(value, f"{path}.", depth + 1)
         elif depth < _DEEPEST and isinstance(value, list) and not _turns.are_turns(value):
             inner = [one for one in value if isinstance(one, dict)]
-            if inner and len(inner) == len(value):
-                merged = {k: v for one in inner for k, v in one.items() if v not in EMPTY}
-                yield from paths_of(merged, f"{path}[].", depth + 1)
+            merged = {k: v for one in inner for k, v in one.items() if v not in EMPTY}
+            yield from paths_of(merged if inner == value else {}, f"{path}[].", depth + 1)
 
 
 def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) -> "Columns":
     """The columns of some rows; see ``Columns``."""
     names = dict.fromkeys(name for row in rows for name in row if not name.endswith(WHOLE))
     kept = {name: shapes.usual([row.get(name) for row in rows]) for name in names}
+    said = {} if answers_alone else {n: told for n in names if (told := inside.said_in(n, kept[n]))}
     rows = [{n: kept[n][at] for n in row if n in names} for at, row in enumerate(rows)]
-    paths = Counter(path for row in rows for path in paths_of(row))
+    shown = [{**r, **{n: said[n][at] for n in said if n in r}} for at, r in enumerate(rows)]
+    paths = Counter(f"{p}[]" if p in said else p for row in shown for p in paths_of(row))
+    paths -= Counter(dict.fromkeys((f"{name}{ONLY}" for name in said), len(rows)))
     if len(paths) > _MOST_PATHS:  # keys that are data, such as ids
         often = {path: n for path, n in paths.items() if 2 * n > len(rows)}
         paths = Counter(often if len(often) <= _MOST_PATHS else {})
@@ -63,24 +66,18 @@ def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) ->
         there = sum(value not in EMPTY for value in values[judgements.bare(path)])
         if paths[path] < shapes.NEARLY_ALL * there:
             del values[path]
-    said = [p for p in values if role_names.may_be_listed(p)]
-    said += [p for both in role_names.by_better([*values]) for p in both if p not in said]
-    lists = [p for p in said if _are_json(values[p])]
-    asked = {p for p in said if role_names.role_of(p) == "question"}
+    listed = [p for p in values if role_names.may_be_listed(p)]
+    listed += [p for both in role_names.by_better([*values]) for p in both if p not in listed]
+    lists = [p for p in listed if inside.are_lists(values[p])]
+    asked = {p for p in listed if role_names.role_of(p) == "question"}
     if not asked <= {*lists}:  # beside a question, what looks like another belongs to it
         lists = [p for p in lists if p not in asked]
     for path in lists:  # what is said stands inside
-        inside = shapes.usual([judgements.together(one, "json") for one in values.pop(path)])
-        if any(isinstance(one, list) for one in inside):
-            inside = [[one] if shapes.is_text(one) else one for one in inside]
-        values[f"{path}{JSON}"] = inside
+        told = shapes.usual([judgements.together(one, "json") for one in values.pop(path)])
+        if any(isinstance(one, list) for one in told):
+            told = [[one] if shapes.is_text(one) else one for one in told]
+        values[f"{path}{JSON}"] = told
     return Columns(values, answers_alone, guess)
-
-
-def _are_json(values: Sequence[Any]) -> bool:
-    """Whether all values that say anything are JSON lists of texts that are more than names."""
-    told = [judgements.listed_in(one) for one in values if one not in EMPTY]
-    return all(told) and shapes.mostly(map(signals.is_prose, told))
 
 
 @dataclass(frozen=True)
@@ -334,7 +331,17 @@ def talks(held: Columns, asks: bool = False) -> list[str]:
     plain = [p for p in paths if held.all(p, lambda value: _turns.ends_with(value, asks))]
     others = held.where(lambda v: isinstance(v, list | dict) and not _turns.are_turns(v))
     turned = [f"{path}[turns]" for path in others]
+    turned += [] if asks else _exchanges(held)
     return plain + [p for p in turned if held.all(p, lambda value: _turns.are_talks(value, asks))]
+
+
+def _exchanges(held: Columns) -> Iterator[str]:
+    """Each list of questions with each list of as many answers, some with more than one."""
+    lists = held.where(shapes.is_list_of_texts)
+    for both in itertools.product(held.called("question", lists), held.called("answer", lists)):
+        path, several = ",".join(both), any(map(shapes.are_texts, held.told(both[0])))
+        if several and "[]." not in path and held.as_long(both[0], both[1:]):
+            yield f"{path}[exchanges]"
 
 
 def conversation(held: Columns) -> list[str]:

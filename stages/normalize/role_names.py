@@ -5,6 +5,7 @@ Numbers count only where they tell two sides apart.
 """
 
 import functools
+import itertools
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,13 +82,15 @@ _SIDES = [tuple(two.split(":")) for two in exact("sides", "role")]
 def role_of(path: str) -> str:
     """The role that a column's name suggests; empty where it suggests none.
 
-    Inside an object the key says it, or the object where the key is no more than ``text``.
+    Inside an object the key says it, or the object where the key is no more than ``text``; what an
+    object of numbers has for an answer is a number.
     """
     place, _, key = path.rpartition(".")
     if key.isdecimal() and place:
         return role_of(place)
     if place and _KEPT.isdisjoint(parts(place)):
-        return role_of(place) if key in _SAID else role_of(key)
+        whole, own = role_of(place), role_of(key)
+        return whole if key in _SAID or (whole == "number" and own == "answer") else own
     said = without_numbers(path)
     if not said or said[-1] in _ABOUT or not _KEPT.isdisjoint(said):
         return ""
@@ -231,6 +234,15 @@ def by_better(paths: Sequence[str]) -> list[tuple[str, str]]:
 def by_side(paths: Sequence[str]) -> list[tuple[str, str]]:
     """Each two names that differ in a side alone: ``a`` and ``b``, ``1`` and ``2``."""
     return [(a, b) for a in paths for b in paths if _differing(a, b) in _SIDES]
+
+
+def by_same(
+    texts: Sequence[str], numbers: Sequence[str]
+) -> list[tuple[tuple[str, str], tuple[str, str]]]:
+    """Each two texts and two numbers of whose names one has a word more, the same of both."""
+    every = itertools.product(texts, texts, numbers, numbers)
+    each = (((a, b), (c, d), _differing(a, b), _differing(c, d)) for a, b, c, d in every)
+    return [(two, both) for two, both, odd, same in each if odd and odd == same and not odd[0]]
 
 
 def are_worse(name: str) -> bool:

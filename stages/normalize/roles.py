@@ -58,8 +58,8 @@ class Candidate:
             what = f"nothing says which answer {strength} prefers where it is below 0"
             other = self.options.replace(*_SIGNS, 1)
             return what, f"Say which with {self.options}, or with {other}"
-        if said := [path for path in self.renamed.values() if JSON in path]:
-            what = f"JSON lists of texts stand in {' and '.join(map(judgements.bare, said))}"
+        if said := sorted({judgements.bare(path) for path in self.paths if JSON in path}):
+            what = f"JSON lists of texts stand in {' and '.join(said)}"
             if "[first]" not in self.options:
                 return what, f"Read what is inside with {self.options}"
             plain = role_names.maps([*self.renamed], [*map(judgements.bare, self.renamed.values())])
@@ -67,6 +67,10 @@ class Candidate:
             return what, f"Read the first of each with {ways}"
         for path in self.renamed.values():
             before, how = judgements.ended(path)
+            if how == "exchanges":
+                asked, answered = before.split(",")
+                what = f"{asked} and {answered} are as many texts, which may ask and answer in turn"
+                return what, f"If they do, add {self.options}"
             if how == "good":
                 several, verdict = before.split(",")
                 what = f"{several} has several answers, and {verdict} says which are good"

@@ -10,7 +10,7 @@ from stages.formats import _pairs, _ratings, _turns
 from stages.normalize import role_columns, role_names
 from stages.normalize.role_columns import Columns
 from stages.normalize.survey import Column
-from stages.rows import column_names, judgements, shapes, signals
+from stages.rows import column_names, judgements, shapes, signals, words
 from stages.rows.selection import lookup
 from stages.rows.unread import mapped
 
@@ -39,18 +39,38 @@ def _measures(path: str) -> str:
 def numbers_of(held: Columns, *roles: str) -> list[str]:
     """Lists of numbers, one for each answer, under names of some roles."""
     several = [f"{path}[mean]" for path in held.where(judgements.of_several)]
-    letters = held.where(judgements.are_letters)  # in their own order they may name the answers
-    named = [p for p in letters if held.all(p, lambda one: one == sorted(one))]
-    named = [p for p in named if not column_names.is_a(p, "rank")]
-    several += [f"{path}[order]" for path in letters if path not in named]
+    ordered = held.where(lambda value: bool(words.ranks_in(value)))
+    several += [f"{path}[order]" for path in ordered if _sorts(held, path)]
+    apart = {_object(path) for path in ordered if _mixes(held, path)} - {""}
     paths = [*held.where(_rate_some), *held.families, *several]
     paths = [p for p in paths if _measures(judgements.bare(p).split(",")[0]) in roles]
+    paths = [p for p in paths if p.endswith("[order]") or _object(p) not in apart]
     lists = [*list_of_answers(held), *lists_of_turns(held)]
     likely = [p for p in paths if held.all(p, _rate_some)]
     likely = [p for p in likely if held.as_long(p, lists) and _in_order(held, p, lists)]
     # Lists of ratings from 0 to 1 that are not as long as the others may be of steps.
     even = [p for p in likely if held.as_long(p, lists, 1) or not held.all(p, _ratings.are_ratings)]
     return [*map(_turned_round, even)]
+
+
+def _object(path: str) -> str:
+    """The object that a path is a key of; empty where it is of none."""
+    return judgements.bare(path).rpartition(".")[0]
+
+
+def _mixes(held: Columns, path: str) -> bool:
+    """Whether names of answers stand in another order than their columns in some row."""
+    orders = map(words.ranks_in, held.told(path))
+    return any(order != sorted(order) for order in orders)
+
+
+def _sorts(held: Columns, path: str) -> bool:
+    """Whether names of answers stand from best to worst, as ranks in the same object say; in their
+    own order everywhere, under a name that says nothing of ranks, they name answers alone."""
+    if not (column_names.is_a(path, "rank") or _mixes(held, path)):
+        return False
+    beside = [p for p in held.where(_rate_some) if _object(p) == _object(path) != ""]
+    return all(sorted({*v}) == v for p in beside for v in held.told(p) if v)
 
 
 def _rate_some(value: Any) -> bool:
@@ -87,14 +107,23 @@ def list_of_answers(held: Columns) -> list[str]:
 
 def sides(held: Columns) -> list[str]:
     """Two texts that are sides, as one path; those that are called answers, if some are."""
-    both = held.of_two(role_names.by_side(held.single))
+    both = held.of_two(role_names.by_side(held.single)) or _alike(held)[0]
     named = [one for one in both if role_names.role_of(one[0]) == "answer"]
     return [*map(",".join, named or both)]
+
+
+def _alike(held: Columns, role: str = "number") -> tuple[list[tuple[str, str]], ...]:
+    """The two answers and the two numbers whose names differ in the same word: ``response`` and
+    ``response_base`` beside ``score`` and ``score_base``; none where more do."""
+    numbers = [p for p in held.where(judgements.is_marked) if _measures(p) == role]
+    found = role_names.by_same(held.called("answer", held.single), numbers)
+    return ([found[0][0]], [found[0][1]]) if len(found) == 1 else ([], [])
 
 
 def lists_of_turns(held: Columns) -> list[str]:
     """Columns of turns that are two sides, or differ in their number alone, as one path."""
     turns = role_columns.talks(held)
+    turns = [path for path in turns if "," not in path]
     families = [path for path in held.families if {*path.split(",")} <= {*turns}]
     return families or [*map(",".join, held.of_two(role_names.by_side(turns)))]
 
@@ -103,6 +132,7 @@ def numbers_of_sides(held: Columns, role: str = "number") -> list[str]:
     """Two columns with a number of each side, or its rank, as one path."""
     numbers = [p for p in held.where(judgements.is_marked) if _measures(p) == role]
     both = [one for one in role_names.by_side(numbers) if "[]" not in one[0]]
+    both = both or _alike(held, role)[1]
     return [",".join(map(_turned_round, one)) for one in both]
 
 
@@ -251,7 +281,9 @@ def _votes(held: Columns) -> list[str]:
     """Lists with the verdicts of several judges, as what most of them say."""
     lists = held.where(lambda v: isinstance(v, list) and [*judgements.flat(v)] != [], _SOME)
     by_key: dict[str, list[str]] = {}
-    for path in held.called("verdict", lists):
+    said = [p for p in lists if held.all(p, lambda v: judgements.one_hot(v) in (0, 1))]
+    words = [p for p in held.called("number", said) if not held.all(p, judgements.are_numbers)]
+    for path in (*held.called("verdict", lists), *words):
         by_key.setdefault(path.rpartition("[].")[2], []).append(path)
     said_of_all = sorted(by_key, key=lambda key: _OVERALL.isdisjoint(role_names.parts(key)))
     found = []

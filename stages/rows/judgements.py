@@ -8,9 +8,10 @@ good, the empty text where none is; ``article,post[first]`` is the first text th
 ``asked[only]`` the only one of a list, which stays a list where it has more.
 ``first_bad[place]`` is the number in a text such as ``step 2``, null for a word for none.
 ``harm[low]`` turns numbers round of which a low one is good. ``preference[nearest]`` is the nearest
-whole number, ``tie`` between two. ``ranking[order]`` are the ranks of answers that letters name
-from best to worst. ``scores[best]`` is the place of the highest, ``tie`` where all are equal.
-``log[turns]`` are turns with ``role`` and ``content``, whatever their keys are called.
+whole number, ``tie`` between two. ``ranking[order]`` are the ranks of answers that letters or
+names name from best to worst. ``scores[best]`` is the place of the highest, ``tie`` of equal ones.
+``log[turns]`` are turns with ``role`` and ``content``, whatever their keys are called, and
+``asked,answered[exchanges]`` those of two lists of texts, each text with that of the other list.
 ``prompt[json]`` is what a JSON text lists, of a list of one text that text. ``solution[step]`` are
 texts without their + or - at the end, ``solution[sign]`` these signs. Endings may follow endings.
 """
@@ -20,12 +21,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from stages.rows import signals, speakers
+from stages.rows import signals, speakers, words
 from stages.rows.words import exact, listing
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
 _ENDED = re.compile(
-    r"(?P<path>.+)\[(?P<how>most|mean|best|first|only|step|sign|good|place|turns|low|nearest|order|json|-?\d+\.\.-?\d+)\]"
+    r"(?P<path>.+)\[(?P<how>most|mean|best|first|only|step|sign|good|place|turns|low|nearest|order|json|exchanges|-?\d+\.\.-?\d+)\]"
 )
 _NOTHING = (None, "")
 _NO_PLACE = exact("value", "no") | {"none", "null", "n/a", "correct", "-"}
@@ -41,19 +42,20 @@ def bare(path: str) -> str:
     """A path without endings."""
     while (shorter := ended(path)[0]) != path:
         path = shorter
-    return path
+    return path.removesuffix("[]")
 
 
 def together(value: Any, how: str) -> Any:
     """What a value says under an ending; where lists stand in a list, what each of them says."""
     if how == "turns":
         return speakers.turned(value)
+    if how == "exchanges":
+        return speakers.exchanged(value)
     if how == "json":
         texts = listed_in(value)
         return texts[0] if len(texts) == 1 else texts or None
     if how == "order":
-        letters = [str(one).casefold() for one in value] if are_letters(value) else []
-        return [letters.index(one) + 1 for one in sorted(letters)] or None
+        return words.ranks_in(value) or None
     if how == "nearest":
         number = spelled(value)
         return value if number is None else TIE if number % 1 == 0.5 else round(number)
@@ -178,12 +180,6 @@ def signed_in(value: Any) -> re.Match[str] | None:
     return _SIGNED.fullmatch(value) if isinstance(value, str) else None
 
 
-def are_letters(value: Any) -> bool:
-    """Whether a value is a list of the first letters, in whatever order."""
-    plain = sorted(str(one).casefold() for one in value) if isinstance(value, list) else []
-    return len(plain) > 1 and plain == [chr(ord("a") + at) for at in range(len(plain))]
-
-
 def places_of_first_bad(labels: Sequence[float | None]) -> tuple[int, ...]:
     """What may stand for the first mistake among some steps, counted from 0 or from 1."""
     first = next((at for at, one in enumerate(labels) if one is not None and one < 0.5), None)
@@ -223,6 +219,9 @@ def is_good(value: Any) -> bool | None:
 
 # Words and marks for which of two is better.
 
+_WORDS = dict.fromkeys(GOOD | exact("better", "both"), True)
+_WORDS |= dict.fromkeys(BAD | exact("worse", "both"), False)
+
 _TIES, _BETTER = exact("two", "tie"), exact("two", "better")
 _LETTERS = {word: at for at, side in enumerate(("left", "right")) for word in exact("two", side)}
 _TWO = [tuple(two.split(":")) for two in exact("sides", "role")]
@@ -246,11 +245,13 @@ def _compared(plain: str) -> int | None:
 
 
 def one_hot(value: Any) -> int | None:
-    """Which of two sides, or 2 for a tie, has the 1 in a list with a 0 or 1 for each."""
+    """Which of two sides, or 2 for a tie, has the 1, or a word for the better one, in a list of a
+    1 or a word for good and of 0 or words for bad."""
     if not isinstance(value, list) or len(value) not in (2, 3):
         return None
-    flags = [spelled(one) if not isinstance(one, bool) else float(one) for one in value]
-    return flags.index(1) if set(flags) == {0, 1} and flags.count(1) == 1 else None
+    flags = [_WORDS.get(v.strip().casefold(), v) if isinstance(v, str) else v for v in value]
+    told = [float(one) if isinstance(one, bool) else spelled(one) for one in flags]
+    return told.index(1) if set(told) == {0, 1} and told.count(1) == 1 else None
 
 
 def _is_named(value: Any) -> bool:

@@ -18,7 +18,8 @@ from stages.rows import judgements, signals, speakers
 from stages.rows.words import RATING
 
 AND_QUESTION = "+question"  # the end of a --group-by that joins groups which ask the same
-_OF_ALL, _TOGETHER = ("[best]", "[good]", "[first]"), ("[most]", "[mean]")  # of several paths
+_TOGETHER = ("[most]", "[mean]")  # of several paths, as one list
+_OF_ALL = ("[best]", "[good]", "[first]", "[exchanges]")  # as lists
 _TEXT = re.compile(r"(?P<column>[^=<>!]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*)", re.DOTALL)
 _SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 _ORDER: Mapping[str, Callable[[Any, Any], bool]] = _SIGNS
@@ -46,16 +47,24 @@ def lookup(row: Row, path: str) -> Any:
     here, each, behind = path.removesuffix("[]").partition("[].")
     value = row
     for key in here.split("."):
+        value = _opened(value)
         if isinstance(value, list):
             value = value[int(key)] if _is_item(key, value) else None
         else:
             value = value.get(key) if isinstance(value, dict) else None
+    if path.endswith("[]") or each:
+        value = _opened(value)
     if not each:
         return value
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         return None
     values = [lookup(one, behind) for one in value]
     return values if any(one is not None for one in values) else None
+
+
+def _opened(value: Any) -> Any:
+    """A value; of a text that is the JSON of a list or of an object, what it says."""
+    return signals.nested_in(value) if isinstance(value, str) else value
 
 
 def parts_of(row: Row, paths: Iterable[str]) -> Iterator[str]:
@@ -188,6 +197,7 @@ def rest(path: str, value: Any, taken: Iterable[str]) -> Iterator[tuple[str, Any
     """Path and value of everything in a column but what ``--map`` takes from inside it, by paths
     such as ``ask.text``, ``replies.0.text``, ``answers[].score``."""
     within = [one for one in taken if one == path or one.startswith((f"{path}.", f"{path}[]"))]
+    value = _opened(value) if within and path not in within else value
     if path in within or not within or not isinstance(value, (dict, list)):
         if path not in within and value not in (None, "", [], {}):
             yield path, value
@@ -263,10 +273,10 @@ def _without(value: Any, path: str) -> Any:
         name = here.removesuffix("[]")
         if path in value or not behind or name not in value:
             return {key: one for key, one in value.items() if key != path}
-        inside = value[name]
-        if name != here and isinstance(inside, list):
-            return {**value, name: [_without(one, behind) for one in inside]}
-        return {**value, name: _without(inside, behind)}
+        inside = _opened(value[name])
+        each = name != here and isinstance(inside, list)
+        left = [_without(one, behind) for one in inside] if each else _without(inside, behind)
+        return {**value, name: left} if left != inside else value
     if isinstance(value, list) and _is_item(here, value):
         at = int(here)
         return [*value[:at], _without(value[at], behind) if behind else None, *value[at + 1 :]]

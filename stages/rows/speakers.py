@@ -213,6 +213,18 @@ def turned(value: Any) -> list[Any] | None:
     ]
 
 
+def exchanged(both: Any) -> list[Any] | None:
+    """The turns of a list of questions and one of as many answers, or of one of each; None for
+    anything else."""
+    lists = [[one] if isinstance(one, str) else one for one in both or ()]
+    if not all(isinstance(one, list) and one for one in lists) or len({*map(len, lists)}) > 1:
+        return None
+    texts = [*itertools.chain(*zip(*lists, strict=True))]
+    turns = zip(itertools.cycle(("user", "assistant")), texts)
+    said = [{"role": role, "content": text} for role, text in turns]
+    return said if all(isinstance(text, str) for text in texts) else None
+
+
 def _is_couple(turn: Any) -> bool:
     """Whether a value is who speaks, and what."""
     two = isinstance(turn, list) and len(turn) == 2 and all(isinstance(one, str) for one in turn)

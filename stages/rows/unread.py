@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from stages.contract import Example, Row, StepChain
+from stages.contract import Example, Pair, Row, StepChain
 from stages.errors import AskError
 from stages.rows import column_names, examples, judgements, selection, shapes, signals, stop_text
 from stages.rows.column_names import EMPTY, Watched, peek
@@ -43,9 +43,8 @@ class ReadRow:
         turns = [*stop_text.turns_of(self._examples)]
         said = (one for turn in turns for one in (turn.content, (turn.fields or {}).get(_THOUGHT)))
         texts = [text for text in said if isinstance(text, str)]
-        for example in self._examples:
-            if isinstance(example, StepChain):
-                texts += [example.problem, *example.steps]
+        chains = [one for one in self._examples if isinstance(one, StepChain)]
+        texts += [step for one in chains for step in (one.problem, *one.steps)]
         return dict.fromkeys(filter(None, (text.strip() for text in texts)))
 
     def repeats(self, value: Any, one_will_do: bool = False) -> bool:
@@ -65,9 +64,12 @@ class ReadRow:
         return self._judged[plain]
 
     def agrees(self, path: str, value: Any, kind: "Kind") -> bool:
-        """Whether a rating says no more than the examples do."""
+        """Whether a rating says no more than the examples do: their steps, margin or last words."""
         if kind.marks:
             return not column_names.is_a(path, "corrected") and self._rated_so(value)
+        if kind.compares and (told := judgements.spelled(value)) is not None:  # it may be rounded
+            margins = [one.margin for one in self._examples if isinstance(one, Pair)]
+            return any(margins) and all(abs((one or 0.0) - told) < 0.01 for one in margins)
         if not kind.trains_answers or isinstance(value, bool | dict):
             return False
         if isinstance(value, list):
@@ -78,8 +80,8 @@ class ReadRow:
     @property
     def _answers(self) -> Iterator[str]:
         """What the assistant says in the examples."""
-        turns = stop_text.turns_of(self._examples)
-        return (one.content for one in turns if one.role == "assistant" and one.content)
+        said = ((one.role, one.content) for one in stop_text.turns_of(self._examples))
+        return (text for role, text in said if role == "assistant" and text)
 
     def judged(self, path: str, value: Any) -> tuple[str, bool | None]:
         """Of a list with a verdict on each of as many texts that nothing reads: their column, and

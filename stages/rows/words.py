@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 _MEANS: Mapping[str, Mapping[str, str]] = _TABLE["means"]
@@ -168,3 +169,14 @@ def parts(name: str) -> tuple[str, ...]:
 def words(name: str) -> tuple[str, ...]:
     """The words of a name, without its numbers."""
     return tuple(part for part in parts(name) if not part.isdigit())
+
+
+def ranks_in(value: Any) -> list[int]:
+    """The ranks, from 1, of what letters or numbers at the ends of some texts name, each of them
+    once, from best to worst (``reply_2``, ``reply_1``); none of any other value."""
+    texts = value if isinstance(value, list) and all(isinstance(one, str) for one in value) else []
+    ends = [parts(one)[-1] for one in texts if parts(one) and not one.isdigit()]
+    told = [number for one in ends if (number := counted(one)) is not None]
+    first = 1 if "1" in ends and "0" not in ends else 0
+    every = sorted(told) == [*range(first, first + len(texts))] and len(told) > 1
+    return [told.index(number) + 1 for number in sorted(told)] if every else []
