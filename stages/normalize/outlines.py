@@ -244,7 +244,7 @@ class Outlines:
                 return None  # a typed table may have added nulls to calls in any column
         strips = self._normalize.strip_reasoning
         for text in texts:
-            begins = text.startswith(stop_text.FIRST)  # as the JSON of turns does too
+            begins = stop_text.may_open(text)  # as the JSON of turns does too
             tagged = OPEN in text or CLOSE in text
             if (begins or text[-1] in _ENDS or tagged) and _is_odd(text, strips):
                 return None
