@@ -25,6 +25,7 @@ from stages.normalize.role_names import (
     WORSE,
     answer_beside,
     by_better,
+    explains,
     maps,
     options,
     parts,
@@ -217,7 +218,7 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
         ways.insert(0, f"use only the rows without one with {without}")
     both = wholes(rows[0], reading)
     left = " ".join(map(ignore, both)) if path in both else ignore(path)
-    known = column_names.is_known_before(path, column.values)
+    known = column_names.is_known_before(path, column.values) or explains(path)
     ways.insert(0 if known else len(ways), f"leave it out with {left}")
     what = f"{where}: column {path!r} ({column.contents(len(rows))}) {why}, and format "
     what += f"{formats.load(reading).name} does not read it."

@@ -67,7 +67,7 @@ _LETTERS = {"q": "question", "a": "answer"}
 # A column about another one is not that one: question_id, response_model, solution_is_valid.
 _ABOUT = exact("about", "both", "role")
 _SAID, _KEPT = exact("said", "role"), exact("kept", "role")
-_SPREAD = exact("spread", "sign")
+_SPREAD, _EXPLAINED = exact("spread", "sign"), exact("explained", "sign")
 SPOKEN, TALKS = exact("spoken", "role"), exact("talk", "role")
 # What answers are checked against; it is trained only where it is no more than a short name of one.
 _REFERENCE = exact("reference", "role")
@@ -114,6 +114,13 @@ def is_about(path: str) -> bool:
 def is_no_rating(path: str) -> bool:
     """Whether the name says what is bad, or how far numbers are apart."""
     return signals.is_low(path) or not _SPREAD.isdisjoint(parts(path))
+
+
+def explains(path: str) -> bool:
+    """Whether the name says of what it is the explanation, so that it follows on that."""
+    said = {*without_numbers(path)} - words.FILLERS - words.SIDES
+    of = {word for word in said - _EXPLAINED if "reasoning" not in words.signs(word)}
+    return bool(of and said & _EXPLAINED)
 
 
 def is_origin(path: str) -> bool:

@@ -283,7 +283,7 @@ _SMALL = rf"(?<![^\n])(?P<role>{SPOKEN.lower()}):"
 _BRACKET = rf"\[\|?(?P<role>{SPOKEN}|{SPOKEN.lower()})\|?\][:：]?"
 _INTRODUCED = rf"\A(?:(?P<system>[^\n\[][^\n]*)\n+)?(?={_BRACKET.replace('?P<role>', '')})"
 _DIALOGUES = tuple(
-    _headed(DIALOGUE, "", header, before, alone="(?i:human|prompter)")
+    _headed(DIALOGUE, "", header, before, alone="(?i:prompter)")
     for header, before in (
         (_DIALOGUE, ""),
         (_SPOKEN, ""),

@@ -27,6 +27,7 @@ _MEASURES = words.exact("measure", "sign")
 _GENERAL = FILLERS | words.exact("general", "sign")
 _ADDRESS = ("path", "url", "file", "uri")
 _ASKING = ("is", "has", "was")
+_IS = (["is"], ["was"])  # before a word that says that something is bad
 _NUMBERED = re.compile(r"([^\W\d_]+)([\W_]*)[0-2](?!\d)")
 
 
@@ -57,7 +58,7 @@ def _is_bad(word: str) -> bool:
 def is_about(path: str) -> bool:
     """Whether a column only counts, names or dates something, whatever its other words are."""
     said = [word for part in _parts(path)[-1:] for word in words.words(part)]
-    if _is_place(said) or _is_done(said):
+    if _is_place(said) or _is_done(said) or (said[:1] in _IS and any(map(_is_bad, said))):
         return False
     last = next((word for word in reversed(said) if signs(word) or word in _ABOUT), "")
     if last in _ABOUT and not signs(last):
