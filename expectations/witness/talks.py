@@ -35,6 +35,8 @@ def instruction(view: View, more: Any = None) -> str | None:
     more = view.get("input", "context") if more is None else more or None
     if isinstance(more, list) and all(isinstance(one, str) for one in more):
         more = "\n\n".join(more)
+    if isinstance(more, dict) and all(len(key) == 1 for key in more):
+        more = "\n".join(f"{key}. {text(more[key], key)}" for key in more if more[key])
     more = text(more, "input")
     return asked if more is None or asked is None else f"{asked}\n\n{more}"
 

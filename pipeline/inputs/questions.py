@@ -19,20 +19,19 @@ from pipeline.options.ways import leaving
 from stages import formats
 from stages.contract import FormatOptions, Row
 from stages.errors import DataError, PipelineError, UnknownFormatError, counted
-from stages.normalize import evidence, verdict_columns
+from stages.normalize import evidence, role_names, verdict_columns
 from stages.normalize.role_names import (
     BETTER,
     WORSE,
     answer_beside,
     by_better,
-    explains,
     maps,
     options,
     parts,
     wholes,
 )
 from stages.normalize.survey import Column, Survey, counts_of
-from stages.rows import column_names, judgements, shapes, signals
+from stages.rows import column_names, judgements, shapes, signals, words
 from stages.rows.column_names import EMPTY
 from stages.rows.selection import condition, lookup
 from stages.rows.unread import differs_from, ignore, mapped
@@ -99,10 +98,14 @@ def _of_another(path: str, row: Row, raw: Sequence[Row], reading: str, config: C
     return "" if about in {*formats.names_of(found), *found.renamed.values()} else about
 
 
-def _is_decided(config: Config) -> bool:
-    """Whether some rating says already which answers are trained."""
-    said = *config.source.map.values(), *selection_of(config).decided
-    return any(one.endswith("[good]") or column_names.is_rating(one) for one in said)
+def _is_decided(path: str, late: int, config: Config) -> bool:
+    """Whether some rating says already which answers are trained, and this one no more of them."""
+    said = (
+        *config.source.map.values(),
+        *filter(column_names.is_rating, selection_of(config).decided),
+    )
+    rated = any(one.endswith("[good]") or column_names.is_rating(one) for one in said)
+    return (late > 0 and rated) or path in words.of_questions((path, *said))
 
 
 def _are_as_many(texts: Any, verdicts: Any) -> bool:
@@ -139,10 +142,10 @@ def _rated(
         ways = [f"leave it out with {ignore(path)}"]
     elif any(map(signals.is_tie, column.values)):
         what += " It says which of two answers is better, and not whether this one is good."
-    elif chosen := condition_for(path, column):
+    elif not role_names.is_worse(path) and (chosen := condition_for(path, column)):
         # Of numbers without a middle nobody but the user knows which are good.
         known = column.of or shapes.have_a_middle(column.values)
-        decided = late > 0 and _is_decided(config)
+        decided = _is_decided(path, late, config)
         ways.insert(decided or not known, f"{_what_it_does(chosen, path, column)} with {chosen}")
         if late > 1 and not decided:  # which of the measures of one thing holds, nobody else knows
             return DataError(f"{what} So do other columns like it.", f"For example: {chosen}.")
@@ -218,11 +221,12 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
         ways.insert(0, f"use only the rows without one with {without}")
     both = wholes(rows[0], reading)
     left = " ".join(map(ignore, both)) if path in both else ignore(path)
-    known = column_names.is_known_before(path, column.values) or explains(path)
-    ways.insert(0 if known else len(ways), f"leave it out with {left}")
+    known = column_names.is_known_before(path, column.values) or role_names.explains(path)
+    if not (column_names.is_a(path, "context") and role_names.are_letters(reading, rows)):
+        ways.insert(0 if known else len(ways), f"leave it out with {left}")
     what = f"{where}: column {path!r} ({column.contents(len(rows))}) {why}, and format "
     what += f"{formats.load(reading).name} does not read it."
-    return DataError(what, f"Say which: {', or '.join(ways)}.")
+    return DataError(what, f"Say which: {', or '.join(ways)}." if ways else "")
 
 
 def _without(path: str, rows: Sequence[Row]) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from stages import formats
 from stages.contract import Row
 from stages.format import Format
+from stages.formats import _fields
 from stages.normalize.survey import Column
 from stages.rows import column_names, judgements, shapes, signals, words
 from stages.rows.unread import mapped
@@ -265,7 +266,7 @@ def options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> lis
     text, lists = kinds == {str}, kinds == {list}
     nameless = not (signals.classes(path) or signals.is_about(path) or role_of(path))
     may_be_context = column_names.is_a(path, "context") or (lists and nameless)
-    passages = all(map(shapes.is_passages, column.values))
+    passages = all(shapes.is_passages(v) or _fields.are_options(v) for v in column.values)
     record_format = formats.load(reading)
     name, read, found = record_format.name, record_format.columns, record_format.renamed
     if name == "text":  # no turns, before which anything could stand
@@ -316,6 +317,12 @@ def _column_of(record_format: Format, row: Row, *meanings: str) -> str:
     found = record_format.renamed
     names = (name for one in meanings for name in record_format.columns.get(one, ()))
     return next((found.get(one, one) for one in names if one in (found or row)), "COLUMN")
+
+
+def are_letters(reading: str, rows: Sequence[Row]) -> bool:
+    """Whether the answers that are read are letters, which name what stands elsewhere."""
+    answered = _column_of(formats.load(reading), rows[0], "answer")
+    return all(_fields.is_letter(row.get(answered)) for row in rows)
 
 
 def wholes(row: Row, reading: str) -> dict[str, str]:

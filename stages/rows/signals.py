@@ -323,16 +323,19 @@ def nested_in(text: str) -> list[Any] | dict[str, Any] | None:
     return found
 
 
+_BETWEEN = re.compile(r"\}\s*\{")
 _SCHEMAS = frozenset(("parameters", "input_schema", "inputSchema"))
 _ARGUMENTS = frozenset(("arguments", "args", "input"))
 
 
 def are_tools(value: Any) -> bool:
     """Whether a value declares tools, whatever its column is called: a list of objects that each
-    have a name and a schema of their arguments, as they are or under ``function``; or its JSON."""
-    if isinstance(value, str) and value.lstrip()[:1] == "[":
+    have a name and a schema of their arguments, as they are or under ``function``; or its JSON, or
+    that of one object after another."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         keys = re.findall(r'"(\w+)"\s*:', value)
-        value = None if _SCHEMAS.isdisjoint(keys) else nested_in(value)
+        listed = value if value.lstrip()[0] == "[" else f"[{_BETWEEN.sub('},{', value)}]"
+        value = None if _SCHEMAS.isdisjoint(keys) else nested_in(listed)
     return isinstance(value, list) and bool(value) and _are_named(value, _SCHEMAS)
 
 
