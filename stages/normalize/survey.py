@@ -281,8 +281,7 @@ def _ask_of_long(found: Survey, unread: Mapping[str, int], total: int, less: int
 def _ask_of_no_few(found: Survey, rows: Sequence[contract.Row]) -> None:
     """Ask about no column that nearly all rows with it have read: a build refuses the others."""
     for path, column in found.columns.items():
-        there = sum(row.get(path) not in EMPTY for row in rows)
-        if column.rows <= (1 - shapes.NEARLY_ALL) * there:
+        if column.rows <= (1 - shapes.NEARLY_ALL) * sum(row.get(path) not in EMPTY for row in rows):
             column.asked = None
 
 
@@ -316,9 +315,9 @@ def survey(
     """
     result = Survey()
     options = format_.told(options)
-    settled = formats.settled_by(format_, options.columns).union(options.columns.values())
-    inner = inside(options.columns)
-    leaving = Leaving(options.columns, selection, settled, selection.decided, inner)
+    own = options.columns
+    settled = formats.settled_by(format_, own).union(own.values())
+    leaving = Leaving(own, selection, settled, selection.decided, inside(own))
     unread, total = Counter[str](), 0
     for row in rows:
         watched = Watched(row)
@@ -339,10 +338,10 @@ def survey(
             column = result.take(left, otherwise, _answers_of(examples))
             _judge(column, left, read, kind)
             if leaving.is_open(left.path):
-                own = [value for value in left.values if not read.repeats(value)]
-                unread[left.path] += sum(map(_text, own))
+                new = [value for value in left.values if not read.repeats(value)]
+                unread[left.path] += sum(map(_text, new))
                 why = column.asked or asked(left, kind, read)
-                column.asked = why or _ask_of_talk(left.path, own, kind)
+                column.asked = why or _ask_of_talk(left.path, new, kind)
     result.listed = _listed(rows, format_, settled.union(result.columns))
     settled |= {*selection.decided, *filter(selection.settles, result.columns)}
     _ask_of_all(result, kind, settled, rows[0].keys() if rows else ())
