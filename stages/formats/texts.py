@@ -180,7 +180,7 @@ def asked(row: Row, options: FormatOptions) -> str:
 def _passages(row: Row, name: str) -> str:
     """A text, or those of a list with a blank line between them; options with their letters."""
     value = row.get(name)
-    if are_options(value):
+    if isinstance(value, dict) and are_options(value):
         return "\n".join(f"{letter}. {said}" for letter, said in value.items() if said)
     if isinstance(value, list) and all(map(is_text, value)):
         return "\n\n".join(value)
