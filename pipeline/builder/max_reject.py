@@ -294,8 +294,7 @@ def error_of(
         text, figures["too_long"] = _for_long(ledger.long, losses, config, limit, of)
         ways.append(text)
     if over is not None and set(figures["by_code"]) != {TOO_LONG}:
-        way = _without(losses, limit) if not ledger.long else ""
-        ways.append(f"Correct those rows, or leave them out of the file{way}.")
+        ways.append(f"Correct those rows, or leave them out of the file{_without(losses, limit)}.")
     if figures["by_code"]:
         ways.append(
             f"What it means, and the fix: pipeline explain {next(iter(figures['by_code']))}"
