@@ -107,7 +107,11 @@ def _loaded(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
+        pass
+    try:
         return ast.literal_eval(text.strip())
+    except SyntaxError as error:
+        raise UnreadError("a call of another shape") from error
 
 
 def calls_of(value: Any) -> list[Turn]:
