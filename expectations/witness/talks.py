@@ -35,6 +35,8 @@ def instruction(view: View, more: Any = None) -> str | None:
     more = view.get("input", "context") if more is None else more or None
     if isinstance(more, list) and all(isinstance(one, str) for one in more):
         more = "\n\n".join(more)
+    if isinstance(more, dict) and all(len(key) == 1 for key in more):
+        more = "\n".join(f"{key}. {text(more[key], key)}" for key in more if more[key])
     more = text(more, "input")
     return asked if more is None or asked is None else f"{asked}\n\n{more}"
 
@@ -201,7 +203,8 @@ _BETWEEN = re.compile(r"(?:\A|</s>)\s*<s>")
 _SYS = re.compile(r"<<SYS>>\n(.*?)\n<</SYS>>\n\n", re.DOTALL)
 _MAY = re.compile(
     r"\s*(?:<\||<s>|<bos>|<start_of_turn>|<\uff5c|<extra_id|\[INST\]|### |to=|Below is an|A chat "
-    r"|[#*\s]*(?:H(?:uman|UMAN)|U(?:ser|SER)|S(?:ystem|YSTEM)|用户|系统)[*]*[:：])"
+    r"|[#*\s]*(?:H(?:uman|UMAN)|U(?:ser|SER)|S(?:ystem|YSTEM)|用户|系统)[*]*[:：]"
+    r"|(?i:human|user|prompter):|(?:[^\n]*\n+)?\[\|?(?i:human|user|prompter|system|ai|assistant))"
 )
 _ALPACA = re.compile(
     r"\s*(?:Below is an instruction that describes a task[^\n]*\n+)?### Instruction:[ \t]*\n(.*?)"

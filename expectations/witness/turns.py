@@ -1,5 +1,6 @@
 """Turns in the dialects that rows have them in, as templates get them, with their weights."""
 
+import ast
 import json
 import math
 from collections.abc import Iterator
@@ -101,9 +102,21 @@ def _same(said: Turn, names: tuple[str, ...], what: str) -> Any:
     return found[0] if found else None
 
 
+def _loaded(text: str) -> Any:
+    """The value of a JSON text, or of one that quotes texts as Python does."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    try:
+        return ast.literal_eval(text.strip())
+    except SyntaxError as error:
+        raise UnreadError("a call of another shape") from error
+
+
 def calls_of(value: Any) -> list[Turn]:
     """Calls of tools, in the one shape that templates know; of any one, or of its JSON text."""
-    value = json.loads(value) if isinstance(value, str) else value
+    value = _loaded(value) if isinstance(value, str) else value
     found = []
     for one in value if isinstance(value, list) else [value]:
         one = one if "function" in one else {"type": "function", "function": one}
@@ -200,6 +213,8 @@ def _bodied(turn: Turn) -> Turn:
 def _spoken(one: Turn, words: dict[str, Any]) -> Iterator[tuple[Turn, float | None]]:
     """The turns that one object is: the results of tools in it stand before what it says."""
     role, one = role_of(one, words), _bodied(one)
+    if role == "tool" and isinstance(one["content"], dict):
+        one = {**one, "content": json.dumps(one["content"], ensure_ascii=False)}
     listed = isinstance(one["content"], list)
     parts: dict[str, Any] = {"text": text(one["content"], "content")} if not listed else {}
     parts = parts_of(one["content"]) if listed else parts

@@ -193,11 +193,16 @@ def _enough(losses: Losses, long: Sequence[Long], limit: float) -> int | None:
 
 def _left_out(losses: Losses, limit: Limit, count: int) -> str:
     """How a few examples are left out that are far longer than all others."""
+    rows = "its row" if count == 1 else "their rows"
+    return f" Leave {rows} out of the file{_without(losses, limit)}."
+
+
+def _without(losses: Losses, limit: Limit) -> str:
+    """The way on without what is refused, where that is less than a fifth; else empty."""
     share = math.ceil(max(one.value for one in shares(losses)) * 100) / 100
-    text = f" Leave {'its row' if count == 1 else 'their rows'} out of the file"
     if limit.name or share >= FIFTH:
-        return f"{text}."
-    return f"{text}, or build without all that is refused with --max-reject {share:g}."
+        return ""
+    return f", or build without all that is refused with --max-reject {share:g}"
 
 
 def _for_long(
@@ -289,7 +294,7 @@ def error_of(
         text, figures["too_long"] = _for_long(ledger.long, losses, config, limit, of)
         ways.append(text)
     if over is not None and set(figures["by_code"]) != {TOO_LONG}:
-        ways.append("Correct those rows, or leave them out of the file.")
+        ways.append(f"Correct those rows, or leave them out of the file{_without(losses, limit)}.")
     if figures["by_code"]:
         ways.append(
             f"What it means, and the fix: pipeline explain {next(iter(figures['by_code']))}"

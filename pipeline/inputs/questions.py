@@ -18,7 +18,7 @@ from pipeline.options.ways import leaving
 from stages import formats
 from stages.contract import FormatOptions, Row
 from stages.errors import DataError, PipelineError, UnknownFormatError, counted
-from stages.normalize import evidence, verdict_columns
+from stages.normalize import evidence, role_names, verdict_columns
 from stages.normalize.role_names import (
     BETTER,
     WORSE,
@@ -32,7 +32,7 @@ from stages.normalize.role_names import (
     without_numbers,
 )
 from stages.normalize.survey import Column, Survey, counts_of
-from stages.rows import column_names, judgements, shapes, signals
+from stages.rows import column_names, judgements, shapes, signals, words
 from stages.rows.column_names import EMPTY
 from stages.rows.selection import condition, lookup
 from stages.rows.unread import differs_from, ignore, mapped
@@ -100,10 +100,14 @@ def _of_another(path: str, row: Row, raw: Sequence[Row], reading: str, config: C
     return "" if about in {*formats.names_of(found), *found.renamed.values()} else about
 
 
-def _is_decided(config: Config) -> bool:
-    """Whether some rating says already which answers are trained."""
-    said = *config.source.map.values(), *selection_of(config).decided
-    return any(one.endswith("[good]") or column_names.is_rating(one) for one in said)
+def _is_decided(path: str, late: int, config: Config) -> bool:
+    """Whether some rating says already which answers are trained, and this one no more of them."""
+    said = (
+        *config.source.map.values(),
+        *filter(column_names.is_rating, selection_of(config).decided),
+    )
+    rated = any(one.endswith("[good]") or column_names.is_rating(one) for one in said)
+    return (late > 0 and rated) or path in words.of_questions((path, *said))
 
 
 def _are_as_many(texts: Any, verdicts: Any) -> bool:
@@ -140,10 +144,10 @@ def _rated(
         ways = [f"leave it out with {ignore(path)}"]
     elif any(map(signals.is_tie, column.values)):
         what += " It says which of two answers is better, and not whether this one is good."
-    elif chosen := condition_for(path, column):
+    elif not role_names.is_worse(path) and (chosen := condition_for(path, column)):
         # Of numbers without a middle nobody but the user knows which are good.
         known = column.of or shapes.have_a_middle(column.values)
-        decided = late > 0 and _is_decided(config)
+        decided = _is_decided(path, late, config)
         ways.insert(decided or not known, f"{_what_it_does(chosen, path, column)} with {chosen}")
         if late > 1 and not decided:  # which of the measures of one thing holds, nobody else knows
             return DataError(f"{what} So do other columns like it.", f"For example: {chosen}.")
@@ -222,10 +226,11 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
     left = " ".join(map(ignore, both)) if path in both else ignore(path)
     names = [found.renamed.get(name, name) for name in found.columns.get("answer", ())]
     answers = [row[name] for row in rows for name in names if row.get(name)]
-    beside = column_names.is_beside(path, column.values, answers)
-    ways.insert(0 if beside else len(ways), f"leave it out with {left}")
+    beside = column_names.is_beside(path, column.values, answers) or role_names.explains(path)
+    if not (column_names.is_a(path, "context") and role_names.are_letters(reading, rows)):
+        ways.insert(0 if beside else len(ways), f"leave it out with {left}")
     what = f"{where}: column {path!r} ({column.contents(len(rows))}) {why}, and format {found.name}"
-    return DataError(f"{what} does not read it.", f"Say which: {', or '.join(ways)}.")
+    return DataError(f"{what} does not read it.", f"Say which: {', or '.join(ways)}." * bool(ways))
 
 
 def _without(path: str, rows: Sequence[Row]) -> str:
@@ -265,12 +270,7 @@ def ask(
 ) -> None:
     """Stop at the first column that must not be left out without the user's decision.
 
-    Args:
-        raw: the rows with all that the file has; ``settled``: columns that may be left out.
-
-    Raises:
-        DataError: there is such a column.
-    """
+    ``raw`` are the rows with all that the file has, ``settled`` columns that may be left out."""
     if listed := [n for n in survey.often_listed if config.source.cells.get(n) != "text"]:
         raise lists_of_texts(listed, reading, where)
     late = survey.late
@@ -304,11 +304,8 @@ def ask(
 
 
 def too_many(refused: int, of: int, config: Config) -> bool:
-    """Whether a build refuses more rows of its one source than it allows, as far as a sample says.
-
-    Args:
-        refused: sampled rows; ``of`` so many.
-    """
+    """Whether a build refuses more rows of its one source than it allows, by ``refused`` of ``of``
+    sampled rows."""
     (source,) = config.sources
     share = config.judge.max_reject if source.max_reject is None else source.max_reject
     few = share and refused <= FEW_ROWS and refused < of / 5

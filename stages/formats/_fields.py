@@ -120,6 +120,17 @@ def keeping_one(each: Sequence[Names], there: Sequence[str], before: str = "") -
     return " or ".join(filter(None, ways))
 
 
+def is_letter(value: Any) -> bool:
+    """Whether a value is a letter, and nothing else."""
+    return isinstance(value, str) and len(said := value.strip(" .()")) == 1 and said.isalpha()
+
+
+def are_options(value: Any) -> bool:
+    """Whether a value is an object of texts, each under a letter."""
+    named = isinstance(value, dict) and len(value) > 1 and max(map(len, value)) == 1
+    return named and all(isinstance(one, str | None) for one in value.values())
+
+
 class Field:
     """One meaning that columns of a row, or keys of an object inside it, may have.
 

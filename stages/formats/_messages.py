@@ -1,5 +1,6 @@
 """One message in any dialect: who says it, what, and whether it is trained with which weight."""
 
+import json
 import math
 import shlex
 import struct
@@ -13,7 +14,7 @@ from stages.errors import RowError
 from stages.formats import _parts
 from stages.formats._parts import calls_of
 from stages.rows.column_names import FLAGS, NUMERIC
-from stages.rows.speakers import CALL, ROLES, USER, meaning, role_named
+from stages.rows.speakers import CALL, ROLES, TOOL, USER, meaning, role_named
 
 _OWN = {"role", "from", "content", "value", "parts", *FLAGS}
 _BODIES = ("content", "value", "parts")
@@ -202,6 +203,8 @@ def _message(turn: Any, where: str) -> Message:
         beside |= {reasoning.FIELD: thought} if thought else {}
         beside["tool_calls"] = calls_of(body, where)
         return Message(role, None, beside, *trained(turn, where))
+    if role == TOOL and isinstance(body, dict):  # a result, which templates print as JSON text
+        body = json.dumps(body, ensure_ascii=False)
     if not isinstance(body, str | None):
         raise RowError("bad_column", f"{where} content is {kind_of(body)}, not text")
     fields = _fields(turn, where)

@@ -116,8 +116,7 @@ def _kind(part: Any, where: str) -> tuple[str, set[str]]:
         if keys[0] == "text" and part.get("thought") is True:
             return REASONING, {"thought"}
         return _KINDS[keys[0]], {"thought"} if part.get("thought") is False else set()
-    named = next(iter(part), None)
-    raise RowError("unsupported_content", f"{where} has a part of type {named!r}")
+    raise RowError("unsupported_content", f"{where} has a part of type {next(iter(part), None)!r}")
 
 
 def _value(part: Mapping[str, Any], kind: str, where: str) -> tuple[Any, str]:
@@ -225,12 +224,15 @@ _ADDED = {TEXT: _add_text, REASONING: _add_reasoning, CALL: _add_call, RESULT: _
 
 
 def json_value(value: Any, where: str, code: str) -> Any:
-    """A value that may be written as JSON text; the text is read as strictly as a row."""
+    """A value that may be written as JSON text, read as strictly as a row; calls may also quote
+    texts as Python does."""
     if not isinstance(value, str):
         return value
     try:
         holder = line_block.parse(f'{{"value":{value}}}'.encode())
     except RowError as error:
+        if code == "bad_tool_call" and (said := line_block.quoted(value)) is not None:
+            return said
         raise RowError(code, f"{where} is not JSON: {error.detail}") from error
     if len(holder) != 1:  # the text closed the object that it was put in: 1, "more": 2
         raise RowError(code, f"{where} is not one JSON value")
@@ -310,10 +312,8 @@ def listed_in(value: Any, where: str) -> list[Any]:
     """
     if value is None:
         return []
-    if isinstance(value, str):
-        value = _parsed(value, where)
-    if isinstance(value, dict):
-        value = _inside(value)
+    value = _parsed(value, where) if isinstance(value, str) else value
+    value = _inside(value) if isinstance(value, dict) else value
     if not isinstance(value, list):
         kind = "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
         raise RowError(_CODE, f"{where} is {kind}, not a list")

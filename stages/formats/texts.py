@@ -6,7 +6,16 @@ from stages.contract import BARE, Conversation, Example, FormatOptions, Message,
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _turns, message_trees
-from stages.formats._fields import Asking, Field, columns_of, fields_of, is_any, open_question, says
+from stages.formats._fields import (
+    Asking,
+    Field,
+    are_options,
+    columns_of,
+    fields_of,
+    is_any,
+    open_question,
+    says,
+)
 from stages.kinds import CONVERSATION
 from stages.rows import stop_text
 from stages.rows.column_names import Overlaid, peek
@@ -169,8 +178,10 @@ def asked(row: Row, options: FormatOptions) -> str:
 
 
 def _passages(row: Row, name: str) -> str:
-    """A text, or those of a list with a blank line between them."""
+    """A text, or those of a list with a blank line between them; options with their letters."""
     value = row.get(name)
+    if isinstance(value, dict) and are_options(value):
+        return "\n".join(f"{letter}. {said}" for letter, said in value.items() if said)
     if isinstance(value, list) and all(map(is_text, value)):
         return "\n\n".join(value)
     return _turns.text(row, name)

@@ -15,6 +15,7 @@ from stages.errors import DataError, RowError, UndecidedError, UnknownFormatErro
 from stages.format import Format
 from stages.normalize import inside, lacking, roles
 from stages.rows import shapes, stop_text, unread
+from stages.rows.column_names import EMPTY
 from stages.rows.selection import in_raw_names, renamed
 
 MIXED_SHARE = 0.01  # fewer rows of another format are refused one by one by normalize
@@ -217,11 +218,7 @@ def settle(
         maps = "".join(f" {unread.mapped(*one)}" for one in detected.renamed.items())
         likeliest = roles.by_numbers(detected, error.choices, rows, columns)
         choices = " or ".join(f"--format {detected.name}/{one}{maps}" for one in likeliest)
-        which = (
-            f"Say which with {choices}."
-            if choices
-            else "Write a number for each beside its own answer."
-        )
+        which = f"Say which with {choices}." if choices else "Write each number by its answer."
         raise UnsettledError(f"{where}: {error.what}.", which) from error
     reading = formats.reading_of(detected.name, variant, detected.renamed)
     why = f"; {why}" if why else ""
@@ -273,17 +270,26 @@ def common(reasons: Sequence[str | None]) -> str:
 
 def _different(names: Sequence[str], rows: Sequence[contract.Row]) -> list[str]:
     """The formats without those that read the same of every row as another; dialogues in turns come
-    first, then what reads most."""
+    first, then what reads most. One that would ask the same in every row comes last."""
     options = contract.FormatOptions(already_templated=True)
     some = shapes.spread(rows)
     each = {n: [roles.read_of(formats.load(n), row, options) for row in some] for n in names}
     read: dict[str, str] = {}
     turns = {n for n in names if "turns" in formats.load(n).columns}
-    for name in sorted(names, key=lambda name: (name not in turns, -sum(map(len, each[name])))):
+    size = {name: (name not in turns, -sum(map(len, each[name]))) for name in names}
+    for name in sorted(names, key=lambda name: (_asks_the_same(name, some), *size[name])):
         said = "\n".join(each[name]) if all(each[name]) else name
         if read.setdefault(said, name) not in turns and name in turns:
             read[said] = name  # rows that were not sampled may have more turns
     return [*read.values()]
+
+
+def _asks_the_same(name: str, rows: Sequence[contract.Row]) -> bool:
+    """Whether what a format takes for the question is one text in all of several rows."""
+    meant = formats.load(name).columns
+    names = (*meant.get("question", ()), *meant.get("prompt", ()))
+    asked = [row.get(one) for row in rows for one in names]
+    return len(rows) > 1 and len({repr(one) for one in asked if one not in EMPTY}) == 1
 
 
 def _strays(evidence: dict[str, list[str | None]], best: str) -> tuple[str, int]:

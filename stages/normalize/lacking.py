@@ -8,13 +8,13 @@ from typing import Any
 from stages import contract, kinds
 from stages.errors import DataError, counted
 from stages.format import Format
-from stages.formats import _rated_steps, _ratings, _turns
+from stages.formats import _fields, _rated_steps, _ratings, _turns
 from stages.formats._messages import as_role, role_of
 from stages.normalize import finders, role_columns, role_names
 from stages.normalize.roles import Candidate
 from stages.normalize.survey import MOST_OF_THE_TEXT, _text
 from stages.rows import judgements, shapes, speakers
-from stages.rows.column_names import EMPTY
+from stages.rows.column_names import EMPTY, is_a
 from stages.rows.signals import is_about, is_low, is_prose
 from stages.rows.unread import mapped
 
@@ -85,9 +85,21 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
     sure = len(texts) == 2 and known and all(map(held.is_varied, {*texts}.difference(labels)))
     if any(map(held.is_spoken, more)):
         return ""
+    if options := _options(rows) if all(map(_fields.is_letter, said[last])) else "":
+        answer = next(iter(held.reasoning), last)
+        three = role_names.maps(("instruction", "input", "output"), (first, options, answer))
+        return f"{_WHICH}: {three}."
     if not sure:
         return f"{_WHICH}, with --map prompt=COLUMN --map completion=COLUMN."
     return f"{_WHICH}: {mapped('prompt', first)} {mapped('completion', last)}."
+
+
+def _options(rows: Sequence[contract.Row]) -> str:
+    """The column with what an answer is chosen from, without which a letter says nothing."""
+    several = [name for name in rows[0] if is_a(name, "context")]
+    listed = (shapes.are_texts, _fields.are_options)
+    fits = [n for n in several for fit in listed if all(fit(row.get(n)) for row in rows)]
+    return next(iter(fits), "")
 
 
 def _asking(path: str, texts: Iterable[str]) -> tuple[bool, bool]:

@@ -240,13 +240,14 @@ class Outlines:
                 return None
         for name in (*own.meaning, *own.others):
             value = row[name]
-            if type(value) in (list, dict) and not selection.is_settled(value):
+            nested = type(value) in (list, dict) and not selection.is_settled(value)
+            if nested or signals.are_tools(value):
                 return None  # a typed table may have added nulls to calls in any column
         strips = self._normalize.strip_reasoning
         for text in texts:
-            begins = text.startswith(stop_text.FIRST)  # as the JSON of turns does too
             tagged = OPEN in text or CLOSE in text
-            if (begins or text[-1] in _ENDS or tagged) and _is_odd(text, strips):
+            begins = tagged or stop_text.may_open(text)  # as the JSON of turns does too
+            if (begins or text[-1] in _ENDS) and _is_odd(text, strips):
                 return None
         bare = [*map(str.strip, texts)]
         if self._kind.marks and any(b.startswith(a) for a, b in itertools.pairwise(sorted(bare))):

@@ -1,8 +1,5 @@
-"""The roles that columns play: of each format, in ``roles.toml``, and by the words of a name, which
-are in ``stages/rows/words.toml``.
-
-Numbers count only where they tell two sides apart.
-"""
+"""The roles that columns play: of each format, in ``roles.toml``, and by the words of a name, in
+``stages/rows/words.toml``. Numbers count only where they tell two sides apart."""
 
 import functools
 import itertools
@@ -14,6 +11,7 @@ from pathlib import Path
 from stages import formats
 from stages.contract import Row
 from stages.format import Format
+from stages.formats import _fields
 from stages.normalize.survey import Column
 from stages.rows import column_names, judgements, shapes, signals, words
 from stages.rows.unread import mapped
@@ -22,11 +20,8 @@ from stages.rows.words import exact
 
 @dataclass(frozen=True)
 class Shape:
-    """The names of a format that play roles.
-
-    Attributes:
-        needs: the role of each name that a row must have; ``may``: of those that it may have.
-    """
+    """The names of a format that play roles: ``needs``, which a row must have, ``may``, which it
+    may have."""
 
     format: str
     needs: Mapping[str, str]
@@ -68,7 +63,7 @@ _LETTERS = {"q": "question", "a": "answer"}
 # A column about another one is not that one: question_id, response_model, solution_is_valid.
 _ABOUT = exact("about", "both", "role")
 _SAID, _KEPT = exact("said", "role"), exact("kept", "role")
-_SPREAD = exact("spread", "sign")
+_SPREAD, _EXPLAINED = exact("spread", "sign"), exact("explained", "sign")
 SPOKEN, TALKS = exact("spoken", "role"), exact("talk", "role")
 # What answers are checked against; it is trained only where it is no more than a short name of one.
 _REFERENCE = exact("reference", "role")
@@ -117,6 +112,13 @@ def is_about(path: str) -> bool:
 def is_no_rating(path: str) -> bool:
     """Whether the name says what is bad, or how far numbers are apart."""
     return signals.is_low(path) or not _SPREAD.isdisjoint(parts(path))
+
+
+def explains(path: str) -> bool:
+    """Whether the name says of what it is the explanation, so that it follows on that."""
+    said = {*without_numbers(path)} - words.FILLERS - words.SIDES
+    of = {word for word in said - _EXPLAINED if "reasoning" not in words.signs(word)}
+    return bool(of and said & _EXPLAINED)
 
 
 def is_origin(path: str) -> bool:
@@ -270,7 +272,7 @@ def options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> lis
     text, lists = kinds == {str}, kinds == {list}
     nameless = not (signals.classes(path) or signals.is_about(path) or role_of(path))
     may_be_context = column_names.is_a(path, "context") or (lists and nameless)
-    passages = all(map(shapes.is_passages, column.values))
+    passages = all(shapes.is_passages(v) or _fields.are_options(v) for v in column.values)
     record_format = formats.load(reading)
     name, read, found = record_format.name, record_format.columns, record_format.renamed
     if name == "text":  # no turns, before which anything could stand
@@ -321,6 +323,12 @@ def _column_of(record_format: Format, row: Row, *meanings: str) -> str:
     found = record_format.renamed
     names = (name for one in meanings for name in record_format.columns.get(one, ()))
     return next((found.get(one, one) for one in names if one in (found or row)), "COLUMN")
+
+
+def are_letters(reading: str, rows: Sequence[Row]) -> bool:
+    """Whether the answers that are read are letters, which name what stands elsewhere."""
+    answered = _column_of(formats.load(reading), rows[0], "answer")
+    return all(_fields.is_letter(row.get(answered)) for row in rows)
 
 
 def wholes(row: Row, reading: str) -> dict[str, str]:

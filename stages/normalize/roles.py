@@ -2,9 +2,8 @@
 
 A column may play a role where its name suggests it (``role_names``) and its values can (``table``).
 What the columns of a row could be, all together, is a *candidate*: a format, and the column of each
-of its names. Every candidate is run on the sampled rows, and counts only where the format reads
-nearly all of them; two that read equal examples are one.
-"""
+of its names. Every candidate is run on the sampled rows, and counts where the format reads nearly
+all of them; two that read equal examples are one."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Which columns of sampled rows nothing reads, before a build begins.
-
-A build that would ignore an important column stops before its first row.
-"""
+"""Which columns of sampled rows nothing reads; where one is important, no build begins."""
 
 import itertools
 import shlex
@@ -117,11 +114,11 @@ class Survey:
 
     @property
     def late(self) -> Mapping[str, int]:
-        """The columns whose values may rate without saying what is good, which are asked about
-        after those that decide: 1, or 2 where names say that several measure one thing."""
-        vague = [path for path, column in self.columns.items() if _is_vague(path, column)]
-        many = Counter(map(signals.meant, vague))
-        return {path: 1 + (many[signals.meant(path)] > 1) for path in vague}
+        """The columns that may rate without saying what is good, or rate the question: those that
+        decide are asked about before. 1, or 2 where names say that several measure one thing."""
+        asked = words.of_questions(filter(is_rating, self.columns))
+        vague = [p for p, column in self.columns.items() if p in asked or _is_vague(p, column)]
+        return {p: 1 + ([*map(signals.meant, vague)].count(signals.meant(p)) > 1) for p in vague}
 
     def take(self, left: Unread, otherwise: bool | None, answers: int) -> Column:
         """Count the values of one row; see ``Column.numbers`` and ``Column.exchanges``."""
@@ -140,7 +137,8 @@ def _is_vague(path: str, column: Column) -> bool:
     rated = column.asked is not None and column.asked.code == "rated"
     said = (one for one in told if isinstance(one, str) and judgements.spelled(one) is None)
     open_ = any(shapes.says_good(path, one) is None for one in said)
-    return rated and (open_ or len({*map(judgements.spelled, told)} - {None}) > 2)
+    numbers = {*map(judgements.spelled, told)} - {None}
+    return rated and (open_ or not (len(numbers) <= 2 and numbers <= {-1, 0, 1}))
 
 
 def _text(value: Any) -> int:
@@ -313,9 +311,9 @@ def survey(
     A build that is not asked about a column refuses a row for what its own value shows alone."""
     result = Survey()
     options = format_.told(options)
-    settled = formats.settled_by(format_, options.columns).union(options.columns.values())
-    within = inside(options.columns)
-    leaving = Leaving(options.columns, selection, settled, selection.decided, within)
+    own = options.columns
+    settled = formats.settled_by(format_, own).union(own.values())
+    leaving = Leaving(own, selection, settled, selection.decided, inside(own))
     unread, total = Counter[str](), 0
     for row in rows:
         watched = Watched(row)
@@ -336,12 +334,12 @@ def survey(
             column = result.take(left, otherwise, _answers_of(examples))
             _judge(column, left, read, kind)
             if leaving.is_open(left.path):
-                own = [value for value in left.values if not read.repeats(value)]
-                unread[left.path] += sum(map(_text, own))
+                new = [value for value in left.values if not read.repeats(value)]
+                unread[left.path] += sum(map(_text, new))
                 each = kind.marks or column.odd or not column.asked
                 why = asked(left, kind, read) if each else None
                 column.odd += why is not None and (kind.marks or why.code == "bad_column")
-                column.asked = column.asked or why or _ask_of_talk(left.path, own, kind)
+                column.asked = column.asked or why or _ask_of_talk(left.path, new, kind)
     result.listed = _listed(rows, format_, settled.union(result.columns))
     settled |= {*selection.decided, *filter(selection.settles, result.columns)}
     _ask_of_all(result, kind, settled, rows[0].keys() if rows else ())

@@ -57,7 +57,7 @@ _BESIDE = ("meta", "metadata", "extra", "info")  # objects for the one who keeps
 _MOST = 20  # objects of a list that are looked at
 _LOOSE = ("steps",)
 _NEEDED, _SENTENCE = words.exact("needed", "sign"), 200
-_BEHIND = words.exact("behind", "sign")
+_EXPLAINED = words.exact("explained", "sign")
 _SHAPES: Mapping[str, Callable[[Any, bool], bool]] = {
     "reasoning": lambda value, alone: (
         signals.is_text(value, alone) and not signals.are_flags([value])
@@ -157,7 +157,7 @@ def is_beside(name: str, values: Sequence[Any], answers: Sequence[Any]) -> bool:
     said = words.parts(name)
     short = all(isinstance(one, str) and len(one) <= _SENTENCE for one in values)
     whole = bool(answers) and all(map(signals.is_prose, answers))
-    return (short and not _NEEDED.isdisjoint(said)) or (whole and not _BEHIND.isdisjoint(said))
+    return (short and not _NEEDED.isdisjoint(said)) or (whole and not _EXPLAINED.isdisjoint(said))
 
 
 def is_rating(name: str) -> bool:

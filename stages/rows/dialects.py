@@ -110,13 +110,18 @@ def _headed(
     preamble: str = "",
     closer: str = "",
     closers: Sequence[str] = (),
+    alone: str = "",
 ) -> Dialect:
     """A dialect that marks only where a turn begins; blanks around contents are stripped.
 
-    Each role has one word in a text: another one that means it is part of what is said.
+    Each role has one word in a text: another one that means it is part of what is said. A mark
+    behind which nothing follows is no turn of a user.
 
     Args:
+        preamble: pattern of what may stand before the first header; a ``system`` text in it is a
+            turn.
         closer: a marker that may end an answer nevertheless.
+        alone: pattern of words of which one mark is enough, with which no question begins.
     """
     head = re.compile(header)
     start = re.compile(preamble)
@@ -131,21 +136,23 @@ def _headed(
         if not heads or text[begun.end() if begun else 0 : heads[0].start()].strip():
             return None
         stops = [*(head_match.start() for head_match in heads[1:]), len(text)]
-        messages = []
+        system = begun.groupdict().get("system") if begun else None
+        messages = [Message("system", system)] if system else []
         for head_match, stop in zip(heads, stops, strict=True):
             role = role_named(head_match["role"]) or head_match["role"]
             content = text[head_match.end() : stop].strip().removesuffix(closer)
-            if content or role != "system":
+            if content or not (role == "system" or (role == "user" and stop == len(text))):
                 messages.append(Message(role, content))
-        roles = [message.role for message in messages]
-        return Turns(messages, False) if "user" in roles and "assistant" in roles else None
+        roles = {message.role for message in messages}
+        single = roles == {"user"} and re.fullmatch(alone, heads[0]["role"])
+        return Turns(messages, False) if single or roles >= {"user", "assistant"} else None
 
     return Dialect(name, opens, parse, (*closers, *filter(None, [closer])), strips=True)
 
 
 def _spoken(text: str) -> Turns | None:
     """A dialogue in one text: with blank lines between its turns, else with a line for each."""
-    return _APART.parse(text) or _TOGETHER.parse(text)
+    return next(filter(None, (way.parse(text) for way in _DIALOGUES)), None)
 
 
 _INSTRUCTION = re.compile(
@@ -271,7 +278,19 @@ _SPOKEN = (
     r"(?:(?<![^\n])[ \t]*(?:\#{1,4}[ ]?|\*\*)?|(?=[^\W\d_a-zA-Z]))"
     rf"(?P<role>{SPOKEN})(?:\*\*)?[:：](?:\*\*)?"
 )
-_APART, _TOGETHER = (_headed(DIALOGUE, "", header) for header in (_DIALOGUE, _SPOKEN))
+# The same in small letters, or in brackets, which a line may introduce.
+_SMALL = rf"(?<![^\n])(?P<role>{SPOKEN.lower()}):"
+_BRACKET = rf"\[\|?(?P<role>{SPOKEN}|{SPOKEN.lower()})\|?\][:：]?"
+_INTRODUCED = rf"\A(?:(?P<system>[^\n\[][^\n]*)\n+)?(?={_BRACKET.replace('?P<role>', '')})"
+_DIALOGUES = tuple(
+    _headed(DIALOGUE, "", header, before, alone="(?i:prompter)")
+    for header, before in (
+        (_DIALOGUE, ""),
+        (_SPOKEN, ""),
+        (_SMALL, ""),
+        (rf"(?<![^\n]){_BRACKET}", _INTRODUCED),
+    )
+)
 
 DIALECTS = (
     *(_closing(**one) for one in _TABLE["closing"]),
@@ -284,7 +303,8 @@ DIALECTS = (
     Dialect(
         DIALOGUE,
         r"\s*(?:\#{1,4} ?|\*\*)?"
-        r"(?:H(?:uman|UMAN)|U(?:ser|SER)|S(?:ystem|YSTEM)|用户|系统)(?:\*\*)?[:：]",
+        r"(?:H(?:uman|UMAN)|U(?:ser|SER)|S(?:ystem|YSTEM)|P(?:rompter|ROMPTER)|用户|系统)"
+        rf"(?:\*\*)?[:：]|\s*(?:human|user|prompter):|{_INTRODUCED}",
         _spoken,
         strips=True,
     ),

@@ -77,9 +77,7 @@ def parts_of(row: Row, paths: Iterable[str]) -> Iterator[str]:
 class Condition:
     """One ``--where``: a column, a sign and a value.
 
-    Attributes:
-        value: the JSON value of the text (``true``, ``1``); the text itself where it is not JSON.
-    """
+    ``value`` is the JSON value of the text (``true``, ``1``); the text where it is not JSON."""
 
     column: str
     sign: str
@@ -106,11 +104,7 @@ class Condition:
 
 
 def condition(text: str) -> Condition:
-    """Parse the text of ``--where``.
-
-    Raises:
-        UsageError: it is not a column, a sign and a value.
-    """
+    """Parse the text of ``--where``; UsageError where it is no column, sign and value."""
     match = _TEXT.fullmatch(text)
     if match is None:
         raise UsageError(
@@ -244,11 +238,8 @@ def told_raw(error: RowError, mapping: Mapping[str, str]) -> str:
 
 
 def in_raw_names(text: str, mapping: Mapping[str, str], place: str = r"(?<![\w.])") -> str:
-    """A text about a renamed row with the columns named as the file has them.
-
-    Args:
-        place: a pattern of what stands before a name.
-    """
+    """A text about a renamed row with the columns named as the file has them; ``place``: a pattern
+    of what stands before a name."""
     names = {name: judgements.bare(raw) for name, raw in mapping.items() if name != raw}
     either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
     return re.sub(rf"{place}({either})(?!\w)", lambda m: names[m[1]], text) if names else text

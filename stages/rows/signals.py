@@ -2,8 +2,7 @@
 
 The words are looked up from the last to the first, since the last one says what a column holds: a
 ``reasoning_score`` is a score, and a ``score_model_name`` is a name. A class holds only where the
-value has its shape: a score is a number, and reasoning is a text.
-"""
+value has its shape: a score is a number, and reasoning is a text."""
 
 import functools
 import itertools
@@ -28,6 +27,7 @@ _MEASURES = words.exact("measure", "sign")
 _GENERAL = FILLERS | words.exact("general", "sign")
 _ADDRESS = ("path", "url", "file", "uri")
 _ASKING = ("is", "has", "was")
+_IS = (["is"], ["was"])  # before a word that says that something is bad
 _NUMBERED = re.compile(r"([^\W\d_]+)([\W_]*)[0-2](?!\d)")
 
 
@@ -58,7 +58,7 @@ def _is_bad(word: str) -> bool:
 def is_about(path: str) -> bool:
     """Whether a column only counts, names or dates something, whatever its other words are."""
     said = [word for part in _parts(path)[-1:] for word in words.words(part)]
-    if _is_place(said) or _is_done(said):
+    if _is_place(said) or _is_done(said) or (said[:1] in _IS and any(map(_is_bad, said))):
         return False
     last = next((word for word in reversed(said) if signs(word) or word in _ABOUT), "")
     if last in _ABOUT and not signs(last):
@@ -323,16 +323,19 @@ def nested_in(text: str) -> list[Any] | dict[str, Any] | None:
     return found
 
 
+_BETWEEN = re.compile(r"\}\s*\{")
 _SCHEMAS = frozenset(("parameters", "input_schema", "inputSchema"))
 _ARGUMENTS = frozenset(("arguments", "args", "input"))
 
 
 def are_tools(value: Any) -> bool:
     """Whether a value declares tools, whatever its column is called: a list of objects that each
-    have a name and a schema of their arguments, as they are or under ``function``; or its JSON."""
-    if isinstance(value, str) and value.lstrip()[:1] == "[":
+    have a name and a schema of their arguments, as they are or under ``function``; or its JSON, or
+    that of one object after another."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         keys = re.findall(r'"(\w+)"\s*:', value)
-        value = None if _SCHEMAS.isdisjoint(keys) else nested_in(value)
+        listed = value if value.lstrip()[0] == "[" else f"[{_BETWEEN.sub('},{', value)}]"
+        value = None if _SCHEMAS.isdisjoint(keys) else nested_in(listed)
     return isinstance(value, list) and bool(value) and _are_named(value, _SCHEMAS)
 
 

@@ -192,14 +192,19 @@ _NO_REASONING = re.compile(rf"\s*{OPEN}\s*{CLOSE}\s*")
 # What a templated text can begin with.
 FIRST = (
     *("<", "[", "#", "*", "Be", "A ", "to=", " ", "\n", "\t", "\r"),
-    *("Hu", "HU", "Us", "US", "Sy", "SY", "用", "系"),
+    *("Hu", "HU", "Us", "US", "Sy", "SY", "Pr", "PR", "hu", "us", "pr", "用", "系"),
 )
 _OPENS = re.compile("|".join(f"(?P<d{i}>{d.opens})" for i, d in enumerate(DIALECTS)))
 
 
+def may_open(text: str) -> bool:
+    """Whether a text may begin with a turn marker, or with a line that introduces one."""
+    return text.startswith(FIRST) or "\n[" in text
+
+
 def opens(text: str) -> re.Match[str] | None:
     """The turn marker that a text begins with."""
-    return _OPENS.match(text) if text.startswith(FIRST) else None
+    return _OPENS.match(text) if may_open(text) else None
 
 
 def read(text: Any, alone: bool = False) -> tuple[Dialect, Turns] | None:

@@ -180,13 +180,9 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """What may be left out of rows, as the user has said.
-
-    Attributes:
-        columns: of ``--map``; ``inside``: paths of what is taken from inside of columns.
-        settled: columns that may be left out; ``decided``: those that are used otherwise.
-        printed: the fields of a turn that the chat template prints.
-    """
+    """What may be left out of rows, as the user has said: ``columns`` of ``--map``, paths taken
+    from ``inside`` of columns, columns ``settled`` or ``decided`` otherwise, and the fields of a
+    turn that the chat template has ``printed``."""
 
     columns: Mapping[str, str]
     selection: selection.Selection

@@ -125,6 +125,16 @@ def is_low(word: str) -> bool | None:
     return bool(found["no"]) != bool(_LOW.fullmatch(word, found.end("no")))
 
 
+def of_questions(names: Iterable[str]) -> list[str]:
+    """Those of some names that say of a question what another one says of an answer:
+    ``prompt_harm_label`` beside ``response_harm_label``."""
+    both = ("question", "answer")
+    said = {name: [role(one) for one in parts(name)] for name in names}
+    turned = {n: ["answer" if role(w) in both else w for w in parts(n)] for n in said}
+    others = [turned[name] for name in said if "question" not in said[name]]
+    return [name for name in said if "question" in said[name] and turned[name] in others]
+
+
 FILLERS = exact("filler", "sign")
 SIDES = exact("better", "both") | exact("worse", "both") | exact("sides", "sign")
 
