@@ -1,12 +1,9 @@
 """Which rows and which of their columns are read, and who their roles mean: ``--where``,
-``--ignore``, ``--role``, ``--null-fields``.
-
-All are applied to the row as the file has it, before ``--map`` renames columns.
-"""
+``--ignore``, ``--role``, ``--null-fields``. All see the row before ``--map`` renames columns."""
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -181,8 +178,8 @@ def renamed(row: Row, mapping: Mapping[str, str]) -> Row:
         return row
     paths = [*parts_of(row, mapping.values())]
     taken = {source for source in paths if source not in mapping}
-    opened = {_top(path) for path in paths if "." in path}
-    wholes = {f"{name}{WHOLE}": row[name] for name in mapping if name in row and name in opened}
+    opened = mapping.keys() & row.keys() & _opened_by(paths)
+    wholes = {f"{name}{WHOLE}": row[name] for name in mapping if name in opened}
     named = {name: lookup(row, source) for name, source in mapping.items()}
     return {**{k: v for k, v in row.items() if k not in taken}, **wholes, **named}
 
@@ -219,6 +216,11 @@ def inside(mapping: Mapping[str, str], others: Iterable[str] = ()) -> tuple[str,
     return (*taken, *(path for path in others if "." in path))
 
 
+def _opened_by(paths: Collection[str]) -> set[str]:
+    """Columns of which paths take what stands inside, and not the whole."""
+    return {_top(path) for path in paths if "." in path} - {p.removesuffix("[]") for p in paths}
+
+
 def _top(path: str) -> str:
     return path.partition(".")[0].removesuffix("[]")
 
@@ -248,8 +250,7 @@ def in_raw_names(text: str, mapping: Mapping[str, str], place: str = r"(?<![\w.]
 def replaced(row: Row, mapping: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     """Columns that ``--map`` replaces by another of the same name, so that nothing reads them."""
     paths = [*parts_of(row, mapping.values())]
-    opened = {_top(path) for path in paths if "." in path}
-    for name in mapping.keys() & row.keys() - opened:
+    for name in mapping.keys() & row.keys() - _opened_by(paths):
         yield from rest(name, row[name], paths)
 
 
@@ -335,10 +336,8 @@ def is_settled(value: Any) -> bool:
 
 
 def settled(row: Row, choice: str | None) -> Row:
-    """A row of a typed table with its nulls as ``--null-fields`` says.
-
-    Args:
-        choice: ``drop``, ``keep``, or None without the option.
+    """A row of a typed table with its nulls as ``--null-fields`` says: ``drop``, ``keep``, or None
+    without the option.
 
     Raises:
         AskError: a tool or a tool call has some, and the option is missing.
