@@ -299,6 +299,6 @@ def lists_of_texts(listed: Sequence[str], reading: str, where: str) -> DataError
     whole = "" if asked & {*listed} else f", or the JSON as it stands with {maps(listed, listed)}"
     said = "Say which: read" if whole else "Read"
     return DataError(
-        f"{where}: JSON lists of texts stand in {' and '.join(listed)}.",
+        f"{where}: JSON lists stand in {' and '.join(listed)}.",
         f"{said} what is inside with {inside}{whole}.",
     )

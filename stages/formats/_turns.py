@@ -201,16 +201,15 @@ def exchange(row: Row, prompt: str, answer: str) -> list[Message]:
 
 
 def answered(row: Row, question: str, answer: str) -> list[Message]:
-    """The turns of a column with a question and of one with the answer, each text or turns; to
-    turns calls of tools may be the answer."""
-    if not isinstance(row.get(question), list):
-        return exchange(row, text(row, question), text(row, answer))
-    said = row.get(answer)
-    if are_calls(said):
+    """The turns of a column with a question and of one with the answer, each text or turns; calls
+    of tools may be the answer."""
+    turns, said = isinstance(row.get(question), list), row.get(answer)
+    asks = whole(row, question) if turns else [*before(row), Message("user", text(row, question))]
+    if called := are_calls(said):
         said = [{"role": "assistant", "tool_calls": said}]
-    if isinstance(said, list):
-        return whole(row, question) + conversation(said, answer, one=True)
-    return [*whole(row, question), Message("assistant", text(row, answer))]
+    if called or (turns and isinstance(said, list)):
+        return asks + conversation(said, answer, one=True)
+    return [*asks, Message("assistant", text(row, answer))]
 
 
 def add_reasoning(row: Row, turns: list[Message]) -> None:
@@ -304,9 +303,9 @@ def are_calls(value: Any) -> bool:
     return len(named) == len(value) and all(named)
 
 
-def are_said(value: Any) -> bool:
-    """Whether a value is a text, or a list of turns in either spelling."""
-    return isinstance(value, str) or are_turns(value)
+def are_said(value: Any, calls: bool = False) -> bool:
+    """Whether a value is a text, a list of turns in either spelling, or of ``calls`` of tools."""
+    return isinstance(value, str) or are_turns(value) or (calls and are_calls(value))
 
 
 def is_turns(value: Any, role_key: str) -> bool:

@@ -1,5 +1,6 @@
 """Texts in columns of their own: a question and its answer, or one text alone."""
 
+import functools
 from collections.abc import Mapping, Sequence
 
 from stages.contract import BARE, Conversation, Example, FormatOptions, Message, Row
@@ -24,13 +25,15 @@ from stages.rows.speakers import role_named
 from stages.rows.unread import ignore, mapped
 from stages.rows.words import parts
 
+_ANSWER = functools.partial(_turns.are_said, calls=True)
+
 
 class _QueryResponse(Asking):
     """A question column and an answer column, under any of their usual names."""
 
     name = "query_response"
     kinds = (CONVERSATION,)
-    _needs = fields_of("query_response", question=_turns.are_said, answer=_turns.are_said)
+    _needs = fields_of("query_response", question=_turns.are_said, answer=_ANSWER)
     _never = frozenset(("instruction", "chosen"))
     prompts = _needs[0].names
     passes_on = (*prompts, *_needs[1].names, *_turns.SYSTEM)

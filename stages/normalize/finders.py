@@ -1,8 +1,7 @@
 """Which columns of sampled rows may play each role of a format.
 
 A role has one function that names its columns, the likeliest first. Names suggest a role; values
-that cannot play it take it back (ratings are as long as the steps, a verdict names both sides).
-"""
+that cannot play it take it back (ratings are as long as the steps, a verdict names both sides)."""
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -75,7 +74,7 @@ def _questions(held: Columns) -> list[str]:
 
 
 def _answer(held: Columns) -> list[str]:
-    """Answers in columns of their own, or the first of each list; first of lists of one."""
+    """Answers in columns of their own, calls, or the first of each list; first of lists of one."""
     listed = held.called("answer", held.where(shapes.is_list_of_texts))
     listed.sort(key=lambda path: not held.all(path, lambda value: len(value) == 1))
     others = held.where(shapes.is_list_of_texts)  # of several that go together one by one
@@ -86,7 +85,8 @@ def _answer(held: Columns) -> list[str]:
     if held.answers or verdict_columns.good_answer(held):
         return [*(f"{path}[first]" for path in listed if JSON in path), *held.answers]
     plain = [path for path in listed if "[]" not in path and not role_names.are_worse(path)]
-    return inside + [path + ("[first]" if JSON in path else ".0") for path in plain]
+    calls = [p for p in held.called("answer", held.where(_turns.are_calls)) if "[]" not in p]
+    return calls + inside + [p + ("[first]" if JSON in p else ".0") for p in plain]
 
 
 def _prompt(held: Columns) -> list[str]:

@@ -126,6 +126,8 @@ def said_in(name: str, values: Sequence[Any]) -> list[Any]:
 
 
 def are_lists(values: Sequence[Any]) -> bool:
-    """Whether all values that say anything are JSON lists of texts that are more than names."""
+    """Whether all values that say anything are JSON lists of texts that are more than names, or of
+    calls."""
     told = [judgements.listed_in(one) for one in values if one not in EMPTY]
-    return all(told) and shapes.mostly(map(signals.is_prose, told))
+    calls = all(map(signals.are_calls, told))
+    return all(told) and (calls or shapes.mostly(map(signals.is_prose, told)))

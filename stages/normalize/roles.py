@@ -58,7 +58,7 @@ class Candidate:
             other = self.options.replace(*_SIGNS, 1)
             return what, f"Say which with {self.options}, or with {other}"
         if said := sorted({judgements.bare(path) for path in self.paths if JSON in path}):
-            what = f"JSON lists of texts stand in {' and '.join(said)}"
+            what = f"JSON lists stand in {' and '.join(said)}"
             if "[first]" not in self.options:
                 return what, f"Read what is inside with {self.options}"
             plain = role_names.maps([*self.renamed], [*map(judgements.bare, self.renamed.values())])

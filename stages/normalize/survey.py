@@ -13,26 +13,16 @@ from stages import contract, formats, kinds
 from stages.errors import AskError, RowError, counted
 from stages.format import Format
 from stages.formats._messages import role_of
-from stages.rows import judgements, shapes, signals, speakers, stop_text, words
+from stages.rows import judgements, shapes, signals, speakers, stop_text, unread, words
 from stages.rows.column_names import EMPTY, Watched, are_set_aside, are_verdicts, is_a, is_rating
 from stages.rows.selection import Selection, inside, raw
-from stages.rows.unread import (
-    Leaving,
-    ReadRow,
-    Unread,
-    asked,
-    cut_off,
-    ignore,
-    mapped,
-    rated,
-    two_orders,
-)
+from stages.rows.unread import Leaving, ReadRow, Unread, ignore
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
 LEAST_SHARE = 0.1  # of each of these columns, where they are several
 LEAST_TEXT = 100  # characters per row of such a column; shorter texts are names, dates, numbers
 _LISTED, _WIDE = 3, 24  # values that a message shows, and their characters
-_SPOKEN = words.exact("spoken", "role")
+_SPOKEN, _FIGURE = words.exact("spoken", "role"), words.exact("figure", "sign")
 _PLAIN = ("question", "prompt", "problem", "answer", "answers", "text")  # meanings of one text each
 
 
@@ -49,8 +39,7 @@ class Column:
     """A column that nothing reads.
 
     Attributes:
-        rows: sampled rows that have it, ``of_rows``: of those that the format could read.
-        values: some of the values.
+        rows: sampled rows that have it, ``of_rows`` that the format could read; some ``values``.
         numbers: whether each row's value says otherwise than what was read: as a list of numbers of
             steps (``ReadRow``), or as the name of an answer; None where it is neither.
         counts: from 0, from 1: how it can count the answers if it numbers the best one of each row.
@@ -89,7 +78,7 @@ class Survey:
 
     Attributes:
         rows: those that the format could read; ``failed``: the error of one that it could not.
-        refused: errors of rows that an option would settle, by the option.
+        refused: errors of rows that an option would settle, by it.
         most: the unread column that alone has most of the rows' text.
         listed: of each column that is read, in how many rows it is the JSON of a list of texts.
     """
@@ -145,9 +134,8 @@ def _text(value: Any) -> int:
     """Characters of text in a value, at any depth."""
     if isinstance(value, str):
         return len(value)
-    if isinstance(value, dict):
-        value = value.values()
-    return sum(map(_text, value)) if isinstance(value, (list, type({}.values()))) else 0
+    inside = value.values() if isinstance(value, dict) else value
+    return sum(map(_text, inside)) if isinstance(value, list | dict) else 0
 
 
 def _name_answers(path: str, values: Sequence[Any], names: Collection[str]) -> bool:
@@ -161,8 +149,7 @@ def _name_answers(path: str, values: Sequence[Any], names: Collection[str]) -> b
 def _sides(
     row: Watched, examples: Sequence[contract.Example], columns: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """The columns of the two answers of a row, the worse one first, where a side tells their names
-    apart: ``answer_2`` and ``answer_1``."""
+    """The columns of the two answers of a row, the worse first, where a side tells them apart."""
     texts: dict[str, str] = {}
     for name in row.read_columns:
         paths, value = raw(name, columns).split(","), row[name]
@@ -218,14 +205,14 @@ def _ask_of_all(found: Survey, kind: kinds.Kind, settled: Set[str], names: Colle
             continue
         cut = stop_text.cut_at(path, column.values) if not kind.marks else []
         if not settled >= {where for where, _ in cut}:
-            column.asked = cut_off(path, column.values)
+            column.asked = unread.cut_off(path, column.values)
         if column.asked is None and not column.counts:
-            column.asked = two_orders(path)
+            column.asked = unread.two_orders(path)
         if column.asked is not None:
             continue
         contradicts = None not in column.numbers and any(column.numbers)
         if (contradicts and kind.marks) or are_verdicts(path, column.values, kind):
-            column.asked = rated(path, column.values[0], kind)
+            column.asked = unread.rated(path, column.values[0], kind)
         elif kind.compares and (contradicts or _name_answers(path, column.values, names)):
             what = f"{path} names one of two answers, and nothing reads it"
             column.asked = AskError("unread_column", what, f"Add {ignore(path)}.")
@@ -246,20 +233,17 @@ def _ask_of_talk(path: str, values: Sequence[Any], kind: kinds.Kind) -> AskError
     """The question about a conversation of which no turn was read; None for any other column."""
     if kind.marks or not is_talk([*values]):
         return None
-    how = f"Read it with {mapped('messages', f'{path}[turns]')}, or add {ignore(path)}."
+    how = f"Read it with {unread.mapped('messages', f'{path}[turns]')}, or add {ignore(path)}."
     return AskError("unread_column", f"{path} is a conversation, and nothing reads it", how)
 
 
-def _ask_of_long(found: Survey, unread: Mapping[str, int], total: int, less: int) -> None:
-    """Ask about columns of long texts, where they hold more than all that is read.
-
-    Args:
-        unread: characters in each column that no example repeats; total: of all columns.
-        less: how many times less is enough: a text alone may be the question of what is beside it.
-    """
+def _ask_of_long(found: Survey, sizes: Mapping[str, int], total: int, less: int) -> None:
+    """Ask about columns of long texts, where they hold more than all that is read, by the
+    characters that no example repeats (``sizes``), of all (``total``); so many times ``less`` is
+    enough, as a text alone may be the question of what is beside it."""
     long = {
         path: size
-        for path, size in unread.items()
+        for path, size in sizes.items()
         if size >= max(LEAST_TEXT / less * found.columns[path].rows, LEAST_SHARE * total)
     }
     if less * sum(long.values()) <= MOST_OF_THE_TEXT * total:
@@ -273,6 +257,24 @@ def _ask_of_long(found: Survey, unread: Mapping[str, int], total: int, less: int
             f"{path} and {len(long) - 1} more hold most of the rows' text, and nothing reads it",
             f"Read it under another name with --map, or add {ignore(path)}.",
         )
+
+
+def _ask_of_nameless(found: Survey, sizes: Mapping[str, int]) -> None:
+    """Ask about texts that differ from row to row under a name that says nothing, and about who is
+    to answer: only the one who gave the name knows whether the model should see them."""
+    for path, column in found.columns.items():
+        said = words.parts(path)
+        named = signals.classes(path) or signals.is_about(path) or any(map(words.role, said))
+        texts = [value for value in column.values if isinstance(value, str)]
+        long = not named and sizes[path] >= LEAST_TEXT / 2 * found.rows and "." not in path
+        if long and 2 * len({*texts}) > len(texts) and all(map(signals.is_prose, texts)):
+            what = f"{path} is another text in each row, and nothing reads it"
+        elif _FIGURE.issuperset(said) and None in map(speakers.role_named, texts):
+            what = f"{path} names who is to answer, and nothing reads it"
+        else:
+            continue
+        how = f"Read it under another name with --map, or add {ignore(path)}."
+        column.asked = column.asked or AskError("unread_column", what, how)
 
 
 def _ask_of_no_few(found: Survey, rows: Sequence[contract.Row]) -> None:
@@ -307,14 +309,12 @@ def survey(
     selection: Selection,
 ) -> Survey:
     """Read rows to which ``selection`` and ``--map`` were applied: the columns that nothing reads.
-
     A build that is not asked about a column refuses a row for what its own value shows alone."""
-    result = Survey()
-    options = format_.told(options)
+    result, options = Survey(), format_.told(options)
     own = options.columns
     settled = formats.settled_by(format_, own).union(own.values())
     leaving = Leaving(own, selection, settled, selection.decided, inside(own))
-    unread, total = Counter[str](), 0
+    sizes, total = Counter[str](), 0
     for row in rows:
         watched = Watched(row)
         try:
@@ -335,14 +335,16 @@ def survey(
             _judge(column, left, read, kind)
             if leaving.is_open(left.path):
                 new = [value for value in left.values if not read.repeats(value)]
-                unread[left.path] += sum(map(_text, new))
+                sizes[left.path] += sum(map(_text, new))
                 each = kind.marks or column.odd or not column.asked
-                why = asked(left, kind, read) if each else None
+                why = unread.asked(left, kind, read) if each else None
                 column.odd += why is not None and (kind.marks or why.code == "bad_column")
                 column.asked = column.asked or why or _ask_of_talk(left.path, new, kind)
     result.listed = _listed(rows, format_, settled.union(result.columns))
     settled |= {*selection.decided, *filter(selection.settles, result.columns)}
     _ask_of_all(result, kind, settled, rows[0].keys() if rows else ())
-    _ask_of_long(result, unread, total, 2 if format_.name == "text" else 1)
+    _ask_of_long(result, sizes, total, 2 if format_.name == "text" else 1)
+    if kind.trains_answers:
+        _ask_of_nameless(result, sizes)
     _ask_of_no_few(result, rows)
     return result

@@ -13,8 +13,7 @@ names name from best to worst. ``scores[best]`` is the place of the highest, ``t
 ``log[turns]`` are turns with ``role`` and ``content``, whatever their keys are called, and
 ``asked,answered[exchanges]`` those of two lists of texts, each text with that of the other list.
 ``prompt[json]`` is what a JSON text lists, of a list of one text that text. ``solution[step]`` are
-texts without their + or - at the end, ``solution[sign]`` these signs. Endings may follow endings.
-"""
+texts without their + or - at the end, ``solution[sign]`` these signs. Endings may follow others."""
 
 import functools
 import re
@@ -52,8 +51,8 @@ def together(value: Any, how: str) -> Any:
     if how == "exchanges":
         return speakers.exchanged(value)
     if how == "json":
-        texts = listed_in(value)
-        return texts[0] if len(texts) == 1 else texts or None
+        inside = listed_in(value)
+        return inside[0] if len(inside) == 1 and isinstance(inside[0], str) else inside or None
     if how == "order":
         return words.ranks_in(value) or None
     if how == "nearest":
@@ -161,15 +160,16 @@ def depth(value: Any) -> int:
     return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
 
 
-_LISTED = re.compile(r'\s*\[\s*"')
+_LISTED = re.compile(r'\s*\[\s*["{]')
 
 
-def listed_in(value: Any) -> list[str]:
-    """The texts of a text that is the JSON of a list of texts; none of any other value."""
+def listed_in(value: Any) -> list[Any]:
+    """What stands in a JSON list of texts, or of calls of tools; nothing of any other value."""
     if not isinstance(value, str) or _LISTED.match(value) is None:
         return []
     found = signals.nested_in(value) or []
-    return [*found] if all(isinstance(one, str) for one in found) else []
+    known = signals.are_calls(found) or all(isinstance(one, str) for one in found)
+    return [*found] if known else []
 
 
 _SIGNED = re.compile(r"(?P<step>.*\S)\s+(?P<sign>[+-])\s*", re.DOTALL)
