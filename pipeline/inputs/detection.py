@@ -32,7 +32,6 @@ from stages.normalize.role_columns import ENOUGH
 from stages.normalize.survey import Survey, is_talk, survey
 from stages.rows import column_names, selection, signals, speakers
 from stages.rows.selection import Selection, lookup, names_something, renamed
-from stages.rows.unread import mapped
 
 _LISTED = 24  # names that a message lists
 
@@ -153,7 +152,7 @@ def _require_together(
     for one, other in itertools.combinations(maps, 2):
         there = any(None not in (row[one], row[other]) for row in rows)
         if there and {*by[one]}.isdisjoint(by[other]):
-            both = f"{mapped(one, maps[one])} and {mapped(other, maps[other])}"
+            both = f"{one} ({maps[one]}) and {other} ({maps[other]})"
             each = f"{one} is read by {', '.join(by[one])}; {other} by {', '.join(by[other])}"
             what = f"no one format of {words} reads both {both}: {each}."
             raise DataError(what, "Give one of the two alone, and leave the other column out.")
