@@ -75,5 +75,5 @@ def absent(*names: str) -> Iterator[None]:
         yield
     finally:
         sys.meta_path.remove(finder)
-        for name in [n for n, module in sys.modules.items() if isinstance(module, _Absent)]:
+        for name in [n for n, found in [*sys.modules.items()] if isinstance(found, _Absent)]:
             del sys.modules[name]
