@@ -191,6 +191,10 @@ def _place(value: Any) -> Any:
     return int(found[0])
 
 
+_ASKED = dict.fromkeys("q question 问 问题".split(), "user")
+_ASKED |= dict.fromkeys("a answer 答 答案 回答".split(), "assistant")
+
+
 def turned(value: Any) -> Any:
     """Turns with ``role`` and ``content``, of those with keys of their own."""
     if isinstance(value, dict):
@@ -201,6 +205,10 @@ def turned(value: Any) -> Any:
             value = [
                 dict(zip(value, one, strict=True)) for one in zip(*value.values(), strict=True)
             ]
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        begun = [re.match(r"\s*([^\W\d_]+)\s*[:：]\s*", one) for one in value]
+        value = [[x[1], one[x.end() :]] if x else one for x, one in zip(begun, value, strict=True)]
+        value = [[_ASKED.get(one[0].lower(), one[0]), one[1]] for one in value if one[1:]]
     couples = isinstance(value, list) and all(isinstance(one, list) for one in value)
     if couples and all([*map(type, one)] == [str, str] for one in value):
         value = [{"role": who, "content": what} for who, what in value]

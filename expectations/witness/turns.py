@@ -11,10 +11,10 @@ from expectations.witness.raw import UnreadError
 
 Turn: TypeAlias = dict[str, Any]  # as a template gets it
 _ROLES = {
-    "user": "user human prompter customer client caller visitor patient 用户".split(),
+    "user": "user usr human prompter customer client caller visitor patient 用户".split(),
     "assistant": """assistant gpt bot model chatgpt ai chatbot bing bard llm agent doctor
       助手""".split(),
-    "system": ["system"],
+    "system": ["system", "sys"],
     "tool": ["tool", "observation", "ipython", "environment", "function"],
     "call": ["function_call", "function_calls", "tool_call", "tool_calls"],
 }

@@ -181,7 +181,9 @@ def _scored(
         if tied and not column_names.is_a(path, "pair"):  # votes are of no one answer
             untied = differs_from(f"{path}[best]", judgements.TIE)
             ways.insert(0, f"keep only the rows in which one is better with {untied}")
-    elif chosen := condition_for(path, survey.columns[path]):
+    elif (own := survey.columns[path]).is_order:  # either half of its numbers is of one order
+        unread = "it says the order that is read already"
+    elif chosen := condition_for(path, own):
         # A high number says nothing about the pair, but of the better side on a scale.
         of_one = signals.has_side(path) and (BETTER | WORSE).isdisjoint(parts(path))
         sure = not BETTER.isdisjoint(parts(path)) and shapes.have_a_middle(values)

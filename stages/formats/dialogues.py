@@ -11,7 +11,7 @@ from stages.formats._fields import Asking, Field, columns_of, required
 from stages.kinds import CONVERSATION
 from stages.rows.column_names import FLAGS, peek
 from stages.rows.shapes import is_text
-from stages.rows.speakers import role_named
+from stages.rows.speakers import marked, role_named
 
 
 class _Dialogue(Asking, abstract=True):
@@ -51,7 +51,8 @@ class _OpenAI(_Dialogue):
     passes_on = ("messages", "prompt", *_turns.SYSTEM)
 
     def matches(self, row: Row) -> str | None:
-        spoken = _turns.are_spoken(peek(row, "messages"))
+        said = peek(row, "messages")
+        spoken = _turns.are_spoken(said) and marked(said) is None
         return "messages as texts in turn" if spoken else super().matches(row)
 
 

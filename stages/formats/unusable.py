@@ -80,7 +80,14 @@ def _has_segments(row: Row) -> str | None:
 
 _TURNS = ("prompt", "context_messages")
 _TEXTS = ("prompt", "question", "problem", "query", "instruction")
-_CHECKED = ("reward_model", "ground_truth", "reference_answer", "verification_info", "test_cases")
+_CHECKED = (
+    "reward_model",
+    "ground_truth",
+    "reference_answer",
+    "verification_info",
+    "test_cases",
+    "label",
+)
 # Any of these may hold an answer; then the row is for another format.
 _ANSWERS = frozenset(
     "answers responses solutions completions chosen rejected candidates messagecontent steps "

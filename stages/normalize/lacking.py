@@ -15,7 +15,7 @@ from stages.normalize.roles import Candidate
 from stages.normalize.survey import MOST_OF_THE_TEXT, _text
 from stages.rows import judgements, shapes, speakers
 from stages.rows.column_names import EMPTY, is_a
-from stages.rows.signals import is_about, is_low, is_prose
+from stages.rows.signals import is_about, is_low, is_prose, nested_in
 from stages.rows.unread import mapped
 
 NAMED = 12  # columns that a message names
@@ -74,7 +74,8 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
             return ""  # what is asked about it
         much = sum(map(_text, said[texts[0]])) > MOST_OF_THE_TEXT * sum(map(_text, rows))
         why = f"If {texts[0]} is a text by itself, without a question, train it with "
-        return f"{why}{mapped('text', texts[0])}." if much and held.is_varied(texts[0]) else ""
+        whole = much and held.is_varied(texts[0]) and not any(map(nested_in, said[texts[0]]))
+        return f"{why}{mapped('text', texts[0])}." if whole else ""
     # The name of the answer says which it is, or that it is one of a few labels, or one alone is a
     # question by its end; and nothing else is said.
     labels = [p for p in texts if not held.is_varied(p) and not held.is_spoken(p)]

@@ -284,7 +284,9 @@ class Columns:
         named = self.varied(named)
         if self.guess and self.answers_alone and not named:
             open_ = [p for p in self.alone if not role_names.role_of(p) and self.is_varied(p)]
-            open_ = [p for p in open_ if not role_names.is_failed(p)]
+            open_ = [
+                p for p in open_ if not (role_names.is_failed(p) or self.all(p, signals.nested_in))
+            ]
             return open_ if len(open_ := [*filter(self.is_spoken, open_)]) == 1 else []
         free = [path for path in named if not role_names.may_be_checked_against(path)]
         return self.distinct([path for path in free or named if path not in self.references])

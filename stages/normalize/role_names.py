@@ -223,12 +223,12 @@ def _differing(left: str, right: str) -> tuple[str, str] | None:
 
 def by_better(paths: Sequence[str]) -> list[tuple[str, str]]:
     """Each two names of which one says that it is the better one and the other the worse."""
-    worse = [*filter(is_worse, paths)]
+    worse = [path for path in paths if not _FAILED.isdisjoint(parts(path))]
     return [
         (left, right)
         for left in paths
         for right in worse
-        if (odd := _differing(left, right)) and odd[1] in WORSE
+        if (odd := _differing(left, right)) and odd[1] in (_FAILED if odd[0] in BETTER else WORSE)
         if odd[0] in BETTER or (not odd[0] and role_of(left) == "answer")
     ]
 

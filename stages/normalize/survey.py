@@ -44,8 +44,10 @@ class Column:
             steps (``ReadRow``), or as the name of an answer; None where it is neither.
         counts: from 0, from 1: how it can count the answers if it numbers the best one of each row.
         exchanges: numbers that rows have, and how many answers their better dialogues have.
+        better: the numbers of rows, by the column of the better answer.
         of: the column of texts that nothing reads of which its lists say something; ``own``: one of
             these that is good is trained, where there is any.
+        apart: its lists hold no text of an example.
         odd: rows that it contradicts.
         asked: why it must not be ignored without an option; None where it may be.
     """
@@ -56,8 +58,10 @@ class Column:
     numbers: list[bool | None] = field(default_factory=list)
     counts: set[int] = field(default_factory=lambda: {0, 1})
     exchanges: set[tuple[float, int]] = field(default_factory=set)
+    better: dict[str, set[float]] = field(default_factory=dict)
     of: str = ""
     own: bool = True
+    apart: bool = True
     odd: int = 0
     asked: AskError | None = None
 
@@ -65,6 +69,13 @@ class Column:
     def is_everywhere(self) -> bool:
         """Whether every row has it; a row that is refused says nothing about that."""
         return self.rows == self.of_rows
+
+    @property
+    def is_order(self) -> bool:
+        """Whether its numbers go from one answer's being better to the other's, as the order does
+        that is read."""
+        both = sorted(self.better.values(), key=min)
+        return len(both) == 2 and max(both[0]) < min(both[1]) and len(both[0] | both[1]) > 2
 
     def contents(self, of: int) -> str:
         """The values in words, of so many rows: ``true in 31, false in 9 of 40 sampled rows``."""
@@ -259,9 +270,16 @@ def _ask_of_long(found: Survey, sizes: Mapping[str, int], total: int, less: int)
         )
 
 
+def _are_before(path: str, values: Sequence[Any]) -> bool:
+    """Whether values are lists of texts by the name of answers, or of steps."""
+    named = signals.classes(path).keys() & {"answer", "steps"}
+    return bool(named) and all(map(shapes.is_list_of_texts, values)) and signals.is_prose(values)
+
+
 def _ask_of_nameless(found: Survey, sizes: Mapping[str, int]) -> None:
-    """Ask about texts that differ from row to row under a name that says nothing, and about who is
-    to answer: only the one who gave the name knows whether the model should see them."""
+    """Ask about texts that differ from row to row under a name that says nothing, about several
+    that may come before an answer, and about who is to answer: only the one who gave the name knows
+    whether the model should see them."""
     for path, column in found.columns.items():
         said = words.parts(path)
         named = signals.classes(path) or signals.is_about(path) or any(map(words.role, said))
@@ -269,6 +287,8 @@ def _ask_of_nameless(found: Survey, sizes: Mapping[str, int]) -> None:
         long = not named and sizes[path] >= LEAST_TEXT / 2 * found.rows and "." not in path
         if long and 2 * len({*texts}) > len(texts) and all(map(signals.is_prose, texts)):
             what = f"{path} is another text in each row, and nothing reads it"
+        elif column.apart and _are_before(path, column.values):
+            what = f"{path} is in no answer, and may come before each, and nothing reads it"
         elif _FIGURE.issuperset(said) and None in map(speakers.role_named, texts):
             what = f"{path} names who is to answer, and nothing reads it"
         else:
@@ -292,10 +312,13 @@ def _listed(rows: Sequence[contract.Row], format_: Format, left: Collection[str]
     return Counter(name for row in rows for name in names if judgements.listed_in(row.get(name)))
 
 
-def _judge(column: Column, left: Unread, read: ReadRow, kind: kinds.Kind) -> None:
-    """Note what a value of one row says of the answers of that row."""
+def _judge(column: Column, left: Unread, read: ReadRow, kind: kinds.Kind, better: str) -> None:
+    """Note what a value of one row says of the answers of that row, the ``better`` by its column"""
     if kind.compares and (counts := read.counts_from(left)) is not None:
         column.counts &= counts
+    if better and (number := judgements.spelled(left.values[0])) is not None:
+        column.better.setdefault(better, set()).add(number)
+    column.apart &= not (kind.compares and read.repeats(left.values[0], one_will_do=True))
     if kind.trains_answers:
         name, good = read.judged(left.path, left.values[0])
         column.of, column.own = name or column.of, column.own and good is not False
@@ -332,7 +355,7 @@ def survey(
         for left in leaving.of(watched, examples):
             otherwise = read.numbers_steps(left) if kind.marks else _names_the_worse(left, sides)
             column = result.take(left, otherwise, _answers_of(examples))
-            _judge(column, left, read, kind)
+            _judge(column, left, read, kind, sides[1] if sides else "")
             if leaving.is_open(left.path):
                 new = [value for value in left.values if not read.repeats(value)]
                 sizes[left.path] += sum(map(_text, new))
@@ -344,7 +367,6 @@ def survey(
     settled |= {*selection.decided, *filter(selection.settles, result.columns)}
     _ask_of_all(result, kind, settled, rows[0].keys() if rows else ())
     _ask_of_long(result, sizes, total, 2 if format_.name == "text" else 1)
-    if kind.trains_answers:
-        _ask_of_nameless(result, sizes)
+    _ask_of_nameless(result, sizes)
     _ask_of_no_few(result, rows)
     return result

@@ -82,7 +82,7 @@ def _slice(part: pa.RecordBatch, number: int, coded: dict[str, pa.DataType]) -> 
 def _decoded_as(plain: pa.Schema | None, part: pa.RecordBatch) -> pa.RecordBatch:
     try:
         return part.cast(plain) if plain else part
-    except pa.ArrowNotImplementedError:  # it takes longer so, and the values are the same
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # slower so, and the values are the same
         return part
 
 

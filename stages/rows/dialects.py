@@ -278,9 +278,10 @@ _SPOKEN = (
     r"(?:(?<![^\n])[ \t]*(?:\#{1,4}[ ]?|\*\*)?|(?=[^\W\d_a-zA-Z]))"
     rf"(?P<role>{SPOKEN})(?:\*\*)?[:：](?:\*\*)?"
 )
-# The same in small letters, or in brackets, which a line may introduce.
+# The same in small letters, or in brackets, which a line may introduce, or in a tag.
 _SMALL = rf"(?<![^\n])(?P<role>{SPOKEN.lower()}):"
 _BRACKET = rf"\[\|?(?P<role>{SPOKEN}|{SPOKEN.lower()})\|?\][:：]?"
+_TAG = rf"<(?P<role>{SPOKEN.lower()})>[:：]?"
 _INTRODUCED = rf"\A(?:(?P<system>[^\n\[][^\n]*)\n+)?(?={_BRACKET.replace('?P<role>', '')})"
 _DIALOGUES = tuple(
     _headed(DIALOGUE, "", header, before, alone="(?i:prompter)")
@@ -289,6 +290,7 @@ _DIALOGUES = tuple(
         (_SPOKEN, ""),
         (_SMALL, ""),
         (rf"(?<![^\n]){_BRACKET}", _INTRODUCED),
+        (rf"(?<![^\n]){_TAG}", ""),
     )
 )
 
@@ -304,7 +306,8 @@ DIALECTS = (
         DIALOGUE,
         r"\s*(?:\#{1,4} ?|\*\*)?"
         r"(?:H(?:uman|UMAN)|U(?:ser|SER)|S(?:ystem|YSTEM)|P(?:rompter|ROMPTER)|用户|系统)"
-        rf"(?:\*\*)?[:：]|\s*(?:human|user|prompter):|{_INTRODUCED}",
+        rf"(?:\*\*)?[:：]|\s*(?:human|user|prompter):|{_INTRODUCED}"
+        rf"|\s*{_TAG.replace('?P<role>', '')}(?![\s\S]*</)",  # no elements of XML
         _spoken,
         strips=True,
     ),

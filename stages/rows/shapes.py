@@ -198,7 +198,7 @@ def _unset(path: str, values: Sequence[Any], everywhere: bool) -> str:
     if everywhere and off:
         on = [value for value in values if value not in off]
         return _option(path, "=", off[0], True) if len(off) == 1 else _option(path, "!=", on, True)
-    if _NAMED.fullmatch(path) is None:
+    if everywhere or _NAMED.fullmatch(path) is None:  # it would keep no row
         return ""
     off = ["", *off] if isinstance(values[0], str) else off
     said = [f"{path} IS NULL", *(f"{path} = {_quoted(value)}" for value in off)]

@@ -150,7 +150,7 @@ def is_score(name: str) -> bool:
 
 def is_low(path: str) -> bool:
     """Whether a high number (or true) means that the answer is bad."""
-    said = [word for part in _parts(path)[-1:] for word in words.words(part)]
+    said = [word for part in _parts(path) for word in words.words(part)]
     low = (words.is_low(word) for word in reversed(said) if word not in _MEASURES)
     return next((one for one in low if one is not None), False)
 

@@ -191,10 +191,10 @@ def _several(value: Mapping[str, Any]) -> list[Any]:
 
 def turned(value: Any) -> list[Any] | None:
     """The turns of a list, of an object whose keys count them or of one with a list for each key of
-    a turn, in which who speaks and what
-    stand under any names (``speaker``, ``is_bot``, ``author.role``; ``utterance``), with ``role``
-    and ``content``; None for any other value."""
-    turns = _several(value) if isinstance(value, dict) else value
+    a turn, in which who speaks and what stand under any names (``speaker``, ``is_bot``,
+    ``author.role``; ``utterance``) or before a text (``marked``), with ``role`` and ``content``;
+    None for any other value."""
+    turns = _several(value) if isinstance(value, dict) else marked(value) or value
     if isinstance(turns, list) and turns and all(map(_is_couple, turns)):
         turns = [{"role": who, "content": said} for who, said in turns]
     if not turns or not isinstance(turns, list) or not all(isinstance(t, dict) for t in turns):
@@ -223,6 +223,24 @@ def exchanged(both: Any) -> list[Any] | None:
     turns = zip(itertools.cycle(("user", "assistant")), texts)
     said = [{"role": role, "content": text} for role, text in turns]
     return said if all(isinstance(text, str) for text in texts) else None
+
+
+_MARK = re.compile(r"\s*([^\W\d_]{1,20})\s*[:：]\s*")
+_ASKING = {"question": USER, "q": USER, "answer": ASSISTANT, "a": ASSISTANT}
+
+
+def marked(value: Any) -> list[Any] | None:
+    """The turns of a list of texts that each begin with a name for whoever says it (``Human: hi``,
+    ``Q: ...``, ``答：...``), of a user and of the assistant; None for any other value."""
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        return None
+    marks = [*filter(None, map(_MARK.match, value))]
+    said = [mark[1].casefold() for mark in marks]
+    who = [role_named(one) or _ASKING.get(words.role(one) or one) for one in said]
+    if len(marks) < len(value) or not {USER, ASSISTANT} <= {*who} <= {*ROLES}:
+        return None
+    texts = [text[mark.end() :] for text, mark in zip(value, marks, strict=True)]
+    return [{"role": role, "content": text} for role, text in zip(who, texts, strict=True)]
 
 
 def _is_couple(turn: Any) -> bool:
