@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from stages.contract import Columns, FormatOptions, Row
+from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import AskError, RowError, UndecidedError
 from stages.format import Format
 from stages.rows import signals
@@ -256,17 +256,19 @@ class Field:
         return open_question(what, f"Say which with {ways}")
 
 
+def tried(way: Format, row: Row, options: FormatOptions) -> list[Example] | Exception:
+    """A row's examples, or why it has none: such rows are refused by name when they are built."""
+    try:
+        return way.read(row, options)
+    except (RowError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return error
+
+
 def _asks(row: Row, ways: Iterable[Format], options: FormatOptions) -> AskError | None:
     """What a row asks when it is read, in the first way in which it says anything."""
-    for way in ways:
-        try:
-            way.read(row, options)
-        except AskError as error:
-            return error
-        except (RowError, AttributeError, LookupError, TypeError, ValueError):
-            continue  # refused by name when it is built
-        return None
-    return None
+    each = (tried(way, row, options) for way in ways)
+    said = next((one for one in each if isinstance(one, AskError | list)), None)
+    return said if isinstance(said, AskError) else None
 
 
 class Asking(Format, abstract=True):

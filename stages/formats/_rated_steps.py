@@ -11,7 +11,7 @@ from stages.contract import FormatOptions, Message, Row, StepChain
 from stages.errors import RowError, UndecidedError, counted
 from stages.format import Format
 from stages.formats import _messages, _turns
-from stages.formats._fields import Asking, Field, columns_of
+from stages.formats._fields import Asking, Field, columns_of, tried
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
 
@@ -73,14 +73,10 @@ def _named(way: str) -> str:
 
 def _steps_in(format_: Format, row: Row, options: FormatOptions) -> list[str]:
     """The steps of a row; empty where it is refused, also in part."""
-    try:
-        made = format_.read(row, options)
-    except (RowError, AttributeError, LookupError, TypeError, ValueError):
-        return []
-    chains = [one for one in made if isinstance(one, StepChain)]
-    if len(chains) < len(made):
-        return []
-    return [step.strip() for one in chains for step in one.steps]
+    made = tried(format_, row, options)
+    chains = [] if isinstance(made, Exception) else made
+    steps = [one.steps if isinstance(one, StepChain) else None for one in chains]
+    return [] if None in steps else [step.strip() for some in steps for step in some or ()]
 
 
 class Cut(Steps, abstract=True):

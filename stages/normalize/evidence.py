@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from stages import contract, formats, kinds
 from stages.errors import DataError, RowError, UndecidedError, UnknownFormatError, counted
 from stages.format import Format
+from stages.formats import _fields
 from stages.normalize import inside, lacking, roles
 from stages.rows import shapes, stop_text, unread
 from stages.rows.column_names import EMPTY
@@ -126,12 +127,8 @@ class _Roles:
 
 def _lacks_prompt(detected: Format, row: contract.Row) -> bool:
     """Whether a row is refused since no column has a name that the format knows for a prompt."""
-    with contextlib.suppress(AttributeError, LookupError, TypeError, ValueError):
-        try:
-            detected.read(row, contract.FormatOptions(already_templated=True))
-        except RowError as error:
-            return error.code in ("no_prompt", "tie")
-    return False
+    said = _fields.tried(detected, row, contract.FormatOptions(already_templated=True))
+    return isinstance(said, RowError) and said.code in ("no_prompt", "tie")
 
 
 def _read_as(

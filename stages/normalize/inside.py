@@ -28,14 +28,11 @@ _ASKED = ("unknown_role", "already_templated")
 def _asks(row: Row, format_: Format, options: FormatOptions) -> RowError | None:
     """What a row asks about what is inside of it; None where it asks nothing of that kind."""
     watched = Watched(row)
+    made = _fields.tried(format_, watched, options)
+    if isinstance(made, Exception):
+        return made if isinstance(made, RowError) and made.code in _ASKED else None
     try:
-        examples = format_.read(watched, options)
-    except RowError as error:
-        return error if error.code in _ASKED else None
-    except (AttributeError, LookupError, TypeError, ValueError):
-        return None  # refused by name when it is built
-    try:
-        _inside.settled(examples, watched, options)
+        _inside.settled(made, watched, options)
     except RowError as error:
         return error if isinstance(error, AskError) or error.code in _ASKED else None
     return None

@@ -13,6 +13,7 @@ from stages import formats, kinds
 from stages.contract import FormatOptions, Refused, Row
 from stages.errors import RowError, counted
 from stages.format import Format
+from stages.formats import _fields
 from stages.normalize import finders, role_names
 from stages.normalize.role_columns import JSON, Columns, columns_of
 from stages.rows import judgements
@@ -296,14 +297,11 @@ def by_numbers(
 
 def read_of(way: Format, row: Row, options: FormatOptions) -> str:
     """A row's examples, or as what it is refused; empty where it cannot be read so."""
-    try:
-        examples = way.read(row, options)
-        refused = [isinstance(one, Refused) for one in examples]
-        return "" if mostly(refused) else repr(examples)
-    except RowError as error:
-        return error.code if error.code in (*_REFUSED_AS, _UNPARTED) else ""
-    except (AttributeError, LookupError, TypeError, ValueError):
-        return ""
+    made = _fields.tried(way, row, options)
+    if isinstance(made, list):
+        return "" if mostly(isinstance(one, Refused) for one in made) else repr(made)
+    code = made.code if isinstance(made, RowError) else ""
+    return code if code in (*_REFUSED_AS, _UNPARTED) else ""
 
 
 def _candidates(

@@ -10,8 +10,9 @@ from typing import Any
 import orjson
 
 from stages import contract, formats, kinds
-from stages.errors import AskError, RowError, counted
+from stages.errors import AskError, counted
 from stages.format import Format
+from stages.formats._fields import tried
 from stages.formats._messages import role_of
 from stages.rows import judgements, shapes, signals, speakers, stop_text, unread, words
 from stages.rows.column_names import EMPTY, Watched, are_set_aside, are_verdicts, is_a, is_rating
@@ -317,14 +318,13 @@ def survey(
     sizes, total = Counter[str](), 0
     for row in rows:
         watched = Watched(row)
-        try:
-            examples = format_.read(watched, options)
-        except AskError as error:
-            result.refused.setdefault(error.remedy, []).append(error)
+        examples = tried(format_, watched, options)
+        if isinstance(examples, AskError):
+            result.refused.setdefault(examples.remedy, []).append(examples)
             continue
-        except (RowError, AttributeError, LookupError, TypeError, ValueError) as error:
-            result.failed = error
-            continue  # the build refuses such rows by name
+        if isinstance(examples, Exception):
+            result.failed = examples
+            continue
         result.rows += 1
         total += _text(row)
         read = ReadRow(watched, examples)
