@@ -9,6 +9,7 @@ has those of all of them: ``alpaca+openai``.
 
 import copy
 import functools
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import parse_qsl, quote
@@ -102,16 +103,6 @@ def settled_by(row_format: Format, mapped: Iterable[str]) -> frozenset[str]:
     return frozenset(name for names in meant for name in names)
 
 
-def rates_to_first_error(name: str) -> bool:
-    """Whether the format's rows rate their steps up to the first error only."""
-    return load(name).first_error
-
-
-def are_rendered(names: Iterable[str]) -> bool:
-    """Whether a template renders all rows of some formats: none of them gives token ids."""
-    return not any(load(name).token_ids for name in names)
-
-
 def for_kind(kind: Kind) -> list[Format]:
     """The formats that give a kind of example."""
     return [f for f in map(load, catalog.names(__name__)) if kind.formats in f.kinds]
@@ -151,12 +142,10 @@ class Mixed(Format):
         self._parts = dict(zip(readings, parts, strict=True))
         self.name = AND.join(part.name for part in parts)
         self.kinds = tuple(k for k in parts[0].kinds if all(k in part.kinds for part in parts))
-        meanings = dict.fromkeys(meaning for part in parts for meaning in part.columns)
+        each = [part.columns for part in parts]
         self.columns = {
-            meaning: tuple(
-                dict.fromkeys(name for part in parts for name in part.columns.get(meaning, ()))
-            )
-            for meaning in meanings
+            meaning: tuple(dict.fromkeys(name for one in each for name in one.get(meaning, ())))
+            for meaning in itertools.chain(*each)
         }
         self.prompts = tuple(dict.fromkeys(name for part in parts for name in part.prompts))
         self.fans_out = any(part.fans_out for part in parts)

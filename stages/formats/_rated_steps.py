@@ -14,6 +14,7 @@ from stages.formats import _messages, _turns
 from stages.formats._fields import Asking, Field, columns_of, tried
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
+from stages.rows.shapes import is_list_of_texts
 
 # Step tags in the wild: Math-Shepherd, Qwen2.5-Math-PRM, Llama PRMs.
 TAGS = ("ки", "<extra_0>", "<|reserved_special_token_0|>", "<step>", "<|step|>")
@@ -205,12 +206,7 @@ def _first_step(text: str, separator: str) -> int:
     raise RowError("two_first_steps", f"{seen}, {detail}occurs once")
 
 
-def are_texts(value: Any) -> bool:
-    """Whether a value is a list of texts."""
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
-
-
-LISTED = Field("list of steps", LISTS, lambda value: bool(value) and are_texts(value))
+LISTED = Field("list of steps", LISTS, is_list_of_texts)
 SPOKEN = Field("turns", columns_of("spoken")["turns"], _turns.are_turns)
 
 

@@ -106,9 +106,10 @@ class _Text(Format):
         text = _turns.text(row, "text")
         if role := _speaker(row):
             raise RowError("bad_column", f"the text is a turn: role is {role!r}")
-        parsed = stop_text.allowed(text, "the text", options.already_templated, whole=True)
+        parsed = stop_text.read(text)
         if parsed is None:
             return [Conversation([Message(BARE, text)])]
+        stop_text.require_allowed(parsed, "the text", options.already_templated)
         turns = _turns.joined(_turns.before(row), parsed[1].messages)
         return [Conversation(turns, _turns.tools(row))]
 

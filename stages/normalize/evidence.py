@@ -151,8 +151,8 @@ def _read_as(
     about_answers = said.endswith("could each be the answer") or " a third answer " in said
     misses = about_answers if said else roles.misses(detected, fitting, kind, columns)
     unasked = said and all(_lacks_prompt(detected, row) for row in fitting)
-    elsewhere = unasked or " without an answer: " in said or not detected.usable
-    elsewhere = elsewhere or said.startswith("nothing says")
+    open_ = " without an answer: " in said or said.startswith("nothing says")
+    elsewhere = unasked or open_ or not detected.usable
     if misses or elsewhere:
         ways = by_roles.found()
         if len(ways) == 1 or (ways and (doubt is None or elsewhere)):

@@ -18,7 +18,6 @@ from stages.rows import judgements, shapes, signals, speakers
 from stages.rows.column_names import EMPTY, Watched
 from stages.rows.selection import told_raw
 
-_MOST = 3  # questions in one message
 _ALLOW = "Add --already-templated to have its turns read and rendered once"
 _OPTION = re.compile(r"--already-templated|--(?:ignore|map|role) (?:'[^']*'|[^\s,;]+)")
 # Codes of rows that an option settles, whatever their format is.
@@ -63,24 +62,20 @@ def require_settled(
     """
     format_ = formats.load(reading)
     options = format_.told(FormatOptions(columns=columns, already_templated=already_templated))
-    asked: list[tuple[str, str]] = []  # each question, and the options that settle it
-    while (found := _most(rows, format_, options)) is not None and len(asked) < _MOST:
-        detail = told_raw(found[0], options.columns).partition("; ")[0]
-        asked.append((f"{detail} ({found[1]})", _how(found[0], rows)))
-        if found[0].code == "already_templated" and not options.already_templated:
-            options = replace(options, already_templated=True)
-        else:
-            break
-    if not asked:
+    first = _most(rows, format_, options)
+    if first is None:
         return sum(_changes(row, format_, options) for row in rows) if already_templated else 0
-    what, how = asked[0]
-    if len(asked) > 1:
-        what = ", and ".join(one for one, _ in asked)
-        *firsts, last = (_OPTION.findall(one) for _, one in asked)
-        before = " ".join(ways[0] for ways in firsts)
-        how = f"Add {', or '.join(f'{before} {way}' for way in last)}"
-    if already_templated and asked[0][1].startswith(_ALLOW):
+    asked = [first]
+    if first[0].code == "already_templated" and not already_templated:
+        then = _most(rows, format_, replace(options, already_templated=True))
+        asked += [then] if then else []
+    told = [(told_raw(one, options.columns).partition("; ")[0], rows_of) for one, rows_of in asked]
+    how, *more = (_how(one, rows) for one, _ in asked)
+    if already_templated and how.startswith(_ALLOW):
         how = "Give such rows as messages, each turn by itself, or leave them out with --where"
+    for way in map(_OPTION.findall, more):  # both together
+        how = f"Add {', or '.join(f'{_OPTION.findall(how)[0]} {one}' for one in way)}"
+    what = ", and ".join(f"{detail} ({rows_of})" for detail, rows_of in told)
     raise DataError(f"{where}: {what}.", f"{how}.")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from stages import contract, kinds
 from stages.errors import DataError, counted
 from stages.format import Format
-from stages.formats import _fields, _rated_steps, _ratings, _turns
+from stages.formats import _fields, _pairs, _rated_steps, _ratings, _turns, unusable
 from stages.formats._messages import as_role, role_of
 from stages.normalize import finders, role_columns, role_names
 from stages.normalize.roles import Candidate
@@ -20,14 +20,7 @@ from stages.rows.unread import mapped
 
 NAMED = 12  # columns that a message names
 SHOWN = 4  # ways that a question has
-_WORDS: Mapping[type, str] = {
-    str: "text",
-    bool: "true or false",
-    int: "number",
-    float: "number",
-    list: "list",
-    dict: "object",
-}
+_WORDS = {"flag": "true or false", "json": "text", "turns": "list"}  # of the others their kind
 
 
 def columns_named(rows: Iterable[contract.Row]) -> str:
@@ -35,8 +28,8 @@ def columns_named(rows: Iterable[contract.Row]) -> str:
     told: dict[str, Any] = {}
     for name, value in itertools.chain.from_iterable(row.items() for row in rows):
         told[name] = value if told.get(name) in EMPTY else told[name]
-    words = ("empty" if one in EMPTY else _WORDS.get(type(one), "value") for one in told.values())
-    return ", ".join([f"{name} ({what})" for name, what in zip(told, words, strict=True)][:NAMED])
+    kinds = {name: "empty" if one in EMPTY else shapes.kind_of(one) for name, one in told.items()}
+    return ", ".join([f"{name} ({_WORDS.get(kind, kind)})" for name, kind in kinds.items()][:NAMED])
 
 
 _ROLES = 4  # speakers that are told apart
@@ -118,12 +111,11 @@ def _speakers(rows: Sequence[contract.Row]) -> str:
 
 
 _TAGS = ("label", "kto_tag")
-_ONE_ANSWER = ("completion", "response", "answer", "output", "messages", "conversations")
 
 
 def refuse_unpaired(rows: Sequence[contract.Row], where: str) -> None:
     """Raise where every row has one answer and a label, and no second answer to compare with."""
-    both = (_TAGS, _ONE_ANSWER)
+    both = (_TAGS, unusable.ONE)
     single = not any(row.keys().isdisjoint(names) for row in rows for names in both)
     if rows and single and not any("rejected" in row for row in rows):
         raise DataError(
@@ -151,8 +143,8 @@ def unasked(
 
 def _is_mark(value: Any) -> bool:
     """Whether a text says nothing: a dash, dots, a word for none."""
-    plain = value.strip().casefold() if isinstance(value, str) else "text"
-    return plain in ("n/a", "na", "none", "null", "nan") or not any(map(str.isalnum, plain))
+    said = isinstance(value, str) and any(map(str.isalnum, value))
+    return isinstance(value, str) and (_pairs.is_unrated(value) or not said)
 
 
 # What rows lack that rate no steps.

@@ -67,23 +67,14 @@ class Candidate:
             return what, f"Read the first of each with {ways}"
         for path in self.renamed.values():
             before, how = judgements.ended(path)
-            if how == "exchanges":
-                asked, answered = before.split(",")
-                what = f"{asked} and {answered} are as many texts, which may ask and answer in turn"
-                return what, f"If they do, add {self.options}"
-            if how == "good":
-                several, verdict = before.split(",")
-                what = f"{several} has several answers, and {verdict} says which are good"
-                return what, f"To train the first good one of each row, add {self.options}"
-            if how == "first":
-                *some, last = before.split(",")
-                what = f"{', '.join(some)} and {last} could each be what is asked"
-                return what, f"To take the first of them that a row has, add {self.options}"
-            if ".." in how:
-                low, high = how.split("..")
-                what = f"{before} has marks from {low} to {high}, and nothing says which are good"
-                how = f"To train {low} as 0, {high} as 1 and 0.5 and more as good, add"
-                return what, f"{how} {self.options}"
+            *some, last = before.split(",")
+            low, _, high = how.partition("..")
+            how = "scale" if high else how
+            if how in role_names.OPEN:
+                names = {"path": before, "some": ", ".join(some), "last": last, "low": low}
+                names |= {"high": high, "options": self.options}
+                what, way = role_names.OPEN[how]
+                return what.format_map(names), way.format_map(names)
         told = [path for name, path in self.renamed.items() if self.roles[name].startswith("told ")]
         if self.guessed or not all(role_names.mentions(path, "verdict") for path in told):
             what = f"only the values say that {self.words} can be read"

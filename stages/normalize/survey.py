@@ -234,8 +234,8 @@ def _ask_of_talk(path: str, values: Sequence[Any], kind: kinds.Kind) -> AskError
     """The question about a conversation of which no turn was read; None for any other column."""
     if kind.marks or not is_talk([*values]):
         return None
-    how = f"Read it with {unread.mapped('messages', f'{path}[turns]')}, or add {ignore(path)}."
-    return AskError("unread_column", f"{path} is a conversation, and nothing reads it", how)
+    how = f"with {unread.mapped('messages', f'{path}[turns]')}"
+    return unread.not_read(path, "is a conversation", how)
 
 
 def _ask_of_long(found: Survey, sizes: Mapping[str, int], total: int, less: int) -> None:
@@ -253,11 +253,8 @@ def _ask_of_long(found: Survey, sizes: Mapping[str, int], total: int, less: int)
         found.most = next(iter(long))
         return
     for path in long:
-        found.columns[path].asked = found.columns[path].asked or AskError(
-            "unread_column",
-            f"{path} and {len(long) - 1} more hold most of the rows' text, and nothing reads it",
-            f"Read it under another name with --map, or add {ignore(path)}.",
-        )
+        what = f"and {len(long) - 1} more hold most of the rows' text"
+        found.columns[path].asked = found.columns[path].asked or unread.not_read(path, what)
 
 
 def _ask_of_nameless(found: Survey, sizes: Mapping[str, int]) -> None:
@@ -269,13 +266,12 @@ def _ask_of_nameless(found: Survey, sizes: Mapping[str, int]) -> None:
         texts = [value for value in column.values if isinstance(value, str)]
         long = not named and sizes[path] >= LEAST_TEXT / 2 * found.rows and "." not in path
         if long and 2 * len({*texts}) > len(texts) and all(map(signals.is_prose, texts)):
-            what = f"{path} is another text in each row, and nothing reads it"
+            what = "is another text in each row"
         elif _FIGURE.issuperset(said) and None in map(speakers.role_named, texts):
-            what = f"{path} names who is to answer, and nothing reads it"
+            what = "names who is to answer"
         else:
             continue
-        how = f"Read it under another name with --map, or add {ignore(path)}."
-        column.asked = column.asked or AskError("unread_column", what, how)
+        column.asked = column.asked or unread.not_read(path, what)
 
 
 def _ask_of_no_few(found: Survey, rows: Sequence[contract.Row]) -> None:

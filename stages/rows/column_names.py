@@ -180,9 +180,8 @@ def is_left_out(name: str, value: Any) -> bool:
     if not signals.is_set(value):
         return found.get("trained", False) and not isinstance(value, float)
     low = found.get("verdict", False) and "error" not in found and signals.is_low(name)
-    return found.get("untrained", False) or (
-        low and not isinstance(value, float) and not signals.is_prose(value)
-    )
+    low = low and not isinstance(value, float) and not signals.is_prose(value)
+    return found.get("untrained", False) or low
 
 
 def reasons(name: str, value: Any, kind: "Kind") -> Iterator[tuple[str, str]]:
