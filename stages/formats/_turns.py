@@ -310,11 +310,8 @@ def are_said(value: Any, calls: bool = False) -> bool:
 
 def is_turns(value: Any, role_key: str) -> bool:
     """Whether a value is a list of turns whose speaker is under ``role_key``."""
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(turn, dict) and role_key in turn for turn in value)
-    )
+    several = isinstance(value, list) and bool(value)
+    return several and all(isinstance(turn, dict) and role_key in turn for turn in value)
 
 
 # Values that are turns, or answers, by what is in them.

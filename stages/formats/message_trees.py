@@ -22,12 +22,9 @@ _FLAGS = {"deleted": True, "is_deleted": True, "removed": True, "review_result":
 
 
 def _is_node(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and any(isinstance(peek(value, name), list) for name in _CHILDREN)
-        and any(isinstance(peek(value, name), str) for name in _TEXTS)
-        and isinstance(peek(value, "role"), str)
-    )
+    spoken = isinstance(value, dict) and isinstance(peek(value, "role"), str)
+    answered = spoken and any(isinstance(peek(value, name), list) for name in _CHILDREN)
+    return answered and any(isinstance(peek(value, name), str) for name in _TEXTS)
 
 
 def where(row: Row) -> str | None:

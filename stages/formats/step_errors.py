@@ -213,18 +213,13 @@ class _ErrorList(_Numbered):
     ways = (_ZERO, _ONE, _ZERO + _WHOLE, _ONE + _WHOLE)
 
     def matches(self, row: Row) -> str | None:
-        column = _list_of(row)
-        return (
-            f"{_rated_steps.LISTED.first(row)} and the wrong ones in {column}" if column else None
-        )
+        column, steps = _list_of(row), _rated_steps.LISTED.first(row)
+        return f"{steps} and the wrong ones in {column}" if column else None
 
     def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
         columns = options.columns
-        named = [
-            (row[name], _count(row, columns))
-            for row in rows
-            if (name := _list_of(row, columns)) and isinstance(row[name], list) and row[name]
-        ]
+        each = ((row, row.get(_list_of(row, columns) or "")) for row in rows)
+        named = [(some, _count(row, columns)) for row, some in each if some and is_list(some)]
         return _settle(named, "the lists of wrong steps name")
 
     def _wrong(self, row: Row, steps: int, columns: Mapping[str, str]) -> list[int]:

@@ -215,9 +215,8 @@ class _IndexedPair(_pairs.PairFormat):
             return "0-based", f"{words}: it counts from 0"
         if 2 in seen:
             what = f"{words}: it counts from 1 and 0 is a tie, or from 0 and 2 is one"
-            raise UndecidedError(
-                what, ("1-based", "0-based")[:: 1 if counts[0] <= counts[2] else -1]
-            )
+            likelier = ("1-based", "0-based")[:: 1 if counts[0] <= counts[2] else -1]
+            raise UndecidedError(what, likelier)
         able = tuple(way for way, order in _ORDERS.items() if seen <= {*order})
         able = tuple(way for way in able if way != "1-based" or not flags)
         ways = "an index from 0, an index from 1," if "1-based" in able else "an index from 0"

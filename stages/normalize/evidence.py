@@ -243,11 +243,8 @@ def matching(
     for name in evidence.keys() - {f.name for f in formats.usable_for(kind)}:
         both = zip(readable, evidence[name], strict=True)
         evidence[name] = [None if other else reason for other, reason in both]
-    return {
-        name: [reason and in_raw_names(reason, columns) for reason in reasons]
-        for name, reasons in evidence.items()
-        if any(reasons)
-    }
+    fits = {name: reasons for name, reasons in evidence.items() if any(reasons)}
+    return {n: [one and in_raw_names(one, columns) for one in some] for n, some in fits.items()}
 
 
 def require_one(
@@ -292,11 +289,8 @@ def _asks_the_same(name: str, rows: Sequence[contract.Row]) -> bool:
 def _strays(evidence: dict[str, list[str | None]], best: str) -> tuple[str, int]:
     """The format that fits most of the rows that the best one does not fit, and how many."""
     unexplained = [i for i, reason in enumerate(evidence[best]) if not reason]
-    counts = {
-        n: sum(bool(reasons[i]) for i in unexplained)
-        for n, reasons in evidence.items()
-        if n != best
-    }
+    others = {name: reasons for name, reasons in evidence.items() if name != best}
+    counts = {name: sum(bool(reasons[i]) for i in unexplained) for name, reasons in others.items()}
     name = max(counts, key=lambda n: counts[n], default="")
     return name, counts.get(name, 0)
 

@@ -5,12 +5,18 @@ one by one where there are few, else with the file: which of the two is meant is
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from stages import formats, kinds
 from stages.contract import FormatOptions, Row
 from stages.errors import DataError, counted
 from stages.normalize.evidence import MIXED_SHARE, Detection, matching, require_one, settle
+
+
+def in_words(counts: Mapping[str, int], sampled: int) -> str:
+    """The formats of sampled rows, and how many rows each fits."""
+    each = ", ".join(f"{name} in {count}" for name, count in counts.items())
+    return f"{each} of {counted(sampled, 'sampled row')}"
 
 
 def parts_of(rows: Sequence[Row], kind: kinds.Kind, where: str) -> dict[str, list[Row]]:
@@ -64,11 +70,10 @@ def detect_mixture(
         reading, _ = settle(formats.load(name), some, where, options)
         readings.append(reading)
     counts = {name: len(some) for name, some in alone.items()}
-    each = ", ".join(f"{name} in {count}" for name, count in counts.items())
     return Detection(
         # In the order of names: what a part depends on must not follow from counts.
         reading=formats.AND.join(sorted(readings)),
-        evidence=f"by row: {each} of {counted(len(rows), 'sampled row')}",
+        evidence=f"by row: {in_words(counts, len(rows))}",
         sampled=len(rows),
         counts=counts,
     )

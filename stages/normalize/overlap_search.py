@@ -91,18 +91,14 @@ class Index:
     def _pairs(self, texts: Sequence[str], rows: Ints) -> list[_Pair]:
         """Every row and question that share something."""
         bare = [overlap_words.bare(text) for text in texts]
-        blocks = [
-            overlap_words.joined(bare),
-            overlap_words.joined(map(overlap_words.numbers_in_words, bare)),
-        ]
+        spelled = [*map(overlap_words.numbers_in_words, bare)]
+        blocks = [*map(overlap_words.joined, (bare, spelled))]
         every = blocks[1].split()
         ends = np.fromiter((word == overlap_words.END for word in every), bool, len(every))
         shared = self._runs.shared(every, rows[np.cumsum(ends)])
         numbers = (shared.row, shared.item, shared.share, shared.first, shared.stop)
-        pairs = {
-            (row, item): _Pair(row, item, share, False, first, stop)
-            for row, item, share, first, stop in zip(*(a.tolist() for a in numbers), strict=True)
-        }
+        each = zip(*(one.tolist() for one in numbers), strict=True)
+        pairs = {(row, item): _Pair(row, item, share, False, *at) for row, item, share, *at in each}
         found = (letters.find(b, texts) for letters, b in zip(self._letters, blocks, strict=True))
         for text, item in chain.from_iterable(found):
             key = (int(rows[text]), item)

@@ -300,10 +300,8 @@ def _candidates(
 ) -> Iterator[Candidate]:
     """What the columns could be for one format, the most that they can say first."""
     settled = formats.settled_by(formats.load(shape.format), columns)
-    needs, may = (
-        {name: role for name, role in some.items() if name not in settled}
-        for some in (shape.needs, shape.may)
-    )
+    both = (shape.needs, shape.may)
+    needs, may = ({n: role for n, role in some.items() if n not in settled} for some in both)
     beside = [some[0] for some in _groups(may, held) if len(some) == 1]
     for choice in itertools.product(*_groups(needs, held)):
         chosen = {name: path for one in choice for name, path in one.items()}
@@ -325,11 +323,9 @@ def _groups(names: Mapping[str, str], held: Columns) -> list[list[dict[str, str]
         other = places.get(role_names.COUPLES.get(role, ""))
         if other is not None:
             counted = role_names.COUNTED if role.startswith("first ") else {}
-            couples = [
-                (counted.get((a[-1], b[-1]), (name, other)), (a, b))
-                for a, b in finders.couples(held, role)
-            ]
-            groups.append([dict(zip(*both, strict=True)) for both in couples])
+            paths = finders.couples(held, role)
+            own = [counted.get((a[-1], b[-1]), (name, other)) for a, b in paths]
+            groups.append([dict(zip(*two, strict=True)) for two in zip(own, paths, strict=True)])
         elif role not in role_names.COUPLES.values():
             ways = [{name: path} for path in finders.able(held, role)]
             if name == "prompt":  # which is of two columns where one belongs to the other

@@ -185,9 +185,8 @@ class Runs:
         self.size = size
         self.words = [text.split() for text in texts]
         # Every word of a question by its number, from 1.
-        self._ids = {
-            word: number for number, word in enumerate(dict.fromkeys(chain(*self.words)), 1)
-        }
+        every = enumerate(dict.fromkeys(chain(*self.words)), 1)
+        self._ids = {word: number for number, word in every}
         starts = offsets_of(np.array([len(words) for words in self.words], np.int64))
         self._all = self._numbers(list(chain(*self.words)))
         owner = np.repeat(np.arange(len(texts)), np.diff(starts))

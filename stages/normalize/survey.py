@@ -242,15 +242,12 @@ def _ask_of_long(found: Survey, sizes: Mapping[str, int], total: int, less: int)
     """Ask about columns of long texts, where they hold more than all that is read, by the
     characters that no example repeats (``sizes``), of all (``total``); so many times ``less`` is
     enough, as a text alone may be the question of what is beside it."""
-    long = {
-        path: size
-        for path, size in sizes.items()
-        if size >= max(LEAST_TEXT / less * found.columns[path].rows, LEAST_SHARE * total)
-    }
-    if less * sum(long.values()) <= MOST_OF_THE_TEXT * total:
+    least = {path: LEAST_TEXT / less * found.columns[path].rows for path in sizes}
+    long = [path for path in sizes if sizes[path] >= max(least[path], LEAST_SHARE * total)]
+    if less * sum(sizes[path] for path in long) <= MOST_OF_THE_TEXT * total:
         return
     if len(long) == 1:
-        found.most = next(iter(long))
+        found.most = long[0]
         return
     for path in long:
         what = f"and {len(long) - 1} more hold most of the rows' text"

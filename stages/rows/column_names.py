@@ -34,13 +34,10 @@ def _seen(name: str, where: str) -> tuple[tuple[str, bool, str], ...]:
     said = [(word, alone) for word, alone in signals.classes(name).items() if word in words.SEEN]
     if len(words.words(name)) == 1:  # a part of which nothing says that it is an answer's
         said = [(word, alone and word not in ("begun", "whole")) for word, alone in said]
-    sided = ["side"] if where == "pairs" and signals.has_side(name) else []
-    return tuple(
-        (word, alone, words.SEEN[word][0])
-        for word, alone in said
-        if {*sided, "all", where, "alone" * (alone and where != "")}
-        & {*words.SEEN[word][1].split()}
-    )
+    here = {"all", where, "side" * (where == "pairs" and signals.has_side(name))}
+    mine = {word: here | {"alone" * (alone and where != "")} for word, alone in said}
+    told = [(word, alone) for word, alone in said if mine[word] & {*words.SEEN[word][1].split()}]
+    return tuple((word, alone, words.SEEN[word][0]) for word, alone in told)
 
 
 def seen(name: str, value: Any, kind: "Kind") -> str | None:

@@ -212,9 +212,8 @@ def pair(
             what ``require_finished`` raises. A rejected answer may be cut off.
     """
     if not example.prompt:
-        raise RowError(
-            "no_prompt", "chosen and rejected share no prompt, or one has no answer behind it"
-        )
+        detail = "chosen and rejected share no prompt, or one has no answer behind it"
+        raise RowError("no_prompt", detail)
     require_asked(example.prompt)
     if example.prompt[-1].role == "assistant":
         raise RowError("prompt_ends_in_answer", "the prompt ends with an assistant turn")

@@ -20,14 +20,9 @@ _CALLS = {"call", "calls"}
 CALL = "call"  # a turn of the assistant whose text is a call
 _WORDS = {word: role for role in ROLES for word in words.exact("speaker", role)}
 # A word at the beginning of a line that says who speaks there, as dialogues in one text have it.
-SPOKEN = "|".join(
-    dict.fromkeys(
-        form
-        for word in sorted(_WORDS, key=lambda word: (-len(word), word))
-        if _WORDS[word] != TOOL
-        for form in (word.capitalize(), word.upper(), word.capitalize().replace("gpt", "GPT"))
-    )
-)
+_LONGEST = sorted(_WORDS.keys() - words.exact("speaker", TOOL), key=lambda word: (-len(word), word))
+_FORMS = ((w.capitalize(), w.upper(), w.capitalize().replace("gpt", "GPT")) for w in _LONGEST)
+SPOKEN = "|".join(dict.fromkeys(itertools.chain.from_iterable(_FORMS)))
 _WORDS |= {word: role for role in (USER, ASSISTANT) for word in words.exact("party", role)}
 _PEOPLE = words.exact("party", "role")
 _LONG_NAME = 5  # words that the name of a doctor may have
