@@ -78,15 +78,14 @@ def _named(name: str) -> Format:
     """
     given: object = catalog.load(__name__, name, "FORMAT")
     if not isinstance(given, Format):
-        raise UsageError(
-            f"Format {name} is a {type(given).__name__}, not an instance of a subclass of Format.",
-            "Derive its class from stages.format.Format, and let FORMAT be an instance of that.",
+        what = (
+            f"Format {name} is a {type(given).__name__}, not an instance of a subclass of Format."
         )
+        how = "Derive its class from stages.format.Format, and let FORMAT be an instance of that."
+        raise UsageError(f"Format {name} {what}", how)
     if given.name != name:
-        raise UsageError(
-            f"Format {name} says that its name is {given.name}.",
-            "Give the entry point, or the file, and the format one name.",
-        )
+        how = "Give the entry point, or the file, and the format one name."
+        raise UsageError(f"Format {name} says that its name is {given.name}.", how)
     return given
 
 
@@ -124,10 +123,8 @@ def choose(reading: str, kind: Kind) -> Format:
     row_format = load(reading)
     if kind.formats not in row_format.kinds:
         given = " and ".join(kinds.load(name).words for name in row_format.kinds)
-        raise UsageError(
-            f"Format {row_format.name} gives {given}, not {kind.words}.",
-            f"For {kind.words}: {', '.join(f.name for f in usable_for(kind))}.",
-        )
+        how = f"For {kind.words}: {', '.join(f.name for f in usable_for(kind))}."
+        raise UsageError(f"Format {row_format.name} gives {given}, not {kind.words}.", how)
     return row_format
 
 

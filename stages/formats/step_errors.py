@@ -37,11 +37,9 @@ def _settle(
     if zero and not none_said and not last:
         # Most solutions are not wrong from the first step on.
         likelier = (_ONE, _ZERO) if 2 * zero >= len(named) else (_ZERO, _ONE)
-        raise UndecidedError(
-            f"{what} a 0 in {counted(zero, 'row')}, which may be the first step or say that no "
-            "step is wrong (no row has -1 or null), so they may count from 0 or from 1",
-            likelier,
-        )
+        seen = f"a 0 in {counted(zero, 'row')}, which may be the first step or say that no step is "
+        none = "wrong (no row has -1 or null), so they may count from 0 or from 1"
+        raise UndecidedError(f"{what} {seen}{none}", likelier)
     if zero and not last:
         return _ZERO, f"it counts from 0, as step 0 is listed in {counted(zero, 'row')}"
     if last and not (zero and none_said):

@@ -275,10 +275,8 @@ class _StepConversations(Format):
         roles = [message.role for message in turns]
         if not turns or roles != ["user", "assistant"] * (len(turns) // 2):
             raise RowError("bad_column", "the turns do not alternate between a step and its rating")
-        labels = [
-            _ratings.rating(message.content, f"the rating of step {i + 1}")
-            for i, message in enumerate(turns[1::2])
-        ]
+        rated = enumerate((message.content for message in turns[1::2]), 1)
+        labels = [_ratings.rating(said, f"the rating of step {at}") for at, said in rated]
         pieces = [message.content or "" for message in turns[::2]]
         return [_rated_steps.chain([*pieces, ""], labels, options, own_text=False)]
 

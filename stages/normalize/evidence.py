@@ -192,11 +192,9 @@ def _refuse_templated(
     (column, dialect), _ = seen.most_common(1)[0]
     count = f"{seen.total():,} of {counted(len(rows), 'sampled row')}"
     if not already_templated and seen.total() > MIXED_SHARE * len(rows):
-        raise DataError(
-            f"{where}: column {column!r} already carries a chat template ({dialect}) in {count}; "
-            "rendering it would template it twice.",
-            "Add --already-templated to have its turns read and rendered once.",
-        )
+        what = f"column {column!r} already carries a chat template ({dialect}) in {count}"
+        how = "Add --already-templated to have its turns read and rendered once."
+        raise DataError(f"{where}: {what}; rendering it would template it twice.", how)
     return f"; already templated ({dialect}) in {count}"
 
 

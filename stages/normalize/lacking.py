@@ -118,11 +118,10 @@ def refuse_unpaired(rows: Sequence[contract.Row], where: str) -> None:
     both = (_TAGS, unusable.ONE)
     single = not any(row.keys().isdisjoint(names) for row in rows for names in both)
     if rows and single and not any("rejected" in row for row in rows):
-        raise DataError(
-            f"{where} holds unpaired data: one completion and one label per row. A reward model is "
-            "trained on pairs, and there is no second answer to compare with.",
-            "Give rows with chosen and rejected, or train with KTO, which reads unpaired data.",
-        )
+        what = f"{where} holds unpaired data: one completion and one label per row. A reward model "
+        what += "is trained on pairs, and there is no second answer to compare with."
+        how = "Give rows with chosen and rejected, or train with KTO, which reads unpaired data."
+        raise DataError(what, how)
 
 
 def unasked(
@@ -301,7 +300,5 @@ def which(found: Sequence[Candidate], rows: Sequence[contract.Row], where: str) 
         return DataError(what, "Give rows with the good one alone.")
     ways = [one.words for one in found[:SHOWN]]
     named = f"Say which with {', or '.join(one.options for one in found)}."
-    return DataError(
-        f"{where} could be read in {len(found)} ways: {'; or '.join(ways)}.",
-        named if len(found) <= SHOWN else "Name the columns with --map.",
-    )
+    how = named if len(found) <= SHOWN else "Name the columns with --map."
+    return DataError(f"{where} could be read in {len(found)} ways: {'; or '.join(ways)}.", how)

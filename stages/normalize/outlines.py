@@ -304,11 +304,9 @@ class Outlines:
 
     def batch(self, records: Sequence[Record]) -> tuple[list[int], Batch] | None:
         """Those of some records that have an outline, by index, and what they become."""
-        found = [
-            (number, row, outline)
-            for number, row in enumerate(self._normalize.rows(records))
-            if row is not None and (outline := self._outline_of(row)) is not None
-        ]
+        rows = enumerate(self._normalize.rows(records))
+        each = ((number, row, self._outline_of(row)) for number, row in rows if row is not None)
+        found = [(number, row, outline) for number, row, outline in each if outline is not None]
         if not found:
             return None
         numbers = [number for number, _, _ in found]

@@ -109,10 +109,9 @@ class Index:
         """The pairs of one row of which most is shared, a few of each evaluation."""
         kept: dict[int, list[_Pair]] = {}
         for pair in sorted(pairs, key=lambda one: (-one.share, one.item)):
-            same = kept.setdefault(self._evaluation[pair.item], [])
-            if len(same) < MOST:
-                same.append(pair)
-        return sorted((one for some in kept.values() for one in some), key=lambda one: one.item)
+            kept.setdefault(self._evaluation[pair.item], []).append(pair)
+        best = (one for some in kept.values() for one in some[:MOST])
+        return sorted(best, key=lambda one: one.item)
 
     def _overlap(self, pair: _Pair, turns: Sequence[str]) -> Overlap:
         match = b" ".join(self._runs.words[pair.item][pair.first : pair.stop])
@@ -231,10 +230,8 @@ def _rows(path: str) -> Iterator[tuple[int, contract.Row | None]]:
         return
     name = readers.of_path(path)
     if name is None:
-        raise UsageError(
-            f"{path} is not an evaluation file: no reader knows its suffix.",
-            "Give JSON lines, JSON, Parquet or a text file with one question a line.",
-        )
+        how = "Give JSON lines, JSON, Parquet or a text file with one question a line."
+        raise UsageError(f"{path} is not an evaluation file: no reader knows its suffix.", how)
     for line, record in readers.numbered(readers.load(name).splits(path)):
         yield line, record.data
 
@@ -251,10 +248,8 @@ def _column(path: str, rows: list[tuple[int, contract.Row | None]]) -> str:
             other = _WITH.get(name, "")
             return f"{name}{JOINED}{other}" if any(row.get(other) for row in looked) else name
     found = ", ".join(dict.fromkeys(name for row in looked for name in row)) or "none"
-    raise UsageError(
-        f"{path} has no column with a known name for questions; its columns are: {found}.",
-        f"Name it after a #, for example {path}#COLUMN.",
-    )
+    what = f"{path} has no column with a known name for questions; its columns are: {found}."
+    raise UsageError(what, f"Name it after a #, for example {path}#COLUMN.")
 
 
 def read(evaluation: Evaluation) -> Questions:
@@ -273,9 +268,8 @@ def read(evaluation: Evaluation) -> Questions:
     column = "text" if written else evaluation.column or _column(path, rows)
     texts = tuple(_question(row, column) if row is not None else None for _, row in rows)
     if rows and not any(texts):
-        raise UsageError(
-            f"{path} has no text in the column {column!r}.", f"Name another: {path}#COLUMN."
-        )
+        what = f"{path} has no text in the column {column!r}."
+        raise UsageError(what, f"Name another: {path}#COLUMN.")
     return Questions(column, tuple(line for line, _ in rows), texts)
 
 

@@ -249,15 +249,11 @@ def _run(candidate: Candidate, rows: Sequence[Row], columns: Mapping[str, str]) 
     format_ = formats.load(candidate.reading)
     options = format_.told(replace(_OPTIONS, columns=columns))
     ways = [format_, *format_.variants.values()]
-    read, said, made = 0, [], False
-    for row in rows:
-        given = renamed(row, candidate.renamed)
-        if format_.matches(given) is not None:
-            examples = next((found for way in ways if (found := read_of(way, given, options))), "")
-            read += bool(examples)
-            made = made or examples not in ("", *_REFUSED_AS)
-            said.append(examples)
-    return read * made, "\n".join(said)
+    given = (renamed(row, candidate.renamed) for row in rows)
+    fitting = [row for row in given if format_.matches(row) is not None]
+    said = [next(filter(None, (read_of(way, row, options) for way in ways)), "") for row in fitting]
+    made = any(one not in ("", *_REFUSED_AS) for one in said)
+    return sum(map(bool, said)) * made, "\n".join(said)
 
 
 def by_numbers(

@@ -42,10 +42,9 @@ def _library() -> Any:
     try:
         from rensa import RMinHash
     except ImportError as error:
-        raise UsageError(
-            "--near-dedup needs the package rensa, which is not installed.",
-            "Install it: pip install 'posttrain-pipeline[near]'.",
-        ) from error
+        how = "Install it: pip install 'posttrain-pipeline[near]'."
+        what = "--near-dedup needs the package rensa, which is not installed."
+        raise UsageError(what, how) from error
     return RMinHash
 
 
@@ -326,15 +325,10 @@ def compared_texts(batch: Batch, kind: kinds.Kind, whole: bool) -> tuple[Sequenc
         UsageError: rows have no texts.
     """
     if not kind.texts:
-        raise UsageError(
-            f"Rows of {kind.words} cannot be compared with others: they have no texts.",
-            "Give rows with texts, or build without what compares them.",
-        )
-    found: list[str] = []
-    pieces: list[Ints] = []
-    for values, rows in _columns(batch, kind, whole):
-        found += [text or "" for text in values.to_pylist()]
-        pieces.append(rows)
-    rows = np.concatenate([np.zeros(0, np.int64), *pieces])
+        what = f"Rows of {kind.words} cannot be compared with others: they have no texts."
+        raise UsageError(what, "Give rows with texts, or build without what compares them.")
+    each = [*_columns(batch, kind, whole)]
+    found = [text or "" for values, _ in each for text in values.to_pylist()]
+    rows = np.concatenate([np.zeros(0, np.int64), *(own for _, own in each)])
     order = np.argsort(rows, kind="stable")
     return [found[i] for i in order.tolist()], rows[order]

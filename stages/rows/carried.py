@@ -230,9 +230,8 @@ def noted(batch: Batch) -> dict[str, list[int]]:
     """The lines of the rows that have each note; each once, also of several sequences."""
     some = batch.filter(batch.column("note").is_valid())
     found: dict[str, set[int]] = {}
-    for line, entry in zip(
-        *(some.column(one).to_pylist() for one in ("line", "note")), strict=True
-    ):
+    both = (some.column(one).to_pylist() for one in ("line", "note"))
+    for line, entry in zip(*both, strict=True):
         for name in entry.split(_JOINED):
             found.setdefault(name, set()).add(line)
     return {name: sorted(lines) for name, lines in found.items()}

@@ -145,13 +145,9 @@ def is_empty(message: Message) -> bool:
 
 def notes(messages: list[Message]) -> list[str]:
     """Peculiarities of turns that do not refuse the row; counted in the manifest."""
-    found = []
-    if any(message.role == "user" and is_empty(message) for message in messages):
-        found.append("empty_question")
-    if _lacks_result(messages):
-        found.append("missing_result")
-    if _answers_no_call(messages):
-        found.append("result_without_call")
+    silent = any(message.role == "user" and is_empty(message) for message in messages)
+    found = ["empty_question"] * silent + ["missing_result"] * _lacks_result(messages)
+    found += ["result_without_call"] * _answers_no_call(messages)
     roles = [message.role for message in messages]
     if roles[-1] not in ("assistant", BARE):
         return [*found, "ends_without_answer"]

@@ -321,11 +321,8 @@ def two_orders(path: str) -> AskError:
 
 def rated(path: str, value: Any, kind: "Kind") -> AskError:
     """The question about a column that may rate answers or steps."""
-    what = "may be the score of an answer"
-    if kind.trains_answers:
-        what = "rates what would be trained"
-    elif kind.marks:
-        what = "may rate the steps otherwise"
+    what = "may rate the steps otherwise" if kind.marks else "may be the score of an answer"
+    what = "rates what would be trained" if kind.trains_answers else what
     return AskError("rated", f"{path} is {_shown(value)}, which {what}", f"Add {ignore(path)}.")
 
 
