@@ -78,9 +78,7 @@ def _named(name: str) -> Format:
     """
     given: object = catalog.load(__name__, name, "FORMAT")
     if not isinstance(given, Format):
-        what = (
-            f"Format {name} is a {type(given).__name__}, not an instance of a subclass of Format."
-        )
+        what = f"is a {type(given).__name__}, not an instance of a subclass of Format."
         how = "Derive its class from stages.format.Format, and let FORMAT be an instance of that."
         raise UsageError(f"Format {name} {what}", how)
     if given.name != name:

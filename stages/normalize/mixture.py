@@ -57,11 +57,9 @@ def detect_mixture(
     if len(alone) < 2:
         return None
     if len({formats.load(name).first_error for name in alone}) > 1:
-        each = ", ".join(alone)
-        what = (
-            f"{where} has rows that rate steps up to the first error, and rows that rate all steps"
-        )
-        raise DataError(f"{what} ({', '.join(alone)}).", "Give them as files of their own.")
+        both = "rows that rate steps up to the first error, and rows that rate all steps"
+        what = f"{where} has {both} ({', '.join(alone)})."
+        raise DataError(what, "Give them as files of their own.")
     readings: list[str] = []
     for name, some in alone.items():
         if doubt := formats.load(name).doubt(some, options.columns):

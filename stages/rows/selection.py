@@ -314,11 +314,11 @@ def _cleared(value: Any, names: Iterable[str], choice: str | None, where: str) -
             continue
         if choice is None:
             what = (
-                f"{where}{name} holds nulls in a typed table, which gives every row the same keys"
+                "holds nulls in a typed table, which gives every row the same keys: the template "
             )
-            why = "the template may print keys that were not in the original row"
+            what += "may print keys that were not in the original row"
             how = "Add --null-fields drop if the table added the nulls, or --null-fields keep if "
-            raise AskError("null_fields", f"{what}: {why}", f"{how}they are data.")
+            raise AskError("null_fields", f"{where}{name} {what}", f"{how}they are data.")
         value = {**value, name: _sparse(value[name])}
     return value
 
