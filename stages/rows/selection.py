@@ -313,10 +313,8 @@ def _cleared(value: Any, names: Iterable[str], choice: str | None, where: str) -
         if not _has_null(value.get(name)):
             continue
         if choice is None:
-            what = (
-                "holds nulls in a typed table, which gives every row the same keys: the template "
-            )
-            what += "may print keys that were not in the original row"
+            what = "holds nulls in a typed table, which gives every row the same keys: the "
+            what += "template may print keys that were not in the original row"
             how = "Add --null-fields drop if the table added the nulls, or --null-fields keep if "
             raise AskError("null_fields", f"{where}{name} {what}", f"{how}they are data.")
         value = {**value, name: _sparse(value[name])}
