@@ -60,9 +60,8 @@ def recognise_glimpse(
     typed = any(record.typed for record in glimpse.records)
     with asked_about_cells(rows, where, config, reader) as cells:
         found = recognise_rows([*cells], where, config, typed, other_tasks=other_tasks)
-    how = (
-        f"the rows are the list under {glimpse.key!r}" if glimpse.key else readers.in_words(reader)
-    )
+    listed = f"the rows are the list under {glimpse.key!r}"
+    how = listed if glimpse.key else readers.in_words(reader)
     return replace(found, evidence=f"{found.evidence}; {how}") if how else found
 
 

@@ -88,10 +88,9 @@ class _Text(Format):
         name = "role" if any(map(_speaker, rows)) else _speakers(rows)
         if name is None:
             return None
-        return f"the texts are turns: {name} says who speaks each of them", (
-            "Give rows with whole conversations, each turn with who says it (messages); alone a "
-            "turn is no conversation"
-        )
+        what = f"the texts are turns: {name} says who speaks each of them"
+        how = "Give rows with whole conversations, each turn with who says it (messages); alone a "
+        return what, f"{how}turn is no conversation"
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         text = _turns.text(row, "text")

@@ -111,7 +111,7 @@ def _is_answered(text: str) -> bool:
 def _weights(held: Columns) -> list[str]:
     """Lists of weights, or of flags, that are as long as the turns."""
     lists = [p for p in held.where(are_numbers) if held.as_long(p, role_columns.conversation(held))]
-    return list(filter(column_names.weighs_turns, lists))
+    return [p for p in lists if column_names.is_a(p, "weight") or column_names.is_a(p, "trained")]
 
 
 def _inputs(held: Columns) -> list[str]:

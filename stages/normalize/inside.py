@@ -48,30 +48,29 @@ def _changes(row: Row, format_: Format, options: FormatOptions) -> bool:
 
 
 def require_settled(
-    reading: str,
-    rows: Sequence[Row],
-    where: str,
-    already_templated: bool,
-    columns: Mapping[str, str],
+    reading: str, rows: Sequence[Row], where: str, allowed: bool, columns: Mapping[str, str]
 ) -> int:
     """Stop at what most of the rows that ask anything ask; the rows that ``--already-templated``
     changes, where it is given.
+
+    Args:
+        allowed: whether it is.
 
     Raises:
         DataError: more than a few rows ask something.
     """
     format_ = formats.load(reading)
-    options = format_.told(FormatOptions(columns=columns, already_templated=already_templated))
+    options = format_.told(FormatOptions(columns=columns, already_templated=allowed))
     first = _most(rows, format_, options)
     if first is None:
-        return sum(_changes(row, format_, options) for row in rows) if already_templated else 0
+        return sum(_changes(row, format_, options) for row in rows) if allowed else 0
     asked = [first]
-    if first[0].code == "already_templated" and not already_templated:
+    if first[0].code == "already_templated" and not allowed:
         then = _most(rows, format_, replace(options, already_templated=True))
         asked += [then] if then else []
     told = [(told_raw(one, options.columns).partition("; ")[0], rows_of) for one, rows_of in asked]
     how, *more = (_how(one, rows) for one, _ in asked)
-    if already_templated and how.startswith(_ALLOW):
+    if allowed and how.startswith(_ALLOW):
         how = "Give such rows as messages, each turn by itself, or leave them out with --where"
     for way in map(_OPTION.findall, more):  # both together
         how = f"Add {', or '.join(f'{_OPTION.findall(how)[0]} {one}' for one in way)}"

@@ -149,9 +149,6 @@ def _is_mark(value: Any) -> bool:
 # What rows lack that rate no steps.
 
 
-_GIVEN = 'Give rows such as {"problem": "...", "steps": ["...", "..."], "labels": [1, 0]}'
-
-
 def without_ratings(rows: Sequence[contract.Row]) -> tuple[str, str] | None:
     """Why rows with steps say nothing about each of them, and what would; None where they
     have no steps."""
@@ -176,7 +173,8 @@ def without_ratings(rows: Sequence[contract.Row]) -> tuple[str, str] | None:
             return what, f"{ways}, or have such rows refused with {mapped('labels', path)}"
     named = (path for path in lists if role_names.role_of(path) in ("number", "verdict"))
     uneven = (said for path in named if (said := _uneven(held, steps, path)))
-    return next(uneven, f"{steps} has steps, and nothing rates each of them"), _GIVEN
+    said = next(uneven, f"{steps} has steps, and nothing rates each of them")
+    return said, role_names.GIVEN["step"]
 
 
 def _uneven(held: role_columns.Columns, steps: str, path: str) -> str:
@@ -192,11 +190,6 @@ def _uneven(held: role_columns.Columns, steps: str, path: str) -> str:
 
 
 _FEW = 3  # rows that name another one: fewer may do so by chance
-_JOINED = {
-    "step": _GIVEN,
-    "turn": 'Give rows such as {"messages": [{"role": "user", "content": "..."}, ...]}',
-    "answer": 'Give rows such as {"prompt": "...", "responses": ["...", "..."], "scores": [2, 1]}',
-}
 
 
 def in_pieces(rows: Sequence[contract.Row], kind: kinds.Kind) -> tuple[str, str] | None:
@@ -219,13 +212,13 @@ def in_pieces(rows: Sequence[contract.Row], kind: kinds.Kind) -> tuple[str, str]
         piece, said = "turn", sorted(ids, key=lambda p: -_both(held, p, spoken[0]))
     elif kind.trains_answers and texts and not asked and (linked := _linked(held, names)):
         what = f"each row is one turn, and {linked} says which other row it belongs to"
-        return what, f"Join these rows. {_JOINED['turn']}"
+        return what, f"Join these rows. {role_names.GIVEN['turn']}"
     if not said and kind.trains_answers and texts:
         piece, said = "turn", [path for path in repeated if _is_counted(held, path, names)]
     if not said:
         return None
     what = f"each row is one {piece}, and those with one {said[0]} belong together"
-    return what, f"Join the rows of one {said[0]}. {_JOINED[piece]}"
+    return what, f"Join the rows of one {said[0]}. {role_names.GIVEN[piece]}"
 
 
 def _both(held: role_columns.Columns, path: str, spoken: str) -> int:
@@ -285,7 +278,7 @@ def _judged(held: role_columns.Columns) -> tuple[str, str] | None:
         ends = [_last_word(said) for said in answers if isinstance(said, str)]
         if ends and all(map(_ratings.is_rating, ends)):
             what = f"the answers in {path} end with a verdict each, as a judge's texts do"
-            return what, f"Write the steps without the judge's texts. {_GIVEN}"
+            return what, f"Write the steps without the judge's texts. {role_names.GIVEN['step']}"
     return None
 
 

@@ -180,9 +180,7 @@ def _fill(said: Sequence[str | None]) -> Fill:
     places = [int(mark[1]) for text in said if (mark := _MARKS.fullmatch(text or ""))]
     if len(places) == len(said):
         return lambda texts: [texts[at] for at in places]
-    return lambda texts: [
-        text and _MARKS.sub(lambda mark: texts[int(mark[1])], text) for text in said
-    ]
+    return lambda texts: [t and _MARKS.sub(lambda mark: texts[int(mark[1])], t) for t in said]
 
 
 def _with_texts(column: pa.Array, texts: Sequence[str | None]) -> pa.Array:

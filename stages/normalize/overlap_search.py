@@ -66,9 +66,8 @@ class Index:
         self._evaluation = items.evaluation
         self._runs = signatures.Runs(items.plain, items.evaluation, size)
         # As they are written too, since a text without spaces has no words that are numbers.
-        self._letters = [
-            overlap_words.Letters(items.question, size, numbers) for numbers in (False, True)
-        ]
+        both = (False, True)
+        self._letters = [overlap_words.Letters(items.question, size, one) for one in both]
 
     def overlaps(self, texts: Sequence[str], rows: Ints) -> dict[int, list[Overlap]]:
         """What rows share with questions, by row, in the order of the questions.
@@ -119,13 +118,8 @@ class Index:
         if pair.contained:
             ways = (_around(one.solid[pair.item], one.spell, turns) for one in self._letters)
             said = next(filter(None, ways), said)
-        return Overlap(
-            item=pair.item,
-            share=pair.share,
-            contained=pair.contained,
-            match=shortened(match.decode()),
-            said=said or shortened("\n\n".join(turns)),
-        )
+        said = said or shortened("\n\n".join(turns))
+        return Overlap(pair.item, pair.share, pair.contained, shortened(match.decode()), said)
 
 
 def shortened(text: str) -> str:
@@ -293,13 +287,10 @@ class Items:
     def of(cls, every: Sequence[Questions]) -> "Items":
         """Those of several evaluations."""
         question = [text or "" for one in every for text in one.texts]
-        return cls(
-            evaluation=[number for number, one in enumerate(every) for _ in one.lines],
-            line=[line for one in every for line in one.lines],
-            question=question,
-            plain=[overlap_words.plain(text) for text in question],
-            columns=[one.column for one in every],
-        )
+        evaluation = [number for number, one in enumerate(every) for _ in one.lines]
+        lines = [line for one in every for line in one.lines]
+        plain = [*map(overlap_words.plain, question)]
+        return cls(evaluation, lines, question, plain, columns=[one.column for one in every])
 
     def judged(self, item: int) -> bool:
         """Whether a question can be found: it has letters or digits."""

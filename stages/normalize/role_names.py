@@ -49,6 +49,7 @@ SHAPES: Mapping[str, tuple[Shape, ...]] = {
 INSTEAD = _whole({"with": "instead"})
 COUPLES: Mapping[str, str] = _TABLE["couples"]
 OPEN: Mapping[str, tuple[str, str]] = _TABLE["open"]
+GIVEN: Mapping[str, str] = _TABLE["given"]  # rows in which a step, a turn, an answer has a place
 # Two answers whose names end in numbers keep them, as the index of the better one counts so.
 COUNTED = {("1", "2"): ("response_1", "response_2"), ("0", "1"): ("response_0", "response_1")}
 

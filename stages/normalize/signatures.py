@@ -81,9 +81,8 @@ def of_texts(texts: Sequence[str], rows: Ints, count: int, size: int) -> Signatu
     made = np.empty((count, NUMBERS), np.uint32)
     for first, last, some in blocks(texts, rows, count):
         hashes, offsets = _runs(texts[some], rows[some] - first, last - first, size)
-        matrix = _library().digest_matrix_from_flat_token_hashes(
-            hashes, offsets.astype(np.uint64), num_perm=NUMBERS, seed=_SEED
-        )
+        digests = _library().digest_matrix_from_flat_token_hashes
+        matrix = digests(hashes, offsets.astype(np.uint64), num_perm=NUMBERS, seed=_SEED)
         made[first:last] = matrix.to_rows()
     return made
 

@@ -162,11 +162,6 @@ def is_rating(name: str) -> bool:
     return not signals.classes(name).keys().isdisjoint(words.RATING)
 
 
-def weighs_turns(name: str) -> bool:
-    """Whether a list of this name may weigh turns, or say which are trained."""
-    return is_a(name, "weight") or is_a(name, "trained")
-
-
 def is_left_out(name: str, value: Any) -> bool:
     """Whether a value says that its row is not to be trained: that it is bad, or taken away."""
     if isinstance(value, dict | list) or len(str(value)) > signals.LONGEST:

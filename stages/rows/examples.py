@@ -113,10 +113,6 @@ def require_order(first: Sequence[Message], side: Sequence[Message] = ()) -> Non
 # Each rollout has ids of its own; turns that differ in them alone say the same.
 _IDS = ("id", FIELD)
 CALLS = "tool_calls"
-_ANSWERS_NOBODY = (
-    "the conversation begins with an assistant turn; "
-    "put the user's turn before it, or leave it out with --greeting drop"
-)
 
 
 def require_asked(messages: list[Message]) -> None:
@@ -130,7 +126,9 @@ def require_asked(messages: list[Message]) -> None:
         raise RowError("no_user_turn", "no user turn")
     first = next(role for role in roles if role != "system")
     if first == "assistant":
-        raise RowError("begins_with_assistant", _ANSWERS_NOBODY)
+        how = "put the user's turn before it, or leave it out with --greeting drop"
+        what = "the conversation begins with an assistant turn"
+        raise RowError("begins_with_assistant", f"{what}; {how}")
 
 
 def calls(message: Message) -> bool:

@@ -62,11 +62,6 @@ def meaning(name: Any) -> str | None:
     return _meaning(name) if isinstance(name, str) else None
 
 
-def may_speak(name: str) -> bool:
-    """Whether a name has a word for a user or an assistant, whatever else it says."""
-    return any(_WORDS.get(word) in (USER, ASSISTANT) for word in words.words(name))
-
-
 def may_be_people(path: str, values: Sequence[Any]) -> bool:
     """Whether a column is called after people, and most of its texts are no sentences of theirs."""
     texts = [value.strip() for value in values if isinstance(value, str)]
@@ -202,10 +197,8 @@ def turned(value: Any) -> list[Any] | None:
     what = next((key for key in _WHAT if key in turns[0] and key != who[0]), None)
     if what is None:
         return None
-    return [
-        {"role": _said_by(turn, who), "content": turn.get(what), **_beside(turn, who, what)}
-        for turn in turns
-    ]
+    each = ((one, {"role": _said_by(one, who), "content": one.get(what)}) for one in turns)
+    return [{**told, **_beside(turn, who, what)} for turn, told in each]
 
 
 def exchanged(both: Any) -> list[Any] | None:
@@ -296,4 +289,5 @@ def is_dialogue(text: str) -> bool:
     name that was there before, and one with a word for somebody who speaks."""
     names = [name.casefold() for name in _SPEAKING.findall(text)]
     several = len(names) > len({*names}) > 1 and _SPEAKING.match(text.lstrip()) is not None
-    return several and any(map(may_speak, names))
+    said = (word for name in names for word in words.words(name))
+    return several and any(_WORDS.get(word) in (USER, ASSISTANT) for word in said)

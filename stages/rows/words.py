@@ -66,9 +66,8 @@ _WHOLE = {word.rstrip("*!") for uses in _MEANS.values() for word in _of(uses, *{
 _ASIDE = {word for uses in _TABLE["exact"].values() for word in _of(uses, "both", "sign")}
 _KNOWN = _WHOLE | _ASIDE
 _LISTED = _KNOWN | {word for uses in _TABLE["exact"].values() for word in _of(uses, *uses)}
-_HERE = re.compile(
-    f"({'|'.join(one for some in _ROLES.values() for one in some if not one.isascii())})"
-)
+_FOREIGN = (one for some in _ROLES.values() for one in some if not one.isascii())
+_HERE = re.compile(f"({'|'.join(_FOREIGN)})")
 
 
 def listed() -> list[str]:
