@@ -30,7 +30,7 @@ def _named(prepared: Prepared) -> Sources:
     """What row ids may name, and which of it rates steps up to the first error only."""
     return Sources(
         names=tuple(source.name for source in prepared.inputs),
-        first_error=tuple(map(formats.rates_to_first_error, prepared.recipe.formats)),
+        first_error=tuple(formats.load(one).first_error for one in prepared.recipe.formats),
         named=tuple(source.source_name for source in prepared.inputs if source.source_name),
     )
 

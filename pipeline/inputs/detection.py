@@ -14,16 +14,8 @@ from pipeline.inputs.questions import ask
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
 from pipeline.options.ways import ways, written
-from stages import catalog, contract, formats, readers
-from stages.errors import (
-    AskError,
-    DataError,
-    PipelineError,
-    RowError,
-    UnknownFormatError,
-    UsageError,
-    counted,
-)
+from stages import catalog, contract, errors, formats, readers
+from stages.errors import DataError, UnknownFormatError, UsageError, counted
 from stages.format import Format
 from stages.normalize import roles, verdict_columns
 from stages.normalize.evidence import Detection, detect, settle
@@ -62,17 +54,14 @@ def recognise_glimpse(
     """
     rows = rows_of(glimpse)
     if not rows:
-        error = next(
-            (f"line {r.line + 1}: {r.error[1]}" for r in glimpse.records if r.error),
-            "there are no rows in it",
-        )
+        wrong = (f"line {r.line + 1}: {r.error[1]}" for r in glimpse.records if r.error)
+        error = next(wrong, "there are no rows in it")
         raise DataError(f"{where} has no row that can be read; {error}.", way_on(error, where))
     typed = any(record.typed for record in glimpse.records)
     with asked_about_cells(rows, where, config, reader) as cells:
         found = recognise_rows([*cells], where, config, typed, other_tasks=other_tasks)
-    how = (
-        f"the rows are the list under {glimpse.key!r}" if glimpse.key else readers.in_words(reader)
-    )
+    listed = f"the rows are the list under {glimpse.key!r}"
+    how = listed if glimpse.key else readers.in_words(reader)
     return replace(found, evidence=f"{found.evidence}; {how}") if how else found
 
 
@@ -176,7 +165,7 @@ def _taken(rows: list[contract.Row], where: str, config: Config) -> list[contrac
 def _with_nulls_settled(rows: list[contract.Row], where: str, config: Config) -> list[contract.Row]:
     try:
         return [selection.settled(row, config.source.null_fields) for row in rows]
-    except AskError as error:
+    except errors.AskError as error:
         raise DataError(f"{where}: {error.detail}.", error.remedy) from error
 
 
@@ -238,7 +227,7 @@ def _require_some(seen: Survey, rows: list[contract.Row], where: str, config: Co
         UnknownFormatError: all are, and the error names the task.
     """
     failed = None if seen.rows or seen.refused or len(rows) < ENOUGH else seen.failed
-    if not isinstance(failed, RowError):
+    if not isinstance(failed, errors.RowError):
         return
     what = f"{where}: {config.task} can use none of {counted(len(rows), 'sampled row')}"
     option = next(map(written, ways(failed.detail)), "")
@@ -293,7 +282,7 @@ def _left_out(asked: frozenset[str], config: Config) -> frozenset[str]:
         return frozenset()
     try:
         before = limits.opened(place_of(config.run).before)
-    except PipelineError:
+    except errors.PipelineError:
         return asked
     if before is None or "leave_rest" not in str(before.manifest.options):
         return asked

@@ -273,7 +273,7 @@ def ask(
     """Stop at the first column that must not be left out without the user's decision.
 
     ``raw`` are the rows with all that the file has, ``settled`` columns that may be left out."""
-    if listed := [n for n in survey.often_listed if config.source.cells.get(n) != "text"]:
+    if listed := [n for n in survey.listed if config.source.cells.get(n) != "text"]:
         raise lists_of_texts(listed, reading, where)
     late = survey.late
     for path, column in sorted(survey.columns.items(), key=lambda one: late.get(one[0], 0)):

@@ -44,7 +44,7 @@ def traits(
         by_question: rows that ask the same are on one side of train and test.
     """
     answers = all(trained != "all" and kept != "mask" for trained, kept in policies)
-    rendered = answers and formats.are_rendered(names)
+    rendered = answers and not any(formats.load(name).token_ids for name in names)
     return (*((RENDERED,) if rendered else ()), *((APART,) if by_question else ()))
 
 

@@ -10,8 +10,8 @@ from pipeline.inputs.opening import format_options, selection_of
 from pipeline.options.config import Config
 from stages import formats
 from stages.contract import Row
-from stages.errors import RowError
 from stages.format import Format
+from stages.formats._fields import tried
 from stages.normalize.survey import Survey, survey
 from stages.rows import judgements
 from stages.rows.column_names import EMPTY, Watched
@@ -94,11 +94,8 @@ def _read(rows: Sequence[Row], reading: Format, config: Config) -> set[str]:
     options = format_options(config)
     for row in rows:
         watched = Watched(row)
-        try:
-            reading.read(watched, options)
-        except (RowError, AttributeError, LookupError, TypeError, ValueError):
-            continue
-        found |= watched.read_columns
+        if not isinstance(tried(reading, watched, options), Exception):
+            found |= watched.read_columns
     return found
 
 

@@ -76,7 +76,7 @@ def _read_model(build: Build, result: Checked) -> TargetModel | None:
 
 
 def _sources(manifest: Manifest) -> Sources:
-    first = (formats.rates_to_first_error(source.format) for source in manifest.inputs)
+    first = (formats.load(source.format).first_error for source in manifest.inputs)
     named = tuple(source.source for source in manifest.inputs if source.source)
     return Sources(tuple(source.path for source in manifest.inputs), tuple(first), named)
 

@@ -9,6 +9,7 @@ has those of all of them: ``alpaca+openai``.
 
 import copy
 import functools
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import parse_qsl, quote
@@ -77,15 +78,12 @@ def _named(name: str) -> Format:
     """
     given: object = catalog.load(__name__, name, "FORMAT")
     if not isinstance(given, Format):
-        raise UsageError(
-            f"Format {name} is a {type(given).__name__}, not an instance of a subclass of Format.",
-            "Derive its class from stages.format.Format, and let FORMAT be an instance of that.",
-        )
+        what = f"is a {type(given).__name__}, not an instance of a subclass of Format."
+        how = "Derive its class from stages.format.Format, and let FORMAT be an instance of that."
+        raise UsageError(f"Format {name} {what}", how)
     if given.name != name:
-        raise UsageError(
-            f"Format {name} says that its name is {given.name}.",
-            "Give the entry point, or the file, and the format one name.",
-        )
+        how = "Give the entry point, or the file, and the format one name."
+        raise UsageError(f"Format {name} says that its name is {given.name}.", how)
     return given
 
 
@@ -100,16 +98,6 @@ def settled_by(row_format: Format, mapped: Iterable[str]) -> frozenset[str]:
     named = set(mapped).difference(row_format.renamed or ())
     meant = [names for names in row_format.columns.values() if not named.isdisjoint(names)]
     return frozenset(name for names in meant for name in names)
-
-
-def rates_to_first_error(name: str) -> bool:
-    """Whether the format's rows rate their steps up to the first error only."""
-    return load(name).first_error
-
-
-def are_rendered(names: Iterable[str]) -> bool:
-    """Whether a template renders all rows of some formats: none of them gives token ids."""
-    return not any(load(name).token_ids for name in names)
 
 
 def for_kind(kind: Kind) -> list[Format]:
@@ -133,10 +121,8 @@ def choose(reading: str, kind: Kind) -> Format:
     row_format = load(reading)
     if kind.formats not in row_format.kinds:
         given = " and ".join(kinds.load(name).words for name in row_format.kinds)
-        raise UsageError(
-            f"Format {row_format.name} gives {given}, not {kind.words}.",
-            f"For {kind.words}: {', '.join(f.name for f in usable_for(kind))}.",
-        )
+        how = f"For {kind.words}: {', '.join(f.name for f in usable_for(kind))}."
+        raise UsageError(f"Format {row_format.name} gives {given}, not {kind.words}.", how)
     return row_format
 
 
@@ -151,12 +137,10 @@ class Mixed(Format):
         self._parts = dict(zip(readings, parts, strict=True))
         self.name = AND.join(part.name for part in parts)
         self.kinds = tuple(k for k in parts[0].kinds if all(k in part.kinds for part in parts))
-        meanings = dict.fromkeys(meaning for part in parts for meaning in part.columns)
+        each = [part.columns for part in parts]
         self.columns = {
-            meaning: tuple(
-                dict.fromkeys(name for part in parts for name in part.columns.get(meaning, ()))
-            )
-            for meaning in meanings
+            meaning: tuple(dict.fromkeys(name for one in each for name in one.get(meaning, ())))
+            for meaning in itertools.chain(*each)
         }
         self.prompts = tuple(dict.fromkeys(name for part in parts for name in part.prompts))
         self.fans_out = any(part.fans_out for part in parts)

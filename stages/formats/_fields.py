@@ -9,15 +9,15 @@ of a file's sample asks about the file before anything is built, so that both as
 import contextlib
 import itertools
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from stages.contract import Columns, FormatOptions, Row
+from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import AskError, RowError, UndecidedError
 from stages.format import Format
-from stages.rows import signals
+from stages.rows import judgements, shapes, signals
 from stages.rows.column_names import EMPTY, peek
 from stages.rows.unread import ignore, mapped
 
@@ -256,17 +256,19 @@ class Field:
         return open_question(what, f"Say which with {ways}")
 
 
+def tried(way: Format, row: Row, options: FormatOptions) -> list[Example] | Exception:
+    """A row's examples, or why it has none: such rows are refused by name when they are built."""
+    try:
+        return way.read(row, options)
+    except (RowError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return error
+
+
 def _asks(row: Row, ways: Iterable[Format], options: FormatOptions) -> AskError | None:
     """What a row asks when it is read, in the first way in which it says anything."""
-    for way in ways:
-        try:
-            way.read(row, options)
-        except AskError as error:
-            return error
-        except (RowError, AttributeError, LookupError, TypeError, ValueError):
-            continue  # refused by name when it is built
-        return None
-    return None
+    each = (tried(way, row, options) for way in ways)
+    said = next((one for one in each if isinstance(one, AskError | list)), None)
+    return said if isinstance(said, AskError) else None
 
 
 class Asking(Format, abstract=True):
@@ -324,3 +326,14 @@ def telling(lists: Sequence[list[Any]]) -> str:
         if few and 2 * apart > len(told) > signals.FEW and not signals.is_about(key):
             return str(key)
     return ""
+
+
+_PLAIN = ("question", "prompt", "problem", "answer", "answers", "text")  # meanings of one text each
+
+
+def often_listed(rows: Sequence[Row], format_: Format, left: Collection[str]) -> list[str]:
+    """The columns that are read as one text, and are the JSON of a list of texts in most rows; but
+    those that are ``left`` out."""
+    meant = dict.fromkeys(name for one in _PLAIN for name in format_.columns.get(one, ()))
+    each = {n: [judgements.listed_in(row.get(n)) for row in rows] for n in meant if n not in left}
+    return [name for name, lists in each.items() if shapes.mostly(map(bool, lists))]

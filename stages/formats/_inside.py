@@ -71,9 +71,8 @@ def unfolded(turns: list[Message], options: FormatOptions) -> list[Message]:
         found = _turns_in(turn) if turn.role in (USER, ASSISTANT) else None
         if found is not None:
             stop_text.require_allowed(found, f"a turn ({turn.role})", options.already_templated)
-        whole = (
-            found is not None and turn.role == ASSISTANT and found[1].messages[0].role != ASSISTANT
-        )
+        begins = ASSISTANT if found is None else found[1].messages[0].role
+        whole = turn.role == ASSISTANT and begins != ASSISTANT
         if asked is not None and turn.role == ASSISTANT and not whole:
             said = stop_text.answered(*asked, turn.content or "")
             out = _turns.joined(out, [*said[:-1], _filled(turn, said[-1])])

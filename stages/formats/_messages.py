@@ -16,6 +16,7 @@ from stages.formats._parts import calls_of
 from stages.rows.column_names import FLAGS, NUMERIC
 from stages.rows.speakers import CALL, ROLES, TOOL, USER, meaning, role_named
 
+MAX_FLOAT32 = 3.4028235e38  # margins and weights are stored as float32
 _OWN = {"role", "from", "content", "value", "parts", *FLAGS}
 _BODIES = ("content", "value", "parts")
 _TEXTS = ("text", "message", "utterance", "system_prompt")  # where there is none of these
@@ -70,13 +71,8 @@ def _weight(key: str, flag: Any, where: str) -> float:
 
 def _as_stored(value: Any) -> float:
     """A number as float32 has it; NaN for what is none, or beyond its range."""
-    if not isinstance(value, int | float):
-        return math.nan
-    try:
-        (stored,) = struct.unpack("<f", struct.pack("<f", value))
-    except (OverflowError, struct.error):
-        return math.nan
-    return float(stored)
+    known = isinstance(value, int | float) and abs(value) <= MAX_FLOAT32
+    return float(struct.unpack("<f", struct.pack("<f", value))[0]) if known else math.nan
 
 
 def kind_of(value: Any) -> str:

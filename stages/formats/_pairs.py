@@ -19,7 +19,6 @@ T = TypeVar("T")
 
 _UNRATED = exact("value", "unrated")
 _SIDES = ("chosen", "rejected")
-_MAX_FLOAT32 = 3.4028235e38  # margins are stored as float32
 _PROMPTS = _fields.columns_of("pair")["prompt"]
 PROMPTS, TURNS = _PROMPTS[:5], _PROMPTS[5:7]
 _LISTED = ("contents", "context")  # turns where they hold a list; a context may be a text too
@@ -126,7 +125,7 @@ def number(value: Any, where: str) -> float:
         RowError: it is something else.
     """
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not abs(value) <= _MAX_FLOAT32:
+    if not number or not abs(value) <= _messages.MAX_FLOAT32:
         raise RowError("bad_margin", f"{where} {value!r} is not a finite number")
     return float(value)
 

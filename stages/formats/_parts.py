@@ -18,25 +18,10 @@ from stages.formats._fields import columns_of
 from stages.rows import words
 
 TEXT, REASONING, CALL, RESULT = "text", "reasoning", "call", "result"
-_KINDS = {
-    name: kind
-    for kind, names in {
-        TEXT: "text input_text output_text",
-        REASONING: "reasoning thinking reasoningContent",
-        CALL: "tool_call tool_use toolUse functionCall function_call",
-        RESULT: "tool_result tool_response toolResult functionResponse function_response",
-    }.items()
-    for name in names.split()
-}
+_KINDS = {name: kind for kind, names in columns_of("part_types").items() for name in names}
 _MEANT = {word: kind for kind in (TEXT, REASONING) for word in words.exact("part", kind)}
-_VALUES = {
-    TEXT: ("text", "value", "content"),
-    REASONING: ("thinking", "reasoning", "reasoningContent", "text", "value", "content"),
-    CALL: ("functionCall", "function_call", "toolUse", "tool_call", "value"),
-    RESULT: ("functionResponse", "function_response", "toolResult", "value", "content"),
-}
-_ARGUMENTS = ("arguments", "input", "args")
-_IDS = ("tool_use_id", "toolUseId", "tool_call_id", "id")
+_VALUES = columns_of("part_values")
+_ARGUMENTS, _IDS = columns_of("part_of_call").values()
 _CALLED = {*_ARGUMENTS, "name", "function", "type", *_IDS}
 
 

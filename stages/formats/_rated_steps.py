@@ -11,9 +11,10 @@ from stages.contract import FormatOptions, Message, Row, StepChain
 from stages.errors import RowError, UndecidedError, counted
 from stages.format import Format
 from stages.formats import _messages, _turns
-from stages.formats._fields import Asking, Field, columns_of
+from stages.formats._fields import Asking, Field, columns_of, tried
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
+from stages.rows.shapes import is_list_of_texts
 
 # Step tags in the wild: Math-Shepherd, Qwen2.5-Math-PRM, Llama PRMs.
 TAGS = ("ки", "<extra_0>", "<|reserved_special_token_0|>", "<step>", "<|step|>")
@@ -73,14 +74,10 @@ def _named(way: str) -> str:
 
 def _steps_in(format_: Format, row: Row, options: FormatOptions) -> list[str]:
     """The steps of a row; empty where it is refused, also in part."""
-    try:
-        made = format_.read(row, options)
-    except (RowError, AttributeError, LookupError, TypeError, ValueError):
-        return []
-    chains = [one for one in made if isinstance(one, StepChain)]
-    if len(chains) < len(made):
-        return []
-    return [step.strip() for one in chains for step in one.steps]
+    made = tried(format_, row, options)
+    chains = [] if isinstance(made, Exception) else made
+    steps = [one.steps if isinstance(one, StepChain) else None for one in chains]
+    return [] if None in steps else [step.strip() for some in steps for step in some or ()]
 
 
 class Cut(Steps, abstract=True):
@@ -209,12 +206,7 @@ def _first_step(text: str, separator: str) -> int:
     raise RowError("two_first_steps", f"{seen}, {detail}occurs once")
 
 
-def are_texts(value: Any) -> bool:
-    """Whether a value is a list of texts."""
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
-
-
-LISTED = Field("list of steps", LISTS, lambda value: bool(value) and are_texts(value))
+LISTED = Field("list of steps", LISTS, is_list_of_texts)
 SPOKEN = Field("turns", columns_of("spoken")["turns"], _turns.are_turns)
 
 

@@ -151,11 +151,6 @@ def signed(options: FormatOptions) -> Label:
     return label
 
 
-def is_signed(values: Iterable[Any]) -> bool:
-    """Whether ratings count from -1, as some of them show."""
-    return any(type(value) in (int, float) and value == -1 for value in values)
-
-
 class Signed(Steps, abstract=True):
     """A format whose variant ``signed`` reads ratings of -1 (bad), 0 (neutral) and 1 (good).
 

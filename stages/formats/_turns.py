@@ -11,6 +11,7 @@ from stages.formats._messages import kind_of
 from stages.formats._parts import json_value
 from stages.formats._parts import tools as tools
 from stages.rows import column_names, shapes
+from stages.rows.speakers import marked
 from stages.rows.unread import ignore
 
 SYSTEM = columns_of("system")["system text"]
@@ -275,6 +276,11 @@ def are_spoken(value: Any) -> bool:
     return sum(said) > 1 and all(said[: sum(said)])
 
 
+def are_bare(value: Any) -> bool:
+    """The same, where nothing before a text says who speaks."""
+    return are_spoken(value) and marked(value) is None
+
+
 def has_turns(value: Any, role_key: str) -> bool:
     """Whether a value is a list of turns, or the JSON of one."""
     if isinstance(value, str):
@@ -310,11 +316,8 @@ def are_said(value: Any, calls: bool = False) -> bool:
 
 def is_turns(value: Any, role_key: str) -> bool:
     """Whether a value is a list of turns whose speaker is under ``role_key``."""
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(turn, dict) and role_key in turn for turn in value)
-    )
+    several = isinstance(value, list) and bool(value)
+    return several and all(isinstance(turn, dict) and role_key in turn for turn in value)
 
 
 # Values that are turns, or answers, by what is in them.

@@ -7,11 +7,11 @@ from typing import Any
 from stages.contract import Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
 from stages.formats import _messages, _turns, unusable
-from stages.formats._fields import Asking, Field, columns_of, required
+from stages.formats._fields import Asking, Field, columns_of, is_list, required
 from stages.kinds import CONVERSATION
 from stages.rows.column_names import FLAGS, peek
 from stages.rows.shapes import is_text
-from stages.rows.speakers import marked, role_named
+from stages.rows.speakers import role_named
 
 
 class _Dialogue(Asking, abstract=True):
@@ -51,8 +51,7 @@ class _OpenAI(_Dialogue):
     passes_on = ("messages", "prompt", *_turns.SYSTEM)
 
     def matches(self, row: Row) -> str | None:
-        said = peek(row, "messages")
-        spoken = _turns.are_spoken(said) and marked(said) is None
+        spoken = _turns.are_bare(peek(row, "messages"))
         return "messages as texts in turn" if spoken else super().matches(row)
 
 
@@ -106,11 +105,8 @@ def _is_exchange(one: Any) -> bool:
     return bool(_QUESTION.first(one) and _ANSWER.first(one))
 
 
-_EXCHANGES = Field(
-    "conversation",
-    columns_of("exchange_list")["exchanges"],
-    lambda value: isinstance(value, list) and any(map(_is_exchange, value)),
-)
+_LISTS = columns_of("exchange_list")["exchanges"]
+_EXCHANGES = Field("conversation", _LISTS, lambda v: is_list(v) and any(map(_is_exchange, v)))
 
 
 def _exchanges(row: Row, column: str) -> list[Message]:

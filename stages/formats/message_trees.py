@@ -22,12 +22,9 @@ _FLAGS = {"deleted": True, "is_deleted": True, "removed": True, "review_result":
 
 
 def _is_node(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and any(isinstance(peek(value, name), list) for name in _CHILDREN)
-        and any(isinstance(peek(value, name), str) for name in _TEXTS)
-        and isinstance(peek(value, "role"), str)
-    )
+    spoken = isinstance(value, dict) and isinstance(peek(value, "role"), str)
+    answered = spoken and any(isinstance(peek(value, name), list) for name in _CHILDREN)
+    return answered and any(isinstance(peek(value, name), str) for name in _TEXTS)
 
 
 def where(row: Row) -> str | None:
@@ -258,10 +255,8 @@ class _MessageTree(_Tree):
     def _pairs(self, answers: list[Row], path: list[Message]) -> list[Example]:
         """The pairs of the answers to the last message of a path."""
         ranks = [(rank, one) for one in answers if (rank := _rank(one)) is not None]
-        unranked = [one for one in answers if _rank(one) is None]
-        examples: list[Example] = [
-            Refused("unranked_answer", f"{_quoted(one)} has no rank") for one in unranked
-        ]
+        others = (_quoted(one) for one in answers if _rank(one) is None)
+        examples: list[Example] = [Refused("unranked_answer", f"{o} has no rank") for o in others]
         ordered = sorted(ranks, key=lambda pair: pair[0])
         every = self._way == "all"
         couples = itertools.combinations(ordered, 2) if every else itertools.pairwise(ordered)

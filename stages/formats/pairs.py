@@ -54,12 +54,9 @@ class _AnswerLists(_pairs.PairFormat):
             detail = f"{len(chosen)} chosen and {len(rejected)} rejected answers; see --format "
             raise RowError("several_answers", detail + " or ".join(self.ways))
         if self._way == "first":
-            sides = zip(_BOTH, (chosen, rejected), strict=True)
-            left_out = [
-                Refused("not_the_first", f"{side} answer {number} of {len(answers)}")
-                for side, answers in sides
-                for number in range(2, len(answers) + 1)
-            ]
+            both = zip(_BOTH, (chosen, rejected), strict=True)
+            more = ((side, at, len(some)) for side, some in both for at in range(2, len(some) + 1))
+            left_out = [Refused("not_the_first", f"{s} answer {at} of {of}") for s, at, of in more]
             return [_pairs.pair(row, chosen[0], rejected[0], options), *left_out]
         _pairs.require_one_margin(row, len(chosen) * len(rejected), options.columns)
         pairs = itertools.product(chosen, rejected)

@@ -69,9 +69,8 @@ def _refuse_packed(row: Row, real: slice) -> None:
             cannot be that of one example, since a build gives positions of its own.
     """
     size = real.stop - real.start
-    packed = RowError(
-        "packed_row", f"the row packs several examples ({size} tokens); give one a row"
-    )
+    what = f"the row packs several examples ({size} tokens); give one a row"
+    packed = RowError("packed_row", what)
     if row.get("seq_lengths") is not None:
         lengths = _numbers(row, "seq_lengths")
         if len(lengths) > 1:

@@ -37,11 +37,9 @@ def _settle(
     if zero and not none_said and not last:
         # Most solutions are not wrong from the first step on.
         likelier = (_ONE, _ZERO) if 2 * zero >= len(named) else (_ZERO, _ONE)
-        raise UndecidedError(
-            f"{what} a 0 in {counted(zero, 'row')}, which may be the first step or say that no "
-            "step is wrong (no row has -1 or null), so they may count from 0 or from 1",
-            likelier,
-        )
+        seen = f"a 0 in {counted(zero, 'row')}, which may be the first step or say that no step is "
+        none = "wrong (no row has -1 or null), so they may count from 0 or from 1"
+        raise UndecidedError(f"{what} {seen}{none}", likelier)
     if zero and not last:
         return _ZERO, f"it counts from 0, as step 0 is listed in {counted(zero, 'row')}"
     if last and not (zero and none_said):
@@ -213,18 +211,13 @@ class _ErrorList(_Numbered):
     ways = (_ZERO, _ONE, _ZERO + _WHOLE, _ONE + _WHOLE)
 
     def matches(self, row: Row) -> str | None:
-        column = _list_of(row)
-        return (
-            f"{_rated_steps.LISTED.first(row)} and the wrong ones in {column}" if column else None
-        )
+        column, steps = _list_of(row), _rated_steps.LISTED.first(row)
+        return f"{steps} and the wrong ones in {column}" if column else None
 
     def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
         columns = options.columns
-        named = [
-            (row[name], _count(row, columns))
-            for row in rows
-            if (name := _list_of(row, columns)) and isinstance(row[name], list) and row[name]
-        ]
+        each = ((row, row.get(_list_of(row, columns) or "")) for row in rows)
+        named = [(some, _count(row, columns)) for row, some in each if some and is_list(some)]
         return _settle(named, "the lists of wrong steps name")
 
     def _wrong(self, row: Row, steps: int, columns: Mapping[str, str]) -> list[int]:

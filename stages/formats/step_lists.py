@@ -13,7 +13,7 @@ from stages.formats import _fields, _rated_steps, _ratings, _turns
 from stages.formats._fields import NOTHING, Field, Question, columns_of, fields_of, is_list
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
-from stages.rows.shapes import NEARLY_ALL, is_text
+from stages.rows.shapes import NEARLY_ALL, is_list_of_texts, is_text
 from stages.rows.unread import differs_from, mapped
 
 _LABELS = columns_of("stepwise")["ratings"]
@@ -21,7 +21,7 @@ _LABELS = columns_of("stepwise")["ratings"]
 
 def _fits(value: Any, steps: int) -> bool:
     """Whether a value can be a rating per step; bare integers could also be step numbers."""
-    if _ratings.are_ratings(value) and _ratings.is_signed(value):  # of -1, 0 and 1
+    if _ratings.are_ratings(value) and -1 in value:  # of -1, 0 and 1
         return len(value) == steps
     if not isinstance(value, list) or not all(map(_ratings.is_rating, value)):
         return False
@@ -116,7 +116,7 @@ class _NextStep(_ratings.Signed):
             way = differs_from(options.columns.get(rating, rating), row[rating])
             what = f"{rating} is {row[rating]!r}: the step is neither good nor bad"
             raise AskError("nothing_labelled", what, f"Leave such rows out with {way}")
-        if not _rated_steps.are_texts(steps):
+        if steps and not is_list_of_texts(steps):
             raise RowError("bad_column", f"column {earlier!r} is not a list of texts")
         labels = [*[None] * len(steps), label]
         return [StepChain(_rated_steps.problem(row, options), [*steps, row[step]], labels)]
@@ -275,10 +275,8 @@ class _StepConversations(Format):
         roles = [message.role for message in turns]
         if not turns or roles != ["user", "assistant"] * (len(turns) // 2):
             raise RowError("bad_column", "the turns do not alternate between a step and its rating")
-        labels = [
-            _ratings.rating(message.content, f"the rating of step {i + 1}")
-            for i, message in enumerate(turns[1::2])
-        ]
+        rated = enumerate((message.content for message in turns[1::2]), 1)
+        labels = [_ratings.rating(said, f"the rating of step {at}") for at, said in rated]
         pieces = [message.content or "" for message in turns[::2]]
         return [_rated_steps.chain([*pieces, ""], labels, options, own_text=False)]
 

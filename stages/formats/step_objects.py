@@ -44,10 +44,8 @@ def _rated(
     name = required(_STEPS.first(row), "there is no list of steps with a text and a rating each")
     place = f"{before}{name}[]."
     texts = [step[_TEXT.needed(step, before=place)] for step in row[name]]
-    return texts, [
-        _ratings.one_rating(step, _RATING, f"{name}[{number}]", label, place)
-        for number, step in enumerate(row[name])
-    ]
+    each = ((f"{name}[{number}]", step) for number, step in enumerate(row[name]))
+    return texts, [_ratings.one_rating(one, _RATING, at, label, place) for at, one in each]
 
 
 def _given(one: Row) -> Any:

@@ -213,13 +213,11 @@ class _PRM800K(Format):
         ended = len(steps)
         for number, step in enumerate(steps):
             where = f"step {number + 1}"
-            completions = step.get("completions") or []
-            rated = [
-                _rated(c, f"{where} completion {i}", options) for i, c in enumerate(completions)
-            ]
+            given = step.get("completions") or []
+            rated = [_rated(c, f"{where} completion {i}", options) for i, c in enumerate(given)]
             chosen = step.get("chosen_completion")
             for i, one in enumerate(rated):
-                if i != chosen and _rating(completions[i]) is None:
+                if i != chosen and _rating(given[i]) is None:
                     detail = f"{where} completion {i} has no rating"
                     examples.append(Refused("unrated_completion", detail))
                 elif i != chosen and self._way != "path":
@@ -248,9 +246,8 @@ def _behind(steps: list[dict[str, Any]], ended: int) -> list[Example]:
     for number, step in enumerate(steps[ended + 1 :], ended + 2):
         names = [f"completion {i}" for i in range(len(step.get("completions") or []))]
         names += ["human completion"] * (step.get("human_completion") is not None)
-        refused += [
-            Refused("behind_chain_end", f"step {number} {name}: {detail}") for name in names
-        ]
+        said = (f"step {number} {name}: {detail}" for name in names)
+        refused += [Refused("behind_chain_end", one) for one in said]
     return refused
 
 

@@ -6,17 +6,8 @@ from collections.abc import Mapping, Sequence
 from stages.contract import BARE, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
 from stages.format import Format
-from stages.formats import _turns, message_trees
-from stages.formats._fields import (
-    Asking,
-    Field,
-    are_options,
-    columns_of,
-    fields_of,
-    is_any,
-    open_question,
-    says,
-)
+from stages.formats import _fields, _turns, message_trees
+from stages.formats._fields import Asking, Field, columns_of, fields_of, is_any, open_question, says
 from stages.kinds import CONVERSATION
 from stages.rows import stop_text
 from stages.rows.column_names import Overlaid, peek
@@ -97,18 +88,18 @@ class _Text(Format):
         name = "role" if any(map(_speaker, rows)) else _speakers(rows)
         if name is None:
             return None
-        return f"the texts are turns: {name} says who speaks each of them", (
-            "Give rows with whole conversations, each turn with who says it (messages); alone a "
-            "turn is no conversation"
-        )
+        what = f"the texts are turns: {name} says who speaks each of them"
+        how = "Give rows with whole conversations, each turn with who says it (messages); alone a "
+        return what, f"{how}turn is no conversation"
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         text = _turns.text(row, "text")
         if role := _speaker(row):
             raise RowError("bad_column", f"the text is a turn: role is {role!r}")
-        parsed = stop_text.allowed(text, "the text", options.already_templated, whole=True)
+        parsed = stop_text.read(text)
         if parsed is None:
             return [Conversation([Message(BARE, text)])]
+        stop_text.require_allowed(parsed, "the text", options.already_templated)
         turns = _turns.joined(_turns.before(row), parsed[1].messages)
         return [Conversation(turns, _turns.tools(row))]
 
@@ -155,9 +146,8 @@ def _require_all_read(row: Row, columns: Mapping[str, str]) -> None:
         if is_text(value) and value.strip() and value not in read:
             what = f"instruction and {name} could each be the question"
             ways = [mapped("input", name), ignore(name)]
-            if any(
-                text and text in value for text in map(str.strip, read)
-            ):  # what made the answer has it inside
+            # What made the answer may have it inside.
+            if any(text and text in value for text in map(str.strip, read)):
                 ways = [ignore(name), mapped("instruction", name)]
             raise open_question(what, f"Say which with {' or '.join(ways)}")
 
@@ -183,7 +173,7 @@ def asked(row: Row, options: FormatOptions) -> str:
 def _passages(row: Row, name: str) -> str:
     """A text, or those of a list with a blank line between them; options with their letters."""
     value = row.get(name)
-    if isinstance(value, dict) and are_options(value):
+    if isinstance(value, dict) and _fields.are_options(value):
         return "\n".join(f"{letter}. {said}" for letter, said in value.items() if said)
     if isinstance(value, list) and all(map(is_text, value)):
         return "\n\n".join(value)

@@ -16,6 +16,10 @@ from stages.rows.unread import mapped
 _SAID = TABLE_OF_ROWS["unusable"]
 
 
+def _columns(name: str) -> Mapping[str, tuple[str, ...]]:
+    return {what: (*names.split(),) for what, names in _SAID[name]["columns"].items()}
+
+
 class Unusable(Format, abstract=True):
     """A format that none of the tasks can use; ``columns.toml`` says what its rows are.
 
@@ -25,12 +29,10 @@ class Unusable(Format, abstract=True):
 
     usable = False
 
-    def __init__(
-        self, name: str, evidence: Callable[[Row], str | None], **columns: tuple[str, ...]
-    ) -> None:
+    def __init__(self, name: str, evidence: Callable[[Row], str | None]) -> None:
         said = _SAID[name]
         self.name, self.kinds, self.__doc__ = name, tuple(said["kinds"]), said["says"]
-        self.columns, self._evidence = columns, evidence
+        self.columns, self._evidence = _columns(name), evidence
         self._what, self._instead = said["what"], said["instead"]
 
     def matches(self, row: Row) -> str | None:
@@ -55,17 +57,14 @@ def _is_batch_line(row: Row) -> str | None:
     return "custom_id and response" if isinstance(peek(row, "response"), dict) else None
 
 
-_ONE = ("completion", "response", "answer", "output", "messages", "conversations")
+ONE, _NUMBERS = _columns("regression_reward").values()
 _SECOND = ("chosen", "rejected", "responses", "answers", "completions", "candidates", "label")
-_NUMBERS = tuple(
-    "reward score rating helpfulness quality reward_score overall_score correctness".split()
-)
 
 
 def _has_one_number(row: Row) -> str | None:
     if any(name in row for name in _SECOND):
         return None
-    answers = [name for name in _ONE if isinstance(peek(row, name), (str, list))]
+    answers = [name for name in ONE if isinstance(peek(row, name), (str, list))]
     number = next((name for name in _NUMBERS if type(peek(row, name)) in (int, float)), None)
     return f"one {answers[0]} with one {number}" if len(answers) == 1 and number else None
 
@@ -78,16 +77,8 @@ def _has_segments(row: Row) -> str | None:
     return "segments with text and label" if known else None
 
 
-_TURNS = ("prompt", "context_messages")
-_TEXTS = ("prompt", "question", "problem", "query", "instruction")
-_CHECKED = (
-    "reward_model",
-    "ground_truth",
-    "reference_answer",
-    "verification_info",
-    "test_cases",
-    "label",
-)
+_ASKED, _CHECKED = _columns("prompts_alone").values()
+_TURNS, _TEXTS = _ASKED[:2], (_ASKED[0], *_ASKED[2:])
 # Any of these may hold an answer; then the row is for another format.
 _ANSWERS = frozenset(
     "answers responses solutions completions chosen rejected candidates messagecontent steps "
@@ -138,12 +129,9 @@ def unanswered(rows: Sequence[Row], columns: Iterable[str]) -> tuple[str, str] |
     return None
 
 
-_ASKED = tuple(dict.fromkeys((*_TURNS, *_TEXTS)))
 TABLE = (
-    Unusable(
-        "batch_lines", _is_batch_line, id=("custom_id",), request=("body",), answer=("response",)
-    ),
-    Unusable("prompts_alone", _has_no_answer, prompt=_ASKED, checked=_CHECKED),
-    Unusable("regression_reward", _has_one_number, answer=_ONE, number=_NUMBERS),
-    Unusable("segments", _has_segments, segments=("segments",)),
+    Unusable("batch_lines", _is_batch_line),
+    Unusable("prompts_alone", _has_no_answer),
+    Unusable("regression_reward", _has_one_number),
+    Unusable("segments", _has_segments),
 )

@@ -1,5 +1,6 @@
 """Two answers and a verdict: which is the better one, or how strongly one is preferred."""
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,12 +22,8 @@ _ENDS = (("1", "2"), ("0", "1"), ("a", "b"), ("A", "B"))
 
 def _named(stems: Sequence[str], ends: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """The columns of two answers: ``output_1`` and ``output_2``, ``output1`` and ``output2``."""
-    return tuple(
-        (f"{stem}{joint}{left}", f"{stem}{joint}{right}")
-        for stem in stems
-        for left, right in ends
-        for joint in ("_", "")
-    )
+    ways = itertools.product(stems, ends, ("_", ""))
+    return tuple((f"{stem}{joint}{a}", f"{stem}{joint}{b}") for stem, (a, b), joint in ways)
 
 
 _PAIRS = _named(_STEMS, _ENDS)
@@ -215,9 +212,8 @@ class _IndexedPair(_pairs.PairFormat):
             return "0-based", f"{words}: it counts from 0"
         if 2 in seen:
             what = f"{words}: it counts from 1 and 0 is a tie, or from 0 and 2 is one"
-            raise UndecidedError(
-                what, ("1-based", "0-based")[:: 1 if counts[0] <= counts[2] else -1]
-            )
+            likelier = ("1-based", "0-based")[:: 1 if counts[0] <= counts[2] else -1]
+            raise UndecidedError(what, likelier)
         able = tuple(way for way, order in _ORDERS.items() if seen <= {*order})
         able = tuple(way for way in able if way != "1-based" or not flags)
         ways = "an index from 0, an index from 1," if "1-based" in able else "an index from 0"

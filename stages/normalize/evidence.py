@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from stages import contract, formats, kinds
 from stages.errors import DataError, RowError, UndecidedError, UnknownFormatError, counted
 from stages.format import Format
+from stages.formats import _fields
 from stages.normalize import inside, lacking, roles
 from stages.rows import shapes, stop_text, unread
 from stages.rows.column_names import EMPTY
@@ -126,12 +127,8 @@ class _Roles:
 
 def _lacks_prompt(detected: Format, row: contract.Row) -> bool:
     """Whether a row is refused since no column has a name that the format knows for a prompt."""
-    with contextlib.suppress(AttributeError, LookupError, TypeError, ValueError):
-        try:
-            detected.read(row, contract.FormatOptions(already_templated=True))
-        except RowError as error:
-            return error.code in ("no_prompt", "tie")
-    return False
+    said = _fields.tried(detected, row, contract.FormatOptions(already_templated=True))
+    return isinstance(said, RowError) and said.code in ("no_prompt", "tie")
 
 
 def _read_as(
@@ -154,8 +151,8 @@ def _read_as(
     about_answers = said.endswith("could each be the answer") or " a third answer " in said
     misses = about_answers if said else roles.misses(detected, fitting, kind, columns)
     unasked = said and all(_lacks_prompt(detected, row) for row in fitting)
-    elsewhere = unasked or " without an answer: " in said or not detected.usable
-    elsewhere = elsewhere or said.startswith("nothing says")
+    open_ = " without an answer: " in said or said.startswith("nothing says")
+    elsewhere = unasked or open_ or not detected.usable
     if misses or elsewhere:
         ways = by_roles.found()
         if len(ways) == 1 or (ways and (doubt is None or elsewhere)):
@@ -195,11 +192,9 @@ def _refuse_templated(
     (column, dialect), _ = seen.most_common(1)[0]
     count = f"{seen.total():,} of {counted(len(rows), 'sampled row')}"
     if not already_templated and seen.total() > MIXED_SHARE * len(rows):
-        raise DataError(
-            f"{where}: column {column!r} already carries a chat template ({dialect}) in {count}; "
-            "rendering it would template it twice.",
-            "Add --already-templated to have its turns read and rendered once.",
-        )
+        what = f"column {column!r} already carries a chat template ({dialect}) in {count}"
+        how = "Add --already-templated to have its turns read and rendered once."
+        raise DataError(f"{where}: {what}; rendering it would template it twice.", how)
     return f"; already templated ({dialect}) in {count}"
 
 
@@ -246,11 +241,8 @@ def matching(
     for name in evidence.keys() - {f.name for f in formats.usable_for(kind)}:
         both = zip(readable, evidence[name], strict=True)
         evidence[name] = [None if other else reason for other, reason in both]
-    return {
-        name: [reason and in_raw_names(reason, columns) for reason in reasons]
-        for name, reasons in evidence.items()
-        if any(reasons)
-    }
+    fits = {name: reasons for name, reasons in evidence.items() if any(reasons)}
+    return {n: [one and in_raw_names(one, columns) for one in some] for n, some in fits.items()}
 
 
 def require_one(
@@ -295,11 +287,8 @@ def _asks_the_same(name: str, rows: Sequence[contract.Row]) -> bool:
 def _strays(evidence: dict[str, list[str | None]], best: str) -> tuple[str, int]:
     """The format that fits most of the rows that the best one does not fit, and how many."""
     unexplained = [i for i, reason in enumerate(evidence[best]) if not reason]
-    counts = {
-        n: sum(bool(reasons[i]) for i in unexplained)
-        for n, reasons in evidence.items()
-        if n != best
-    }
+    others = {name: reasons for name, reasons in evidence.items() if name != best}
+    counts = {name: sum(bool(reasons[i]) for i in unexplained) for name, reasons in others.items()}
     name = max(counts, key=lambda n: counts[n], default="")
     return name, counts.get(name, 0)
 

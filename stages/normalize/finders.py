@@ -10,7 +10,7 @@ from typing import Any
 from stages.formats import _fields, _rated_steps, _ratings, _turns
 from stages.normalize import role_columns, role_names, verdict_columns
 from stages.normalize.role_columns import JSON, Columns
-from stages.rows import column_names, judgements, shapes, speakers, stop_text
+from stages.rows import column_names, judgements, shapes, stop_text
 from stages.rows.column_names import EMPTY
 from stages.rows.judgements import are_numbers, is_marked, of_several
 
@@ -96,8 +96,7 @@ def _prompt(held: Columns) -> list[str]:
 
 def _spoken_turns(held: Columns) -> list[str]:
     """Texts of turns: in one list, or in numbered columns (``user_1``, ``assistant_1``)."""
-    lists = [p for p in held.where(_turns.are_spoken) if role_names.is_talk(p)]
-    lists = [p for p in lists if not held.all(p, lambda value: speakers.marked(value) is not None)]
+    lists = [p for p in held.where(_turns.are_bare) if role_names.is_talk(p)]
     even = [p for p in lists if held.all(p, lambda value: len(value) % 2 == 0)]
     return even or role_names.numbered_turns(held.where(shapes.is_text, 0.0))
 
@@ -112,7 +111,7 @@ def _is_answered(text: str) -> bool:
 def _weights(held: Columns) -> list[str]:
     """Lists of weights, or of flags, that are as long as the turns."""
     lists = [p for p in held.where(are_numbers) if held.as_long(p, role_columns.conversation(held))]
-    return list(filter(column_names.weighs_turns, lists))
+    return [p for p in lists if column_names.is_a(p, "weight") or column_names.is_a(p, "trained")]
 
 
 def _inputs(held: Columns) -> list[str]:

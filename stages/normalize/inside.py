@@ -18,7 +18,6 @@ from stages.rows import judgements, shapes, signals, speakers
 from stages.rows.column_names import EMPTY, Watched
 from stages.rows.selection import told_raw
 
-_MOST = 3  # questions in one message
 _ALLOW = "Add --already-templated to have its turns read and rendered once"
 _OPTION = re.compile(r"--already-templated|--(?:ignore|map|role) (?:'[^']*'|[^\s,;]+)")
 # Codes of rows that an option settles, whatever their format is.
@@ -28,14 +27,11 @@ _ASKED = ("unknown_role", "already_templated")
 def _asks(row: Row, format_: Format, options: FormatOptions) -> RowError | None:
     """What a row asks about what is inside of it; None where it asks nothing of that kind."""
     watched = Watched(row)
+    made = _fields.tried(format_, watched, options)
+    if isinstance(made, Exception):
+        return made if isinstance(made, RowError) and made.code in _ASKED else None
     try:
-        examples = format_.read(watched, options)
-    except RowError as error:
-        return error if error.code in _ASKED else None
-    except (AttributeError, LookupError, TypeError, ValueError):
-        return None  # refused by name when it is built
-    try:
-        _inside.settled(examples, watched, options)
+        _inside.settled(made, watched, options)
     except RowError as error:
         return error if isinstance(error, AskError) or error.code in _ASKED else None
     return None
@@ -52,38 +48,33 @@ def _changes(row: Row, format_: Format, options: FormatOptions) -> bool:
 
 
 def require_settled(
-    reading: str,
-    rows: Sequence[Row],
-    where: str,
-    already_templated: bool,
-    columns: Mapping[str, str],
+    reading: str, rows: Sequence[Row], where: str, allowed: bool, columns: Mapping[str, str]
 ) -> int:
     """Stop at what most of the rows that ask anything ask; the rows that ``--already-templated``
     changes, where it is given.
+
+    Args:
+        allowed: whether it is.
 
     Raises:
         DataError: more than a few rows ask something.
     """
     format_ = formats.load(reading)
-    options = format_.told(FormatOptions(columns=columns, already_templated=already_templated))
-    asked: list[tuple[str, str]] = []  # each question, and the options that settle it
-    while (found := _most(rows, format_, options)) is not None and len(asked) < _MOST:
-        detail = told_raw(found[0], options.columns).partition("; ")[0]
-        asked.append((f"{detail} ({found[1]})", _how(found[0], rows)))
-        if found[0].code == "already_templated" and not options.already_templated:
-            options = replace(options, already_templated=True)
-        else:
-            break
-    if not asked:
-        return sum(_changes(row, format_, options) for row in rows) if already_templated else 0
-    what, how = asked[0]
-    if len(asked) > 1:
-        what = ", and ".join(one for one, _ in asked)
-        *firsts, last = (_OPTION.findall(one) for _, one in asked)
-        before = " ".join(ways[0] for ways in firsts)
-        how = f"Add {', or '.join(f'{before} {way}' for way in last)}"
-    if already_templated and asked[0][1].startswith(_ALLOW):
+    options = format_.told(FormatOptions(columns=columns, already_templated=allowed))
+    first = _most(rows, format_, options)
+    if first is None:
+        return sum(_changes(row, format_, options) for row in rows) if allowed else 0
+    asked = [first]
+    if first[0].code == "already_templated" and not allowed:
+        then = _most(rows, format_, replace(options, already_templated=True))
+        asked += [then] if then else []
+    told = [(told_raw(one, options.columns).partition("; ")[0], rows_of) for one, rows_of in asked]
+    how, *more = (_how(one, rows) for one, _ in asked)
+    if allowed and how.startswith(_ALLOW):
         how = "Give such rows as messages, each turn by itself, or leave them out with --where"
+    for way in map(_OPTION.findall, more):  # both together
+        how = f"Add {', or '.join(f'{_OPTION.findall(how)[0]} {one}' for one in way)}"
+    what = ", and ".join(f"{detail} ({rows_of})" for detail, rows_of in told)
     raise DataError(f"{where}: {what}.", f"{how}.")
 
 

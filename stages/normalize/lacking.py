@@ -8,7 +8,7 @@ from typing import Any
 from stages import contract, kinds
 from stages.errors import DataError, counted
 from stages.format import Format
-from stages.formats import _fields, _rated_steps, _ratings, _turns
+from stages.formats import _fields, _pairs, _rated_steps, _ratings, _turns, unusable
 from stages.formats._messages import as_role, role_of
 from stages.normalize import finders, role_columns, role_names
 from stages.normalize.roles import Candidate
@@ -20,14 +20,7 @@ from stages.rows.unread import mapped
 
 NAMED = 12  # columns that a message names
 SHOWN = 4  # ways that a question has
-_WORDS: Mapping[type, str] = {
-    str: "text",
-    bool: "true or false",
-    int: "number",
-    float: "number",
-    list: "list",
-    dict: "object",
-}
+_WORDS = {"flag": "true or false", "json": "text", "turns": "list"}  # of the others their kind
 
 
 def columns_named(rows: Iterable[contract.Row]) -> str:
@@ -35,8 +28,8 @@ def columns_named(rows: Iterable[contract.Row]) -> str:
     told: dict[str, Any] = {}
     for name, value in itertools.chain.from_iterable(row.items() for row in rows):
         told[name] = value if told.get(name) in EMPTY else told[name]
-    words = ("empty" if one in EMPTY else _WORDS.get(type(one), "value") for one in told.values())
-    return ", ".join([f"{name} ({what})" for name, what in zip(told, words, strict=True)][:NAMED])
+    kinds = {name: "empty" if one in EMPTY else shapes.kind_of(one) for name, one in told.items()}
+    return ", ".join([f"{name} ({_WORDS.get(kind, kind)})" for name, kind in kinds.items()][:NAMED])
 
 
 _ROLES = 4  # speakers that are told apart
@@ -119,19 +112,17 @@ def _speakers(rows: Sequence[contract.Row]) -> str:
 
 
 _TAGS = ("label", "kto_tag")
-_ONE_ANSWER = ("completion", "response", "answer", "output", "messages", "conversations")
 
 
 def refuse_unpaired(rows: Sequence[contract.Row], where: str) -> None:
     """Raise where every row has one answer and a label, and no second answer to compare with."""
-    both = (_TAGS, _ONE_ANSWER)
+    both = (_TAGS, unusable.ONE)
     single = not any(row.keys().isdisjoint(names) for row in rows for names in both)
     if rows and single and not any("rejected" in row for row in rows):
-        raise DataError(
-            f"{where} holds unpaired data: one completion and one label per row. A reward model is "
-            "trained on pairs, and there is no second answer to compare with.",
-            "Give rows with chosen and rejected, or train with KTO, which reads unpaired data.",
-        )
+        what = f"{where} holds unpaired data: one completion and one label per row. A reward model "
+        what += "is trained on pairs, and there is no second answer to compare with."
+        how = "Give rows with chosen and rejected, or train with KTO, which reads unpaired data."
+        raise DataError(what, how)
 
 
 def unasked(
@@ -152,14 +143,11 @@ def unasked(
 
 def _is_mark(value: Any) -> bool:
     """Whether a text says nothing: a dash, dots, a word for none."""
-    plain = value.strip().casefold() if isinstance(value, str) else "text"
-    return plain in ("n/a", "na", "none", "null", "nan") or not any(map(str.isalnum, plain))
+    said = isinstance(value, str) and any(map(str.isalnum, value))
+    return isinstance(value, str) and (_pairs.is_unrated(value) or not said)
 
 
 # What rows lack that rate no steps.
-
-
-_GIVEN = 'Give rows such as {"problem": "...", "steps": ["...", "..."], "labels": [1, 0]}'
 
 
 def without_ratings(rows: Sequence[contract.Row]) -> tuple[str, str] | None:
@@ -186,7 +174,8 @@ def without_ratings(rows: Sequence[contract.Row]) -> tuple[str, str] | None:
             return what, f"{ways}, or have such rows refused with {mapped('labels', path)}"
     named = (path for path in lists if role_names.role_of(path) in ("number", "verdict"))
     uneven = (said for path in named if (said := _uneven(held, steps, path)))
-    return next(uneven, f"{steps} has steps, and nothing rates each of them"), _GIVEN
+    said = next(uneven, f"{steps} has steps, and nothing rates each of them")
+    return said, role_names.GIVEN["step"]
 
 
 def _uneven(held: role_columns.Columns, steps: str, path: str) -> str:
@@ -202,11 +191,6 @@ def _uneven(held: role_columns.Columns, steps: str, path: str) -> str:
 
 
 _FEW = 3  # rows that name another one: fewer may do so by chance
-_JOINED = {
-    "step": _GIVEN,
-    "turn": 'Give rows such as {"messages": [{"role": "user", "content": "..."}, ...]}',
-    "answer": 'Give rows such as {"prompt": "...", "responses": ["...", "..."], "scores": [2, 1]}',
-}
 
 
 def in_pieces(rows: Sequence[contract.Row], kind: kinds.Kind) -> tuple[str, str] | None:
@@ -229,13 +213,13 @@ def in_pieces(rows: Sequence[contract.Row], kind: kinds.Kind) -> tuple[str, str]
         piece, said = "turn", sorted(ids, key=lambda p: -_both(held, p, spoken[0]))
     elif kind.trains_answers and texts and not asked and (linked := _linked(held, names)):
         what = f"each row is one turn, and {linked} says which other row it belongs to"
-        return what, f"Join these rows. {_JOINED['turn']}"
+        return what, f"Join these rows. {role_names.GIVEN['turn']}"
     if not said and kind.trains_answers and texts:
         piece, said = "turn", [path for path in repeated if _is_counted(held, path, names)]
     if not said:
         return None
     what = f"each row is one {piece}, and those with one {said[0]} belong together"
-    return what, f"Join the rows of one {said[0]}. {_JOINED[piece]}"
+    return what, f"Join the rows of one {said[0]}. {role_names.GIVEN[piece]}"
 
 
 def _both(held: role_columns.Columns, path: str, spoken: str) -> int:
@@ -295,7 +279,7 @@ def _judged(held: role_columns.Columns) -> tuple[str, str] | None:
         ends = [_last_word(said) for said in answers if isinstance(said, str)]
         if ends and all(map(_ratings.is_rating, ends)):
             what = f"the answers in {path} end with a verdict each, as a judge's texts do"
-            return what, f"Write the steps without the judge's texts. {_GIVEN}"
+            return what, f"Write the steps without the judge's texts. {role_names.GIVEN['step']}"
     return None
 
 
@@ -310,7 +294,5 @@ def which(found: Sequence[Candidate], rows: Sequence[contract.Row], where: str) 
         return DataError(what, "Give rows with the good one alone.")
     ways = [one.words for one in found[:SHOWN]]
     named = f"Say which with {', or '.join(one.options for one in found)}."
-    return DataError(
-        f"{where} could be read in {len(found)} ways: {'; or '.join(ways)}.",
-        named if len(found) <= SHOWN else "Name the columns with --map.",
-    )
+    how = named if len(found) <= SHOWN else "Name the columns with --map."
+    return DataError(f"{where} could be read in {len(found)} ways: {'; or '.join(ways)}.", how)

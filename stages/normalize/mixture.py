@@ -57,23 +57,15 @@ def detect_mixture(
     if len(alone) < 2:
         return None
     if len({formats.load(name).first_error for name in alone}) > 1:
-        raise DataError(
-            f"{where} has rows that rate steps up to the first error, and rows that rate all steps "
-            f"({', '.join(alone)}).",
-            "Give them as files of their own.",
-        )
-    readings = []
+        both = "rows that rate steps up to the first error, and rows that rate all steps"
+        what = f"{where} has {both} ({', '.join(alone)})."
+        raise DataError(what, "Give them as files of their own.")
+    readings: list[str] = []
     for name, some in alone.items():
-        doubt = formats.load(name).doubt(some, options.columns)
-        if doubt is not None:
+        if doubt := formats.load(name).doubt(some, options.columns):
             raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
-        reading, _ = settle(formats.load(name), some, where, options)
-        readings.append(reading)
+        readings += settle(formats.load(name), some, where, options)[:1]
     counts = {name: len(some) for name, some in alone.items()}
-    return Detection(
-        # In the order of names: what a part depends on must not follow from counts.
-        reading=formats.AND.join(sorted(readings)),
-        evidence=f"by row: {in_words(counts, len(rows))}",
-        sampled=len(rows),
-        counts=counts,
-    )
+    # In the order of names: what a part depends on must not follow from counts.
+    reading = formats.AND.join(sorted(readings))
+    return Detection(reading, f"by row: {in_words(counts, len(rows))}", len(rows), counts)

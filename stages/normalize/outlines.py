@@ -180,9 +180,7 @@ def _fill(said: Sequence[str | None]) -> Fill:
     places = [int(mark[1]) for text in said if (mark := _MARKS.fullmatch(text or ""))]
     if len(places) == len(said):
         return lambda texts: [texts[at] for at in places]
-    return lambda texts: [
-        text and _MARKS.sub(lambda mark: texts[int(mark[1])], text) for text in said
-    ]
+    return lambda texts: [t and _MARKS.sub(lambda mark: texts[int(mark[1])], t) for t in said]
 
 
 def _with_texts(column: pa.Array, texts: Sequence[str | None]) -> pa.Array:
@@ -304,11 +302,9 @@ class Outlines:
 
     def batch(self, records: Sequence[Record]) -> tuple[list[int], Batch] | None:
         """Those of some records that have an outline, by index, and what they become."""
-        found = [
-            (number, row, outline)
-            for number, row in enumerate(self._normalize.rows(records))
-            if row is not None and (outline := self._outline_of(row)) is not None
-        ]
+        rows = enumerate(self._normalize.rows(records))
+        each = ((number, row, self._outline_of(row)) for number, row in rows if row is not None)
+        found = [(number, row, outline) for number, row, outline in each if outline is not None]
         if not found:
             return None
         numbers = [number for number, _, _ in found]

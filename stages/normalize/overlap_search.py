@@ -66,9 +66,8 @@ class Index:
         self._evaluation = items.evaluation
         self._runs = signatures.Runs(items.plain, items.evaluation, size)
         # As they are written too, since a text without spaces has no words that are numbers.
-        self._letters = [
-            overlap_words.Letters(items.question, size, numbers) for numbers in (False, True)
-        ]
+        both = (False, True)
+        self._letters = [overlap_words.Letters(items.question, size, one) for one in both]
 
     def overlaps(self, texts: Sequence[str], rows: Ints) -> dict[int, list[Overlap]]:
         """What rows share with questions, by row, in the order of the questions.
@@ -91,18 +90,14 @@ class Index:
     def _pairs(self, texts: Sequence[str], rows: Ints) -> list[_Pair]:
         """Every row and question that share something."""
         bare = [overlap_words.bare(text) for text in texts]
-        blocks = [
-            overlap_words.joined(bare),
-            overlap_words.joined(map(overlap_words.numbers_in_words, bare)),
-        ]
+        spelled = [*map(overlap_words.numbers_in_words, bare)]
+        blocks = [*map(overlap_words.joined, (bare, spelled))]
         every = blocks[1].split()
         ends = np.fromiter((word == overlap_words.END for word in every), bool, len(every))
         shared = self._runs.shared(every, rows[np.cumsum(ends)])
         numbers = (shared.row, shared.item, shared.share, shared.first, shared.stop)
-        pairs = {
-            (row, item): _Pair(row, item, share, False, first, stop)
-            for row, item, share, first, stop in zip(*(a.tolist() for a in numbers), strict=True)
-        }
+        each = zip(*(one.tolist() for one in numbers), strict=True)
+        pairs = {(row, item): _Pair(row, item, share, False, *at) for row, item, share, *at in each}
         found = (letters.find(b, texts) for letters, b in zip(self._letters, blocks, strict=True))
         for text, item in chain.from_iterable(found):
             key = (int(rows[text]), item)
@@ -113,10 +108,9 @@ class Index:
         """The pairs of one row of which most is shared, a few of each evaluation."""
         kept: dict[int, list[_Pair]] = {}
         for pair in sorted(pairs, key=lambda one: (-one.share, one.item)):
-            same = kept.setdefault(self._evaluation[pair.item], [])
-            if len(same) < MOST:
-                same.append(pair)
-        return sorted((one for some in kept.values() for one in some), key=lambda one: one.item)
+            kept.setdefault(self._evaluation[pair.item], []).append(pair)
+        best = (one for some in kept.values() for one in some[:MOST])
+        return sorted(best, key=lambda one: one.item)
 
     def _overlap(self, pair: _Pair, turns: Sequence[str]) -> Overlap:
         match = b" ".join(self._runs.words[pair.item][pair.first : pair.stop])
@@ -124,13 +118,8 @@ class Index:
         if pair.contained:
             ways = (_around(one.solid[pair.item], one.spell, turns) for one in self._letters)
             said = next(filter(None, ways), said)
-        return Overlap(
-            item=pair.item,
-            share=pair.share,
-            contained=pair.contained,
-            match=shortened(match.decode()),
-            said=said or shortened("\n\n".join(turns)),
-        )
+        said = said or shortened("\n\n".join(turns))
+        return Overlap(pair.item, pair.share, pair.contained, shortened(match.decode()), said)
 
 
 def shortened(text: str) -> str:
@@ -235,10 +224,8 @@ def _rows(path: str) -> Iterator[tuple[int, contract.Row | None]]:
         return
     name = readers.of_path(path)
     if name is None:
-        raise UsageError(
-            f"{path} is not an evaluation file: no reader knows its suffix.",
-            "Give JSON lines, JSON, Parquet or a text file with one question a line.",
-        )
+        how = "Give JSON lines, JSON, Parquet or a text file with one question a line."
+        raise UsageError(f"{path} is not an evaluation file: no reader knows its suffix.", how)
     for line, record in readers.numbered(readers.load(name).splits(path)):
         yield line, record.data
 
@@ -255,10 +242,8 @@ def _column(path: str, rows: list[tuple[int, contract.Row | None]]) -> str:
             other = _WITH.get(name, "")
             return f"{name}{JOINED}{other}" if any(row.get(other) for row in looked) else name
     found = ", ".join(dict.fromkeys(name for row in looked for name in row)) or "none"
-    raise UsageError(
-        f"{path} has no column with a known name for questions; its columns are: {found}.",
-        f"Name it after a #, for example {path}#COLUMN.",
-    )
+    what = f"{path} has no column with a known name for questions; its columns are: {found}."
+    raise UsageError(what, f"Name it after a #, for example {path}#COLUMN.")
 
 
 def read(evaluation: Evaluation) -> Questions:
@@ -277,9 +262,8 @@ def read(evaluation: Evaluation) -> Questions:
     column = "text" if written else evaluation.column or _column(path, rows)
     texts = tuple(_question(row, column) if row is not None else None for _, row in rows)
     if rows and not any(texts):
-        raise UsageError(
-            f"{path} has no text in the column {column!r}.", f"Name another: {path}#COLUMN."
-        )
+        what = f"{path} has no text in the column {column!r}."
+        raise UsageError(what, f"Name another: {path}#COLUMN.")
     return Questions(column, tuple(line for line, _ in rows), texts)
 
 
@@ -303,13 +287,10 @@ class Items:
     def of(cls, every: Sequence[Questions]) -> "Items":
         """Those of several evaluations."""
         question = [text or "" for one in every for text in one.texts]
-        return cls(
-            evaluation=[number for number, one in enumerate(every) for _ in one.lines],
-            line=[line for one in every for line in one.lines],
-            question=question,
-            plain=[overlap_words.plain(text) for text in question],
-            columns=[one.column for one in every],
-        )
+        evaluation = [number for number, one in enumerate(every) for _ in one.lines]
+        lines = [line for one in every for line in one.lines]
+        plain = [*map(overlap_words.plain, question)]
+        return cls(evaluation, lines, question, plain, columns=[one.column for one in every])
 
     def judged(self, item: int) -> bool:
         """Whether a question can be found: it has letters or digits."""

@@ -135,11 +135,6 @@ def numbers_in_words(text: bytes) -> bytes:
     return _BEHIND_SPACE.sub(_digits, b" " + text)
 
 
-def numbers_in_text(text: bytes) -> bytes:
-    """The same of any text in lower case."""
-    return _ANYWHERE.sub(_digits, text)
-
-
 # Which of many hashes are known: asked for every word and every byte of a text.
 
 
@@ -204,7 +199,7 @@ def signed(text: str, numbers: bool = True) -> str:
     """
     folded = unicodedata.normalize("NFKD", text.translate(_SIGNS)).casefold()
     bare = "".join(one for one in folded if not unicodedata.category(one).startswith("M"))
-    spelled = numbers_in_text(bare.encode()).decode() if numbers else bare
+    spelled = _ANYWHERE.sub(_digits, bare.encode()).decode() if numbers else bare
     return _LOOSE.sub("", _NO_SIGN.sub("", spelled))
 
 
@@ -232,11 +227,8 @@ class Letters:
         self._numbers = numbers
         texts = [self.spell(question) for question in questions]
         self.solid = [solid(text) for text in texts]
-        self._short = {
-            item: signed(questions[item], numbers)
-            for item, text in enumerate(texts)
-            if self.solid[item] and len(text.split()) < size
-        }
+        few = [n for n, text in enumerate(texts) if self.solid[n] and len(text.split()) < size]
+        self._short = {item: signed(questions[item], numbers) for item in few}
         self._whole: dict[bytes, list[int]] = defaultdict(list)
         self._by_anchor: dict[bytes, list[int]] = defaultdict(list)
         for item, letters in enumerate(self.solid):

@@ -202,12 +202,10 @@ class Columns:
                     place = words.counted(told[0]) or 0
                     key = tuple("#" if part == told[0] else part for part in parts)
                     families.setdefault(key, {}).setdefault(place, path)
-        found = []
-        for members in families.values():
-            first = min(members)
-            if first in (0, 1) and sorted(members) == [*range(first, first + len(members))]:
-                found.append(",".join(members[number] for number in sorted(members)))
-        return [path for path in found if path.count(",") >= _FAMILY - 1]
+        each = (sorted(members.items()) for members in families.values())
+        begun = (some for some in each if some[0][0] in (0, 1) and len(some) >= _FAMILY)
+        whole = (some for some in begun if some[-1][0] - some[0][0] == len(some) - 1)
+        return [",".join(path for _, path in some) for some in whole]
 
     @property
     def texts_of_families(self) -> list[str]:

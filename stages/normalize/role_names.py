@@ -48,6 +48,8 @@ SHAPES: Mapping[str, tuple[Shape, ...]] = {
 }
 INSTEAD = _whole({"with": "instead"})
 COUPLES: Mapping[str, str] = _TABLE["couples"]
+OPEN: Mapping[str, tuple[str, str]] = _TABLE["open"]
+GIVEN: Mapping[str, str] = _TABLE["given"]  # rows in which a step, a turn, an answer has a place
 # Two answers whose names end in numbers keep them, as the index of the better one counts so.
 COUNTED = {("1", "2"): ("response_1", "response_2"), ("0", "1"): ("response_0", "response_1")}
 
@@ -224,13 +226,10 @@ def _differing(left: str, right: str) -> tuple[str, str] | None:
 def by_better(paths: Sequence[str]) -> list[tuple[str, str]]:
     """Each two names of which one says that it is the better one and the other the worse."""
     worse = [path for path in paths if not _FAILED.isdisjoint(parts(path))]
-    return [
-        (left, right)
-        for left in paths
-        for right in worse
-        if (odd := _differing(left, right)) and odd[1] in (_FAILED if odd[0] in BETTER else WORSE)
-        if odd[0] in BETTER or (not odd[0] and role_of(left) == "answer")
-    ]
+    each = ((a, b, _differing(a, b)) for a in paths for b in worse)
+    both = ((a, b, *odd) for a, b, odd in each if odd)
+    told = ((a, b, own) for a, b, own, bad in both if bad in (_FAILED if own in BETTER else WORSE))
+    return [(a, b) for a, b, own in told if own in BETTER or (not own and role_of(a) == "answer")]
 
 
 def by_side(paths: Sequence[str]) -> list[tuple[str, str]]:
@@ -334,13 +333,9 @@ def are_letters(reading: str, rows: Sequence[Row]) -> bool:
 def wholes(row: Row, reading: str) -> dict[str, str]:
     """The columns with the whole of a text of which a column that is read has the end, with it."""
     read = [name for names in formats.load(reading).columns.values() for name in names]
-    return {
-        whole: end
-        for whole in row
-        for end in read
-        if column_names.is_a(whole, "whole") and whole.endswith(f"_{end}")
-        if str(row[whole]).endswith(str(row.get(end)))
-    }
+    named = [name for name in row if column_names.is_a(name, "whole")]
+    both = ((whole, end) for whole in named for end in read if whole.endswith(f"_{end}"))
+    return {whole: end for whole, end in both if str(row[whole]).endswith(str(row.get(end)))}
 
 
 def maps(names: Sequence[str], columns: Sequence[str]) -> str:

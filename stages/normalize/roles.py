@@ -13,6 +13,7 @@ from stages import formats, kinds
 from stages.contract import FormatOptions, Refused, Row
 from stages.errors import RowError, counted
 from stages.format import Format
+from stages.formats import _fields
 from stages.normalize import finders, role_names
 from stages.normalize.role_columns import JSON, Columns, columns_of
 from stages.rows import judgements
@@ -66,23 +67,14 @@ class Candidate:
             return what, f"Read the first of each with {ways}"
         for path in self.renamed.values():
             before, how = judgements.ended(path)
-            if how == "exchanges":
-                asked, answered = before.split(",")
-                what = f"{asked} and {answered} are as many texts, which may ask and answer in turn"
-                return what, f"If they do, add {self.options}"
-            if how == "good":
-                several, verdict = before.split(",")
-                what = f"{several} has several answers, and {verdict} says which are good"
-                return what, f"To train the first good one of each row, add {self.options}"
-            if how == "first":
-                *some, last = before.split(",")
-                what = f"{', '.join(some)} and {last} could each be what is asked"
-                return what, f"To take the first of them that a row has, add {self.options}"
-            if ".." in how:
-                low, high = how.split("..")
-                what = f"{before} has marks from {low} to {high}, and nothing says which are good"
-                how = f"To train {low} as 0, {high} as 1 and 0.5 and more as good, add"
-                return what, f"{how} {self.options}"
+            *some, last = before.split(",")
+            low, _, high = how.partition("..")
+            how = "scale" if high else how
+            if how in role_names.OPEN:
+                names = {"path": before, "some": ", ".join(some), "last": last, "low": low}
+                names |= {"high": high, "options": self.options}
+                what, way = role_names.OPEN[how]
+                return what.format_map(names), way.format_map(names)
         told = [path for name, path in self.renamed.items() if self.roles[name].startswith("told ")]
         if self.guessed or not all(role_names.mentions(path, "verdict") for path in told):
             what = f"only the values say that {self.words} can be read"
@@ -257,15 +249,11 @@ def _run(candidate: Candidate, rows: Sequence[Row], columns: Mapping[str, str]) 
     format_ = formats.load(candidate.reading)
     options = format_.told(replace(_OPTIONS, columns=columns))
     ways = [format_, *format_.variants.values()]
-    read, said, made = 0, [], False
-    for row in rows:
-        given = renamed(row, candidate.renamed)
-        if format_.matches(given) is not None:
-            examples = next((found for way in ways if (found := read_of(way, given, options))), "")
-            read += bool(examples)
-            made = made or examples not in ("", *_REFUSED_AS)
-            said.append(examples)
-    return read * made, "\n".join(said)
+    given = (renamed(row, candidate.renamed) for row in rows)
+    fitting = [row for row in given if format_.matches(row) is not None]
+    said = [next(filter(None, (read_of(way, row, options) for way in ways)), "") for row in fitting]
+    made = any(one not in ("", *_REFUSED_AS) for one in said)
+    return sum(map(bool, said)) * made, "\n".join(said)
 
 
 def by_numbers(
@@ -296,14 +284,11 @@ def by_numbers(
 
 def read_of(way: Format, row: Row, options: FormatOptions) -> str:
     """A row's examples, or as what it is refused; empty where it cannot be read so."""
-    try:
-        examples = way.read(row, options)
-        refused = [isinstance(one, Refused) for one in examples]
-        return "" if mostly(refused) else repr(examples)
-    except RowError as error:
-        return error.code if error.code in (*_REFUSED_AS, _UNPARTED) else ""
-    except (AttributeError, LookupError, TypeError, ValueError):
-        return ""
+    made = _fields.tried(way, row, options)
+    if isinstance(made, list):
+        return "" if mostly(isinstance(one, Refused) for one in made) else repr(made)
+    code = made.code if isinstance(made, RowError) else ""
+    return code if code in (*_REFUSED_AS, _UNPARTED) else ""
 
 
 def _candidates(
@@ -311,10 +296,8 @@ def _candidates(
 ) -> Iterator[Candidate]:
     """What the columns could be for one format, the most that they can say first."""
     settled = formats.settled_by(formats.load(shape.format), columns)
-    needs, may = (
-        {name: role for name, role in some.items() if name not in settled}
-        for some in (shape.needs, shape.may)
-    )
+    both = (shape.needs, shape.may)
+    needs, may = ({n: role for n, role in some.items() if n not in settled} for some in both)
     beside = [some[0] for some in _groups(may, held) if len(some) == 1]
     for choice in itertools.product(*_groups(needs, held)):
         chosen = {name: path for one in choice for name, path in one.items()}
@@ -336,11 +319,9 @@ def _groups(names: Mapping[str, str], held: Columns) -> list[list[dict[str, str]
         other = places.get(role_names.COUPLES.get(role, ""))
         if other is not None:
             counted = role_names.COUNTED if role.startswith("first ") else {}
-            couples = [
-                (counted.get((a[-1], b[-1]), (name, other)), (a, b))
-                for a, b in finders.couples(held, role)
-            ]
-            groups.append([dict(zip(*both, strict=True)) for both in couples])
+            paths = finders.couples(held, role)
+            own = [counted.get((a[-1], b[-1]), (name, other)) for a, b in paths]
+            groups.append([dict(zip(*two, strict=True)) for two in zip(own, paths, strict=True)])
         elif role not in role_names.COUPLES.values():
             ways = [{name: path} for path in finders.able(held, role)]
             if name == "prompt":  # which is of two columns where one belongs to the other

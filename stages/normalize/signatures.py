@@ -42,10 +42,9 @@ def _library() -> Any:
     try:
         from rensa import RMinHash
     except ImportError as error:
-        raise UsageError(
-            "--near-dedup needs the package rensa, which is not installed.",
-            "Install it: pip install 'posttrain-pipeline[near]'.",
-        ) from error
+        how = "Install it: pip install 'posttrain-pipeline[near]'."
+        what = "--near-dedup needs the package rensa, which is not installed."
+        raise UsageError(what, how) from error
     return RMinHash
 
 
@@ -82,9 +81,8 @@ def of_texts(texts: Sequence[str], rows: Ints, count: int, size: int) -> Signatu
     made = np.empty((count, NUMBERS), np.uint32)
     for first, last, some in blocks(texts, rows, count):
         hashes, offsets = _runs(texts[some], rows[some] - first, last - first, size)
-        matrix = _library().digest_matrix_from_flat_token_hashes(
-            hashes, offsets.astype(np.uint64), num_perm=NUMBERS, seed=_SEED
-        )
+        digests = _library().digest_matrix_from_flat_token_hashes
+        matrix = digests(hashes, offsets.astype(np.uint64), num_perm=NUMBERS, seed=_SEED)
         made[first:last] = matrix.to_rows()
     return made
 
@@ -185,9 +183,8 @@ class Runs:
         self.size = size
         self.words = [text.split() for text in texts]
         # Every word of a question by its number, from 1.
-        self._ids = {
-            word: number for number, word in enumerate(dict.fromkeys(chain(*self.words)), 1)
-        }
+        every = enumerate(dict.fromkeys(chain(*self.words)), 1)
+        self._ids = {word: number for number, word in every}
         starts = offsets_of(np.array([len(words) for words in self.words], np.int64))
         self._all = self._numbers(list(chain(*self.words)))
         owner = np.repeat(np.arange(len(texts)), np.diff(starts))
@@ -327,15 +324,10 @@ def compared_texts(batch: Batch, kind: kinds.Kind, whole: bool) -> tuple[Sequenc
         UsageError: rows have no texts.
     """
     if not kind.texts:
-        raise UsageError(
-            f"Rows of {kind.words} cannot be compared with others: they have no texts.",
-            "Give rows with texts, or build without what compares them.",
-        )
-    found: list[str] = []
-    pieces: list[Ints] = []
-    for values, rows in _columns(batch, kind, whole):
-        found += [text or "" for text in values.to_pylist()]
-        pieces.append(rows)
-    rows = np.concatenate([np.zeros(0, np.int64), *pieces])
+        what = f"Rows of {kind.words} cannot be compared with others: they have no texts."
+        raise UsageError(what, "Give rows with texts, or build without what compares them.")
+    each = [*_columns(batch, kind, whole)]
+    found = [text or "" for values, _ in each for text in values.to_pylist()]
+    rows = np.concatenate([np.zeros(0, np.int64), *(own for _, own in each)])
     order = np.argsort(rows, kind="stable")
     return [found[i] for i in order.tolist()], rows[order]

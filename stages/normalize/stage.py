@@ -225,12 +225,8 @@ class Normalize:
         if not mapping and not self.selection.ignore and not self.selection.roles:
             return rows
         replaced = {name for name, source in mapping.items() if name != source}
-        return [
-            renamed(self.selection.read(row), mapping)
-            if row is not None and replaced.isdisjoint(row)
-            else None
-            for row in rows
-        ]
+        fits = (row if row is not None and replaced.isdisjoint(row) else None for row in rows)
+        return [None if row is None else renamed(self.selection.read(row), mapping) for row in fits]
 
     def read_marked(self, row: Row) -> tuple[Batch, list[str], list[str]] | None:
         """What becomes of a row whose texts are marks: its columns, its notes, and the columns that

@@ -10,11 +10,13 @@ from typing import Any
 import orjson
 
 from stages import contract, formats, kinds
-from stages.errors import AskError, RowError, counted
+from stages.errors import AskError, counted
 from stages.format import Format
+from stages.formats._fields import often_listed, tried
 from stages.formats._messages import role_of
 from stages.rows import judgements, shapes, signals, speakers, stop_text, unread, words
 from stages.rows.column_names import EMPTY, Watched, are_set_aside, are_verdicts, is_a, is_rating
+from stages.rows.examples import answers_of
 from stages.rows.selection import Selection, inside, raw
 from stages.rows.unread import Leaving, ReadRow, Unread, ignore
 
@@ -23,7 +25,6 @@ LEAST_SHARE = 0.1  # of each of these columns, where they are several
 LEAST_TEXT = 100  # characters per row of such a column; shorter texts are names, dates, numbers
 _LISTED, _WIDE = 3, 24  # values that a message shows, and their characters
 _SPOKEN, _FIGURE = words.exact("spoken", "role"), words.exact("figure", "sign")
-_PLAIN = ("question", "prompt", "problem", "answer", "answers", "text")  # meanings of one text each
 
 
 def counts_of(values: Sequence[Any]) -> str:
@@ -91,12 +92,12 @@ class Survey:
         rows: those that the format could read; ``failed``: the error of one that it could not.
         refused: errors of rows that an option would settle, by it.
         most: the unread column that alone has most of the rows' text.
-        listed: of each column that is read, in how many rows it is the JSON of a list of texts.
+        listed: the columns that are read and are the JSON of a list of texts in most rows.
     """
 
     rows: int = 0
     failed: Exception | None = None
-    listed: Counter[str] = field(default_factory=Counter)
+    listed: list[str] = field(default_factory=list)
     columns: dict[str, Column] = field(default_factory=dict)
     most: str | None = None
     refused: dict[str, list[AskError]] = field(default_factory=dict)
@@ -106,11 +107,6 @@ class Survey:
         """The columns that must not be left out without an option."""
         asked = {path for path, column in self.columns.items() if column.asked is not None}
         return frozenset(asked if self.most is None else asked | {self.most})
-
-    @property
-    def often_listed(self) -> list[str]:
-        """The columns that are the JSON of a list of texts in most rows."""
-        return [name for name, count in self.listed.items() if 2 * count > self.rows]
 
     @property
     def late(self) -> Mapping[str, int]:
@@ -173,12 +169,6 @@ def _sides(
             if sided and said[0] in texts[both[0]] and said[1] in texts[both[1]]:
                 return both
     return ()
-
-
-def _answers_of(examples: Sequence[contract.Example]) -> int:
-    """How many answers the better dialogue of a row has."""
-    pairs = (one for one in examples[:1] if isinstance(one, contract.Pair))
-    return [turn.role for one in pairs for turn in (*one.prompt, *one.chosen)].count("assistant")
 
 
 def _names_the_worse(left: Unread, sides: tuple[str, ...]) -> bool | None:
@@ -244,30 +234,24 @@ def _ask_of_talk(path: str, values: Sequence[Any], kind: kinds.Kind) -> AskError
     """The question about a conversation of which no turn was read; None for any other column."""
     if kind.marks or not is_talk([*values]):
         return None
-    how = f"Read it with {unread.mapped('messages', f'{path}[turns]')}, or add {ignore(path)}."
-    return AskError("unread_column", f"{path} is a conversation, and nothing reads it", how)
+    how = f"with {unread.mapped('messages', f'{path}[turns]')}"
+    return unread.not_read(path, "is a conversation", how)
 
 
 def _ask_of_long(found: Survey, sizes: Mapping[str, int], total: int, less: int) -> None:
     """Ask about columns of long texts, where they hold more than all that is read, by the
     characters that no example repeats (``sizes``), of all (``total``); so many times ``less`` is
     enough, as a text alone may be the question of what is beside it."""
-    long = {
-        path: size
-        for path, size in sizes.items()
-        if size >= max(LEAST_TEXT / less * found.columns[path].rows, LEAST_SHARE * total)
-    }
-    if less * sum(long.values()) <= MOST_OF_THE_TEXT * total:
+    least = {path: LEAST_TEXT / less * found.columns[path].rows for path in sizes}
+    long = [path for path in sizes if sizes[path] >= max(least[path], LEAST_SHARE * total)]
+    if less * sum(sizes[path] for path in long) <= MOST_OF_THE_TEXT * total:
         return
     if len(long) == 1:
-        found.most = next(iter(long))
+        found.most = long[0]
         return
     for path in long:
-        found.columns[path].asked = found.columns[path].asked or AskError(
-            "unread_column",
-            f"{path} and {len(long) - 1} more hold most of the rows' text, and nothing reads it",
-            f"Read it under another name with --map, or add {ignore(path)}.",
-        )
+        what = f"and {len(long) - 1} more hold most of the rows' text"
+        found.columns[path].asked = found.columns[path].asked or unread.not_read(path, what)
 
 
 def _are_before(path: str, values: Sequence[Any]) -> bool:
@@ -286,15 +270,14 @@ def _ask_of_nameless(found: Survey, sizes: Mapping[str, int]) -> None:
         texts = [value for value in column.values if isinstance(value, str)]
         long = not named and sizes[path] >= LEAST_TEXT / 2 * found.rows and "." not in path
         if long and 2 * len({*texts}) > len(texts) and all(map(signals.is_prose, texts)):
-            what = f"{path} is another text in each row, and nothing reads it"
+            what = "is another text in each row"
         elif column.apart and _are_before(path, column.values):
-            what = f"{path} is in no answer, and may come before each, and nothing reads it"
+            what = "is in no answer, and may come before each"
         elif _FIGURE.issuperset(said) and None in map(speakers.role_named, texts):
-            what = f"{path} names who is to answer, and nothing reads it"
+            what = "names who is to answer"
         else:
             continue
-        how = f"Read it under another name with --map, or add {ignore(path)}."
-        column.asked = column.asked or AskError("unread_column", what, how)
+        column.asked = column.asked or unread.not_read(path, what)
 
 
 def _ask_of_no_few(found: Survey, rows: Sequence[contract.Row]) -> None:
@@ -303,13 +286,6 @@ def _ask_of_no_few(found: Survey, rows: Sequence[contract.Row]) -> None:
         there = sum(row.get(path) not in EMPTY for row in rows)
         if (column.odd or column.rows) <= (1 - shapes.NEARLY_ALL) * there:
             column.asked = None
-
-
-def _listed(rows: Sequence[contract.Row], format_: Format, left: Collection[str]) -> Counter[str]:
-    """In how many rows each column that is read as one text is the JSON of a list of texts."""
-    meant = dict.fromkeys(name for one in _PLAIN for name in format_.columns.get(one, ()))
-    names = [name for name in meant if name not in left]
-    return Counter(name for row in rows for name in names if judgements.listed_in(row.get(name)))
 
 
 def _judge(column: Column, left: Unread, read: ReadRow, kind: kinds.Kind, better: str) -> None:
@@ -340,21 +316,20 @@ def survey(
     sizes, total = Counter[str](), 0
     for row in rows:
         watched = Watched(row)
-        try:
-            examples = format_.read(watched, options)
-        except AskError as error:
-            result.refused.setdefault(error.remedy, []).append(error)
+        examples = tried(format_, watched, options)
+        if isinstance(examples, AskError):
+            result.refused.setdefault(examples.remedy, []).append(examples)
             continue
-        except (RowError, AttributeError, LookupError, TypeError, ValueError) as error:
-            result.failed = error
-            continue  # the build refuses such rows by name
+        if isinstance(examples, Exception):
+            result.failed = examples
+            continue
         result.rows += 1
         total += _text(row)
         read = ReadRow(watched, examples)
         sides = _sides(watched, examples, options.columns)
         for left in leaving.of(watched, examples):
             otherwise = read.numbers_steps(left) if kind.marks else _names_the_worse(left, sides)
-            column = result.take(left, otherwise, _answers_of(examples))
+            column = result.take(left, otherwise, answers_of(examples))
             _judge(column, left, read, kind, sides[1] if sides else "")
             if leaving.is_open(left.path):
                 new = [value for value in left.values if not read.repeats(value)]
@@ -363,7 +338,7 @@ def survey(
                 why = unread.asked(left, kind, read) if each else None
                 column.odd += why is not None and (kind.marks or why.code == "bad_column")
                 column.asked = column.asked or why or _ask_of_talk(left.path, new, kind)
-    result.listed = _listed(rows, format_, settled.union(result.columns))
+    result.listed = often_listed(rows, format_, settled.union(result.columns))
     settled |= {*selection.decided, *filter(selection.settles, result.columns)}
     _ask_of_all(result, kind, settled, rows[0].keys() if rows else ())
     _ask_of_long(result, sizes, total, 2 if format_.name == "text" else 1)

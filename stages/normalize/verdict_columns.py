@@ -122,8 +122,7 @@ def _alike(held: Columns, role: str = "number") -> tuple[list[tuple[str, str]], 
 
 def lists_of_turns(held: Columns) -> list[str]:
     """Columns of turns that are two sides, or differ in their number alone, as one path."""
-    turns = role_columns.talks(held)
-    turns = [path for path in turns if "," not in path]
+    turns = [path for path in role_columns.talks(held) if "," not in path]
     families = [path for path in held.families if {*path.split(",")} <= {*turns}]
     return families or [*map(",".join, held.of_two(role_names.by_side(turns)))]
 
@@ -265,8 +264,7 @@ def strength(held: Columns) -> list[str]:
     each = [family for family in families if {*family} & {*numbers}]
     pairs = role_names.by_side([*{*numbers}.difference(*each)])
     sided = {p for some in (*pairs, *(f for f in each if len(f) in answers)) for p in some}
-    named = held.called("number verdict", numbers)
-    named = [p for p in named if p not in sided]  # of one answer, not of both
+    named = [p for p in held.called("number verdict", numbers) if p not in sided]
     told = {p: [v for v in held.values[p] if v is not None] for p in named}
     return [p for p, v in told.items() if min(v) < 0 < max(v)]
 
@@ -317,8 +315,7 @@ def named_sides(held: Columns) -> list[tuple[str, str]]:
 
 def _one_hot(held: Columns) -> list[str]:
     """Columns that say of one side each, or of a tie, whether it won: 1 in one of them."""
-    flags = held.where(lambda v: v in (0, 1, "0", "1"))
-    flags = [p for p in flags if "[]" not in p]
+    flags = [p for p in held.where(lambda v: v in (0, 1, "0", "1")) if "[]" not in p]
     ties = [p for p in flags if "tie" in role_names.parts(p)]
     found: list[str] = []
     for both in role_names.by_side([p for p in flags if not signals.is_low(p)]):

@@ -73,11 +73,8 @@ def _values(values: Sequence[Any]) -> pa.StructArray:
 
 def _read(lines: Sequence[int], paths: Sequence[str], records: Iterable[Record]) -> pa.ListArray:
     """The values at some paths of each line's row."""
-    found = {
-        record.line: [lookup(record.data, path) for path in paths]
-        for record in records
-        if record.data is not None
-    }
+    rows = ((record.line, record.data) for record in records if record.data is not None)
+    found = {line: [lookup(row, path) for path in paths] for line, row in rows}
     absent = [None] * len(paths)
     values = [value for line in lines for value in found.get(line, absent)]
     offsets = np.arange(len(lines) + 1) * len(paths)
@@ -233,9 +230,8 @@ def noted(batch: Batch) -> dict[str, list[int]]:
     """The lines of the rows that have each note; each once, also of several sequences."""
     some = batch.filter(batch.column("note").is_valid())
     found: dict[str, set[int]] = {}
-    for line, entry in zip(
-        *(some.column(one).to_pylist() for one in ("line", "note")), strict=True
-    ):
+    both = (some.column(one).to_pylist() for one in ("line", "note"))
+    for line, entry in zip(*both, strict=True):
         for name in entry.split(_JOINED):
             found.setdefault(name, set()).add(line)
     return {name: sorted(lines) for name, lines in found.items()}
@@ -249,12 +245,9 @@ def told(note: str, first: str = "") -> str:
 def calls_undeclared(turns: Sequence[Message], tools: Sequence[Any] | None) -> bool:
     """Whether a call that may be trained names a tool that the row does not declare: as data or,
     where it has none, in a system text."""
-    called = {
-        str(call["function"].get("name") or "")
-        for turn in turns
-        if turn.trained is not False and turn.fields
-        for call in turn.fields.get(examples.CALLS) or ()
-    }
+    made = (turn.fields for turn in turns if turn.trained is not False and turn.fields)
+    calls = (call["function"] for fields in made for call in fields.get(examples.CALLS) or ())
+    called = {str(one.get("name") or "") for one in calls}
     if not called:
         return False
     said = "\n".join(turn.content or "" for turn in turns if turn.role == "system")

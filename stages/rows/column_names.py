@@ -34,13 +34,10 @@ def _seen(name: str, where: str) -> tuple[tuple[str, bool, str], ...]:
     said = [(word, alone) for word, alone in signals.classes(name).items() if word in words.SEEN]
     if len(words.words(name)) == 1:  # a part of which nothing says that it is an answer's
         said = [(word, alone and word not in ("begun", "whole")) for word, alone in said]
-    sided = ["side"] if where == "pairs" and signals.has_side(name) else []
-    return tuple(
-        (word, alone, words.SEEN[word][0])
-        for word, alone in said
-        if {*sided, "all", where, "alone" * (alone and where != "")}
-        & {*words.SEEN[word][1].split()}
-    )
+    here = {"all", where, "side" * (where == "pairs" and signals.has_side(name))}
+    mine = {word: here | {"alone" * (alone and where != "")} for word, alone in said}
+    told = [(word, alone) for word, alone in said if mine[word] & {*words.SEEN[word][1].split()}]
+    return tuple((word, alone, words.SEEN[word][0]) for word, alone in told)
 
 
 def seen(name: str, value: Any, kind: "Kind") -> str | None:
@@ -165,11 +162,6 @@ def is_rating(name: str) -> bool:
     return not signals.classes(name).keys().isdisjoint(words.RATING)
 
 
-def weighs_turns(name: str) -> bool:
-    """Whether a list of this name may weigh turns, or say which are trained."""
-    return is_a(name, "weight") or is_a(name, "trained")
-
-
 def is_left_out(name: str, value: Any) -> bool:
     """Whether a value says that its row is not to be trained: that it is bad, or taken away."""
     if isinstance(value, dict | list) or len(str(value)) > signals.LONGEST:
@@ -180,9 +172,8 @@ def is_left_out(name: str, value: Any) -> bool:
     if not signals.is_set(value):
         return found.get("trained", False) and not isinstance(value, float)
     low = found.get("verdict", False) and "error" not in found and signals.is_low(name)
-    return found.get("untrained", False) or (
-        low and not isinstance(value, float) and not signals.is_prose(value)
-    )
+    low = low and not isinstance(value, float) and not signals.is_prose(value)
+    return found.get("untrained", False) or low
 
 
 def reasons(name: str, value: Any, kind: "Kind") -> Iterator[tuple[str, str]]:

@@ -223,9 +223,8 @@ _MESSAGE = re.compile(
 )
 _ENDS_MESSAGE = re.compile(rf"(?:(?:{'|'.join(map(re.escape, _HARMONY_ENDS))})\s*)+")
 _UNANSWERED = "reasoning without an answer behind it"
-_TOLD = re.compile(
-    r"# Instructions\n\n(.*?)(?:\n\n)?", re.DOTALL
-)  # as a template prints a system text
+# As a template prints a system text.
+_TOLD = re.compile(r"# Instructions\n\n(.*?)(?:\n\n)?", re.DOTALL)
 
 
 def _harmony(text: str) -> Turns | None:

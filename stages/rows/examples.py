@@ -113,10 +113,6 @@ def require_order(first: Sequence[Message], side: Sequence[Message] = ()) -> Non
 # Each rollout has ids of its own; turns that differ in them alone say the same.
 _IDS = ("id", FIELD)
 CALLS = "tool_calls"
-_ANSWERS_NOBODY = (
-    "the conversation begins with an assistant turn; "
-    "put the user's turn before it, or leave it out with --greeting drop"
-)
 
 
 def require_asked(messages: list[Message]) -> None:
@@ -130,7 +126,9 @@ def require_asked(messages: list[Message]) -> None:
         raise RowError("no_user_turn", "no user turn")
     first = next(role for role in roles if role != "system")
     if first == "assistant":
-        raise RowError("begins_with_assistant", _ANSWERS_NOBODY)
+        how = "put the user's turn before it, or leave it out with --greeting drop"
+        what = "the conversation begins with an assistant turn"
+        raise RowError("begins_with_assistant", f"{what}; {how}")
 
 
 def calls(message: Message) -> bool:
@@ -145,13 +143,9 @@ def is_empty(message: Message) -> bool:
 
 def notes(messages: list[Message]) -> list[str]:
     """Peculiarities of turns that do not refuse the row; counted in the manifest."""
-    found = []
-    if any(message.role == "user" and is_empty(message) for message in messages):
-        found.append("empty_question")
-    if _lacks_result(messages):
-        found.append("missing_result")
-    if _answers_no_call(messages):
-        found.append("result_without_call")
+    silent = any(message.role == "user" and is_empty(message) for message in messages)
+    found = ["empty_question"] * silent + ["missing_result"] * _lacks_result(messages)
+    found += ["result_without_call"] * _answers_no_call(messages)
     roles = [message.role for message in messages]
     if roles[-1] not in ("assistant", BARE):
         return [*found, "ends_without_answer"]
@@ -212,9 +206,8 @@ def pair(
             what ``require_finished`` raises. A rejected answer may be cut off.
     """
     if not example.prompt:
-        raise RowError(
-            "no_prompt", "chosen and rejected share no prompt, or one has no answer behind it"
-        )
+        detail = "chosen and rejected share no prompt, or one has no answer behind it"
+        raise RowError("no_prompt", detail)
     require_asked(example.prompt)
     if example.prompt[-1].role == "assistant":
         raise RowError("prompt_ends_in_answer", "the prompt ends with an assistant turn")
@@ -344,3 +337,9 @@ def _says(answer: Any, text: str | None) -> bool:
     """Whether an answer of a list is a text, or holds it."""
     plain = (text or "").strip()
     return answer.strip() == plain if isinstance(answer, str) else repr(plain)[1:-1] in repr(answer)
+
+
+def answers_of(examples: Sequence[Example]) -> int:
+    """How many answers the better dialogue of a row has."""
+    pairs = (one for one in examples[:1] if isinstance(one, Pair))
+    return [turn.role for one in pairs for turn in (*one.prompt, *one.chosen)].count("assistant")

@@ -22,16 +22,9 @@ FIGURES = {
     "n_unrated": "steps of it without a rating",
     "margin": "margin of a pair (rm)",
 }
-FUNCTIONS = {  # by name: how many values they take, None for any number of them
-    "lower": 1,
-    "upper": 1,
-    "length": 1,
-    "abs": 1,
-    "contains": 2,
-    "starts_with": 2,
-    "ends_with": 2,
-    "coalesce": None,
-}
+_OF_ONE, _OF_TWO = ("lower", "upper", "length", "abs"), ("contains", "starts_with", "ends_with")
+# By name: how many values they take, None for any number of them.
+FUNCTIONS = {**dict.fromkeys(_OF_ONE, 1), **dict.fromkeys(_OF_TWO, 2), "coalesce": None}
 _WORDS = ("and", "or", "not", "in", "is", "null", "true", "false", "between")
 _SAME = {"==": "=", "<>": "!="}
 _COMPARING = ("=", "!=", "<", "<=", ">", ">=")

@@ -342,9 +342,5 @@ def name_sides(verdicts: Iterable[Any], names: tuple[str, ...] = ()) -> bool:
     Args:
         names: of the columns that they name; without any, sides are left and right, or A and B.
     """
-    name, named = named_by if names else side_of, set[int]()
-    for verdict in verdicts:
-        if (side := name(verdict, names)) is None:
-            return False
-        named.add(side)
-    return named == {0, 1}
+    name = named_by if names else side_of
+    return {name(verdict, names) for verdict in verdicts} == {0, 1}

@@ -104,20 +104,16 @@ def condition(text: str) -> Condition:
     """Parse the text of ``--where``; UsageError where it is no column, sign and value."""
     match = _TEXT.fullmatch(text)
     if match is None:
-        raise UsageError(
-            f"--where {text!r} is not COLUMN=VALUE.",
-            "For example --where label=true, or --where 'score>=4'.",
-        )
+        how = "For example --where label=true, or --where 'score>=4'."
+        raise UsageError(f"--where {text!r} is not COLUMN=VALUE.", how)
     column, sign, operand = match.group("column", "sign", "value")
     try:
         value = orjson.loads(operand)
     except orjson.JSONDecodeError:
         value = operand
     if sign in _ORDER and (isinstance(value, str) or judgements.spelled(value) is None):
-        raise UsageError(
-            f"--where {text!r} compares with {operand!r}, which is not a number.",
-            f"Use {column}={operand} for a text.",
-        )
+        what = f"--where {text!r} compares with {operand!r}, which is not a number."
+        raise UsageError(what, f"Use {column}={operand} for a text.")
     return Condition(column, sign, value)
 
 
@@ -317,13 +313,10 @@ def _cleared(value: Any, names: Iterable[str], choice: str | None, where: str) -
         if not _has_null(value.get(name)):
             continue
         if choice is None:
-            raise AskError(
-                "null_fields",
-                f"{where}{name} holds nulls in a typed table, which gives every row the same keys: "
-                "the template may print keys that were not in the original row",
-                "Add --null-fields drop if the table added the nulls, or --null-fields keep if "
-                "they are data.",
-            )
+            what = "holds nulls in a typed table, which gives every row the same keys: the "
+            what += "template may print keys that were not in the original row"
+            how = "Add --null-fields drop if the table added the nulls, or --null-fields keep if "
+            raise AskError("null_fields", f"{where}{name} {what}", f"{how}they are data.")
         value = {**value, name: _sparse(value[name])}
     return value
 

@@ -23,7 +23,7 @@ def shape_of(values: Sequence[Any]) -> str:
     """The shape of values that are not empty, as words; of several, the most frequent first."""
     by_kind: dict[str, list[Any]] = {}
     for value in values:
-        by_kind.setdefault(_kind(value), []).append(value)
+        by_kind.setdefault(kind_of(value), []).append(value)
     ordered = sorted(by_kind.items(), key=lambda pair: -len(pair[1]))
     return " or ".join(_WORDS[kind](some) for kind, some in ordered)
 
@@ -69,7 +69,8 @@ def is_passages(value: Any) -> bool:
     return is_text(value) or is_list_of_texts(value)
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """What a value is, in a word."""
     if isinstance(value, bool):
         return "flag"
     if isinstance(value, int | float):
@@ -103,7 +104,7 @@ def _text(values: Sequence[str]) -> str:
 
 def _listed(values: Sequence[list[Any]]) -> str:
     inner = [one for value in values for one in value if one is not None]
-    kinds = {_kind(one) for one in inner}
+    kinds = {kind_of(one) for one in inner}
     kind = kinds.pop() if len(kinds) == 1 else ""
     few = _few(inner) if kind in ("text", "number", "flag") else ""
     sizes = [*map(len, values)]

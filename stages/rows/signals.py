@@ -218,12 +218,8 @@ def say_failed(path: str, values: Sequence[Any], of: int) -> bool:
         return any(is_failure(path, value) for value in values)
     if is_error(path):
         return 2 * len(values) < of and all(isinstance(one, str) and is_set(one) for one in values)
-    return (
-        "." in path
-        and "reward" in _said(path)
-        and {*map(str, values)} <= _REWARDS
-        and (len({*values}) > 1)
-    )
+    rewards = "." in path and "reward" in _said(path) and {*map(str, values)} <= _REWARDS
+    return rewards and len({*values}) > 1
 
 
 def is_error(path: str) -> bool:
@@ -307,9 +303,8 @@ def is_declared(value: Any, alone: bool) -> bool:
     """Whether a value can be tools or calls: objects, or their JSON."""
     if isinstance(value, str):
         return value.lstrip()[:1] in ("[", "{") or (alone and is_prose(value))
-    return isinstance(value, dict) or (
-        isinstance(value, list) and (alone or dict in map(type, value))
-    )
+    listed = isinstance(value, list) and (alone or dict in map(type, value))
+    return isinstance(value, dict) or listed
 
 
 def nested_in(text: str) -> list[Any] | dict[str, Any] | None:

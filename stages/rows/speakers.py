@@ -20,14 +20,9 @@ _CALLS = {"call", "calls"}
 CALL = "call"  # a turn of the assistant whose text is a call
 _WORDS = {word: role for role in ROLES for word in words.exact("speaker", role)}
 # A word at the beginning of a line that says who speaks there, as dialogues in one text have it.
-SPOKEN = "|".join(
-    dict.fromkeys(
-        form
-        for word in sorted(_WORDS, key=lambda word: (-len(word), word))
-        if _WORDS[word] != TOOL
-        for form in (word.capitalize(), word.upper(), word.capitalize().replace("gpt", "GPT"))
-    )
-)
+_LONGEST = sorted(_WORDS.keys() - words.exact("speaker", TOOL), key=lambda word: (-len(word), word))
+_FORMS = ((w.capitalize(), w.upper(), w.capitalize().replace("gpt", "GPT")) for w in _LONGEST)
+SPOKEN = "|".join(dict.fromkeys(itertools.chain.from_iterable(_FORMS)))
 _WORDS |= {word: role for role in (USER, ASSISTANT) for word in words.exact("party", role)}
 _PEOPLE = words.exact("party", "role")
 _LONG_NAME = 5  # words that the name of a doctor may have
@@ -65,11 +60,6 @@ def _meaning(name: str) -> str | None:
 def meaning(name: Any) -> str | None:
     """The role that a name means, or ``CALL``; None where it is nobody that is known."""
     return _meaning(name) if isinstance(name, str) else None
-
-
-def may_speak(name: str) -> bool:
-    """Whether a name has a word for a user or an assistant, whatever else it says."""
-    return any(_WORDS.get(word) in (USER, ASSISTANT) for word in words.words(name))
 
 
 def may_be_people(path: str, values: Sequence[Any]) -> bool:
@@ -207,10 +197,8 @@ def turned(value: Any) -> list[Any] | None:
     what = next((key for key in _WHAT if key in turns[0] and key != who[0]), None)
     if what is None:
         return None
-    return [
-        {"role": _said_by(turn, who), "content": turn.get(what), **_beside(turn, who, what)}
-        for turn in turns
-    ]
+    each = ((one, {"role": _said_by(one, who), "content": one.get(what)}) for one in turns)
+    return [{**told, **_beside(turn, who, what)} for turn, told in each]
 
 
 def exchanged(both: Any) -> list[Any] | None:
@@ -319,4 +307,5 @@ def is_dialogue(text: str) -> bool:
     name that was there before, and one with a word for somebody who speaks."""
     names = [name.casefold() for name in _SPEAKING.findall(text)]
     several = len(names) > len({*names}) > 1 and _SPEAKING.match(text.lstrip()) is not None
-    return several and any(map(may_speak, names))
+    said = (word for name in names for word in words.words(name))
+    return several and any(_WORDS.get(word) in (USER, ASSISTANT) for word in said)

@@ -239,24 +239,6 @@ def is_asked(found: tuple[Dialect, Turns]) -> bool:
     return found[0].name != DIALOGUE or last.role != "assistant" or not last.content
 
 
-def allowed(
-    text: str, where: str, already_templated: bool, whole: bool = False
-) -> tuple[Dialect, Turns] | None:
-    """The same as ``read``, where the option ``--already-templated`` allows what there is.
-
-    Args:
-        whole: the text has the answers too; else it is a question.
-
-    Raises:
-        RowError: the option was not given.
-    """
-    found = read(text)
-    if found is None or not (whole or is_asked(found)):
-        return None
-    require_allowed(found, where, already_templated)
-    return found
-
-
 def require_allowed(found: tuple[Dialect, Turns], where: str, allowed: bool) -> None:
     """Refuse templated text without ``--already-templated``, and one of which a part is unread.
 
@@ -321,14 +303,9 @@ def answered(dialect: Dialect, prompt: Turns, answer: str) -> list[Message]:
     return [*messages, Message("assistant", _unclosed(answer, dialect))]
 
 
-def opening(prompt: Turns) -> str:
-    """The beginning of the answer in a templated prompt (``<think>``); empty for none."""
+def question(prompt: Turns) -> list[Message]:
+    """A templated prompt's turns without an empty beginning of the answer (``<think>``)."""
     last = prompt.messages[-1]
     begins = last.role == "assistant" and not prompt.closed
-    return _begun(last.content or "").strip() if begins else ""
-
-
-def question(prompt: Turns) -> list[Message]:
-    """A templated prompt's turns without an empty beginning of the answer."""
-    begins = prompt.messages[-1].role == "assistant" and not prompt.closed
-    return prompt.messages[: -1 if begins and opening(prompt) in ("", OPEN) else None]
+    empty = begins and _begun(last.content or "").strip() in ("", OPEN)
+    return prompt.messages[: -1 if empty else None]

@@ -294,12 +294,15 @@ def _asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> AskError | N
                 how = f"Put it on the turns as {'weight' if weighs else 'train'}. {how}"
             return AskError(code, f"{shown}, and nothing reads {what}", f"{how} {ignore(path)}.")
         if code == "unread_column" and not row.repeats(value, column_names.is_a(path, "answer")):
-            detail = f"{path} {what}, and nothing reads it"
-            how = "under another name with --map"
-            if not (left.turn or kind.marks) and signals.are_tools(value):
-                how = f"as tools with {mapped('tools', path)}"
-            return AskError("unread_column", detail, f"Read it {how}, or add {ignore(path)}.")
+            tools = not (left.turn or kind.marks) and signals.are_tools(value)
+            return not_read(path, what, f"as tools with {mapped('tools', path)}" * tools)
     return None
+
+
+def not_read(path: str, what: str, how: str = "") -> AskError:
+    """The question about a column that the model should probably see; ``how`` it could."""
+    how = f"Read it {how or 'under another name with --map'}, or add {ignore(path)}."
+    return AskError("unread_column", f"{path} {what}, and nothing reads it", how)
 
 
 def cut_off(path: str, values: Sequence[Any]) -> AskError | None:
@@ -318,11 +321,8 @@ def two_orders(path: str) -> AskError:
 
 def rated(path: str, value: Any, kind: "Kind") -> AskError:
     """The question about a column that may rate answers or steps."""
-    what = "may be the score of an answer"
-    if kind.trains_answers:
-        what = "rates what would be trained"
-    elif kind.marks:
-        what = "may rate the steps otherwise"
+    what = "may rate the steps otherwise" if kind.marks else "may be the score of an answer"
+    what = "rates what would be trained" if kind.trains_answers else what
     return AskError("rated", f"{path} is {_shown(value)}, which {what}", f"Add {ignore(path)}.")
 
 

@@ -55,11 +55,9 @@ def _pattern(words: Iterable[str], before: str = "") -> re.Pattern[str]:
     return re.compile(rf"(?P<no>{before})(?:{'|'.join(map(_forms, words)) or '(?!)'})")
 
 
-_SIGNS = {
-    name: _pattern(own, f"(?:{'|'.join(_NOT)})?" if name in RATING else "")
-    for name, uses in _MEANS.items()
-    if (own := _of(uses, *_SIGN))
-}
+_SAID = {name: own for name, uses in _MEANS.items() if (own := _of(uses, *_SIGN))}
+_TURNED = f"(?:{'|'.join(_NOT)})?"
+_SIGNS = {name: _pattern(own, _TURNED * (name in RATING)) for name, own in _SAID.items()}
 _LOW = _pattern(word for uses in _MEANS.values() for word in _of(uses, "low"))
 _BESIDE = {name: _pattern(_of(uses, "beside")) for name, uses in _MEANS.items()}
 _ROLES = {name: _of(uses, *_ROLE) for name, uses in _MEANS.items()}
@@ -68,9 +66,8 @@ _WHOLE = {word.rstrip("*!") for uses in _MEANS.values() for word in _of(uses, *{
 _ASIDE = {word for uses in _TABLE["exact"].values() for word in _of(uses, "both", "sign")}
 _KNOWN = _WHOLE | _ASIDE
 _LISTED = _KNOWN | {word for uses in _TABLE["exact"].values() for word in _of(uses, *uses)}
-_HERE = re.compile(
-    f"({'|'.join(one for some in _ROLES.values() for one in some if not one.isascii())})"
-)
+_FOREIGN = (one for some in _ROLES.values() for one in some if not one.isascii())
+_HERE = re.compile(f"({'|'.join(_FOREIGN)})")
 
 
 def listed() -> list[str]:
@@ -96,23 +93,17 @@ def role(word: str) -> str:
     The beginning of a long word stands for it: ``resp``, ``inst``.
     """
     word = f"{word[:-3]}y" if word.endswith("ies") else word
-    long = len(word) >= _BEGINS
     said = (name for name, pattern in _OF_ROLES.items() if pattern.fullmatch(word))
-    begun = (
-        name
-        for name, words in _ROLES.items()
-        if long and any(len(one) >= _BEGUN and one.startswith(word) for one in words)
-    )
+    long = ((n, w) for n, own in _ROLES.items() for w in own if len(w) >= _BEGUN)
+    begun = (name for name, one in long if len(word) >= _BEGINS and one.startswith(word))
     return next(said, None) or next(begun, "")
 
 
 def says_no_more(words: Iterable[str], name: str) -> bool:
     """Whether some words belong to one class, or say nothing beside it."""
     ours = (_SIGNS[name], _BESIDE[name])
-    return all(
-        word in FILLERS or word in SIDES or any(pattern.fullmatch(word) for pattern in ours)
-        for word in words
-    )
+    said = (word for word in words if word not in FILLERS | SIDES)
+    return all(any(pattern.fullmatch(word) for pattern in ours) for word in said)
 
 
 def is_low(word: str) -> bool | None:
