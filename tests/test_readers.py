@@ -323,20 +323,21 @@ def test_tables_give_the_rows_that_were_written(folder, monkeypatch, kind):
 
 
 def test_values_without_a_json_spelling_still_have_raw_text(folder):
-    """Binary, decimal and time columns do not stop a table from being read."""
+    """Binary, decimal and time columns, and keys that are null everywhere, stop no table."""
     table = pa.table(
         {
             "b": pa.array([b"\xff\0"]),
             "d": pa.array(["1.50"]).cast(pa.decimal128(5, 2)),
             "t": pa.array([1000], pa.timestamp("ms")),
             "s": pa.array([5], pa.duration("s")),
+            "n": pa.array([[{"a": 1, "b": None}, {"a": 2, "b": None}]]),  # which no cast takes
         }
     )
     path = str(folder / "odd.parquet")
     pq.write_table(table, path)
     ((_, _, raw, row, code),) = read(path)
     assert code is None
-    assert set(json.loads(raw)) == set(row) == {"b", "d", "t", "s"}
+    assert set(json.loads(raw)) == set(row) == {"b", "d", "t", "s", "n"}
     assert json.loads(raw)["d"] == "1.50"
 
 
