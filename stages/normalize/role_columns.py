@@ -29,7 +29,7 @@ _END = 200  # characters of an answer in which it repeats the reference
 _FAMILY = 3  # columns that differ in their number alone
 ONLY, JSON = "[only]", "[json]"  # the endings of a path of lists of one, of JSON lists of texts
 
-Fits: TypeAlias = Callable[[Any], bool]
+Fits: TypeAlias = Callable[[Any], object]
 
 
 def paths_of(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
