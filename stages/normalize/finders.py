@@ -238,8 +238,7 @@ def _goes_on(held: Columns, path: str, before: str) -> bool:
 
 
 def _rated(held: Columns) -> list[str]:
-    """Lists of ratings that are as long as the steps; of several judges, what they say together;
-    on another scale, brought to 0 to 1."""
+    """Ratings as long as the steps, from 0 to 1; of several judges, what they say together."""
     several, steps = held.where(of_several), steps_of(held)
     means = [p for p in several if held.all(p, lambda v: all(map(are_numbers, v)))]
     judged = [f"{p}[{'mean' if p in means else 'most'}]" for p in (*means, *several)]
@@ -252,7 +251,8 @@ def _rated(held: Columns) -> list[str]:
     of_steps = [p for p in able if role_names.mentions(bare[p], "steps")]
     rating = of_steps or [p for p in able if column_names.is_a(bare[p], "label")]
     named = [p for p in rating if held.as_long(p, held.called("steps", steps))]
-    return verdict_columns.scaled(held, sure or named)
+    sure = sorted(sure or named, key=lambda path: not column_names.is_rating(bare[path]))
+    return verdict_columns.scaled(held, sure)
 
 
 def _are_even(held: Columns, steps: str, ratings: str) -> bool:

@@ -25,6 +25,7 @@ LEAST_SHARE = 0.1  # of each of these columns, where they are several
 LEAST_TEXT = 100  # characters per row of such a column; shorter texts are names, dates, numbers
 _LISTED, _WIDE = 3, 24  # values that a message shows, and their characters
 _SPOKEN, _FIGURE = words.exact("spoken", "role"), words.exact("figure", "sign")
+_HEAD = words.exact("head", "sign")
 
 
 def counts_of(values: Sequence[Any]) -> str:
@@ -266,9 +267,10 @@ def _ask_of_nameless(found: Survey, sizes: Mapping[str, int]) -> None:
     whether the model should see them."""
     for path, column in found.columns.items():
         said = words.parts(path)
-        named = signals.classes(path) or signals.is_about(path) or any(map(words.role, said))
+        about = signals.is_about(path) and not _HEAD.issuperset(said)
+        named = about or signals.classes(path) or any(map(words.role, said))
         texts = [value for value in column.values if isinstance(value, str)]
-        long = not named and sizes[path] >= LEAST_TEXT / 2 * found.rows and "." not in path
+        long = not named and sizes[path] >= LEAST_TEXT / 2 * column.rows and "." not in path
         if long and 2 * len({*texts}) > len(texts) and all(map(signals.is_prose, texts)):
             what = "is another text in each row"
         elif column.apart and _are_before(path, column.values):

@@ -280,7 +280,7 @@ _SPOKEN = (
 # The same in small letters, or in brackets, which a line may introduce, or in a tag.
 _SMALL = rf"(?<![^\n])(?P<role>{SPOKEN.lower()}):"
 _BRACKET = rf"\[\|?(?P<role>{SPOKEN}|{SPOKEN.lower()})\|?\][:：]?"
-_TAG = rf"<(?P<role>{SPOKEN.lower()})>[:：]?"
+_TAG = rf"<(?P<role>(?i:{SPOKEN.lower()}))>[:：]?"
 _INTRODUCED = rf"\A(?:(?P<system>[^\n\[][^\n]*)\n+)?(?={_BRACKET.replace('?P<role>', '')})"
 _DIALOGUES = tuple(
     _headed(DIALOGUE, "", header, before, alone="(?i:prompter)")
