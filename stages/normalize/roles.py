@@ -154,7 +154,7 @@ def _found(
             for one in itertools.islice(_candidates(shape, held, columns), MOST):
                 # A guess reads most of what is said, and all turns.
                 whole = held.are_most(one.paths) and turns <= {*map(judgements.bare, one.paths)}
-                if guess and not whole:
+                if (guess and not whole) or _is_told_twice(one, held):
                     continue
                 read, said = _run(one, some, columns) if not _is_crossed(one, some) else (0, "")
                 if read and read >= NEARLY_ALL * len(some):
@@ -197,6 +197,13 @@ def _is_crossed(one: Candidate, rows: Sequence[Row]) -> bool:
     by_role = {one.roles[name]: path for name, path in one.renamed.items()}
     own = role_names.answer_beside(by_role.get("reasoning", ""), rows[0])
     return own not in ("", by_role.get("answer", ""))
+
+
+def _is_told_twice(one: Candidate, held: Columns) -> bool:
+    """Whether the text that is asked has the system text in it, too."""
+    asked = next((path for name, path in one.renamed.items() if one.roles[name] == "question"), "")
+    both = zip(held.told(asked), held.told(one.renamed.get("system", "")), strict=True)
+    return mostly(str(system) in str(text) for text, system in both if text and system)
 
 
 def _is_in(one: Candidate, held: Columns, talks: Mapping[str, Candidate]) -> bool:
