@@ -48,13 +48,16 @@ class Detection:
         return formats.load(self.reading)
 
 
-def _none_fits(rows: Sequence[contract.Row], kind: kinds.Kind, where: str) -> UnknownFormatError:
-    """The error for rows that have no format, and no columns that play the roles of one."""
+def _none_fits(rows: Sequence[contract.Row], kind: kinds.Kind, where: str) -> DataError:
+    """The error for rows that have no format, and no columns that play the roles of one. Pieces of
+    what is rated are no rows of another task."""
     said = lacking.columns_named(rows[:10]) or "(none)"
     none = f"{where}: no format of {kind.words} fits rows with the columns {said}."
     unrated = lacking.without_ratings(shapes.spread(rows)) if kind.marks else None
-    if why := lacking.in_pieces(rows, kind) or unrated:
-        return UnknownFormatError(f"{none[:-1]}: {why[0]}.", f"{why[1]}.")
+    pieces = lacking.in_pieces(rows, kind)
+    if why := pieces or unrated:
+        error = DataError if pieces and kind.marks else UnknownFormatError
+        return error(f"{none[:-1]}: {why[0]}.", f"{why[1]}.")
     if likely := lacking.offer(rows, kind):
         return UnknownFormatError(none, likely)
     offered = ", ".join(f.name for f in formats.usable_for(kind))
