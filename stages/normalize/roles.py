@@ -18,7 +18,7 @@ from stages.normalize import finders, role_names
 from stages.normalize.role_columns import JSON, Columns, columns_of
 from stages.rows import judgements
 from stages.rows.selection import renamed
-from stages.rows.shapes import NEARLY_ALL, mostly, spread
+from stages.rows.shapes import NEARLY_ALL, is_text, mostly, spread
 from stages.rows.unread import differs_from
 
 MOST = 24  # candidates of one format
@@ -199,11 +199,14 @@ def _is_crossed(one: Candidate, rows: Sequence[Row]) -> bool:
     return own not in ("", by_role.get("answer", ""))
 
 
+_AHEAD = ("system", "instruction", "input", "prompt", "question")
+
+
 def _is_told_twice(one: Candidate, held: Columns) -> bool:
-    """Whether the text that is asked has the system text in it, too."""
-    asked = next((path for name, path in one.renamed.items() if one.roles[name] == "question"), "")
-    both = zip(held.told(asked), held.told(one.renamed.get("system", "")), strict=True)
-    return mostly(str(system) in str(text) for text, system in both if text and system)
+    """Whether a text that stands before the answer has another such text in it."""
+    texts = [held.told(path) for name, path in one.renamed.items() if name in _AHEAD]
+    pairs = (zip(*both, strict=True) for both in itertools.permutations(texts, 2))
+    return any(mostly(a in b for a, b in both if a and is_text(a) and is_text(b)) for both in pairs)
 
 
 def _is_in(one: Candidate, held: Columns, talks: Mapping[str, Candidate]) -> bool:
