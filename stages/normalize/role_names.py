@@ -321,7 +321,8 @@ def _column_of(record_format: Format, row: Row, *meanings: str) -> str:
     """The column of a meaning, as the file calls it; a word for one where there is none."""
     found = record_format.renamed
     names = (name for one in meanings for name in record_format.columns.get(one, ()))
-    return next((found.get(one, one) for one in names if one in (found or row)), "COLUMN")
+    told = found or {one for one, value in row.items() if isinstance(value, str | list)}
+    return next((found.get(one, one) for one in names if one in told), "COLUMN")
 
 
 def are_letters(reading: str, rows: Sequence[Row]) -> bool:
