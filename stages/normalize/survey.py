@@ -49,7 +49,7 @@ class Column:
         better: the numbers of rows, by the column of the better answer.
         of: the column of texts that nothing reads of which its lists say something; ``own``: one of
             these that is good is trained, where there is any.
-        apart: its lists hold no text of an example.
+        apart: none of its texts is in a pair, whose answers they may come before.
         odd: rows that it contradicts.
         asked: why it must not be ignored without an option; None where it may be.
     """
@@ -291,12 +291,12 @@ def _ask_of_no_few(found: Survey, rows: Sequence[contract.Row]) -> None:
 
 
 def _judge(column: Column, left: Unread, read: ReadRow, kind: kinds.Kind, better: str) -> None:
-    """Note what a value of one row says of the answers of that row, the ``better`` by its column"""
+    """Note what a value of a row says of its answers; ``better``: the column of the better one."""
     if kind.compares and (counts := read.counts_from(left)) is not None:
         column.counts &= counts
     if better and (number := judgements.spelled(left.values[0])) is not None:
         column.better.setdefault(better, set()).add(number)
-    column.apart &= not (kind.compares and read.repeats(left.values[0], one_will_do=True))
+    column.apart &= kind.compares and not read.repeats(left.values[0], one_will_do=True)
     if kind.trains_answers:
         name, good = read.judged(left.path, left.values[0])
         column.of, column.own = name or column.of, column.own and good is not False
