@@ -204,7 +204,8 @@ _SYS = re.compile(r"<<SYS>>\n(.*?)\n<</SYS>>\n\n", re.DOTALL)
 _MAY = re.compile(
     r"\s*(?:<\||<s>|<bos>|<start_of_turn>|<\uff5c|<extra_id|\[INST\]|### |to=|Below is an|A chat "
     r"|[#*\s]*(?:H(?:uman|UMAN)|U(?:ser|SER)|S(?:ystem|YSTEM)|用户|系统)[*]*[:：]"
-    r"|(?i:human|user|prompter):|<(?i:human|user|usr|sys|system)>|(?:[^\n]*\n+)?\[\|?(?i:human|user|prompter|system|ai|assistant))"
+    r"|(?i:human|user|prompter):|<(?i:human|user|usr|sys|system)>"
+    r"|(?:[^\n]*\n+)?\[\|?(?i:human|user|prompter|system|ai|assistant))"
 )
 _ALPACA = re.compile(
     r"\s*(?:Below is an instruction that describes a task[^\n]*\n+)?### Instruction:[ \t]*\n(.*?)"
