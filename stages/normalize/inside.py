@@ -9,14 +9,15 @@ from dataclasses import replace
 from typing import Any
 
 from stages import formats
-from stages.contract import FormatOptions, Row
+from stages.contract import Example, FormatOptions, Row
 from stages.errors import AskError, DataError, RowError, counted
 from stages.format import Format
 from stages.formats import _fields, _inside, _messages, _turns
 from stages.normalize import role_names
-from stages.rows import judgements, shapes, signals, speakers
+from stages.rows import judgements, shapes, signals, speakers, unread
 from stages.rows.column_names import EMPTY, Watched
 from stages.rows.selection import told_raw
+from stages.rows.speakers import SYSTEM
 
 _ALLOW = "Add --already-templated to have its turns read and rendered once"
 _OPTION = re.compile(r"--already-templated|--(?:ignore|map|role) (?:'[^']*'|[^\s,;]+)")
@@ -31,9 +32,28 @@ def _asks(row: Row, format_: Format, options: FormatOptions) -> RowError | None:
     if isinstance(made, Exception):
         return made if isinstance(made, RowError) and made.code in _ASKED else None
     try:
-        _inside.settled(made, watched, options)
+        said = _inside.settled(made, watched, options)
     except RowError as error:
         return error if isinstance(error, AskError) or error.code in _ASKED else None
+    return _told_twice(said, watched, options)
+
+
+def _told_twice(said: Sequence[Example], row: Watched, options: FormatOptions) -> AskError | None:
+    """The question about a system text in a column that the first question has in it too; none
+    where ``--map`` names that column."""
+    system = [name for name in _turns.SYSTEM if name in row.read_columns]
+    if not system or not options.columns.keys().isdisjoint(system):
+        return None
+    for one in said:
+        turns = getattr(one, "messages", None) or getattr(one, "prompt", [])
+        if not turns[1:]:
+            continue
+        ahead, asked = turns[0].content, turns[1].content
+        if turns[0].role == SYSTEM and signals.is_prose(ahead) and str(ahead) in (asked or ""):
+            what = f"the question has the text of {system[0]} in it, so that a model reads it twice"
+            both = unread.mapped(system[0], system[0])
+            how = f"Say which with {unread.ignore(system[0])} or, to have both, {both}"
+            return _fields.open_question(what, how, "two_system_texts")
     return None
 
 
