@@ -60,7 +60,8 @@ def _prompt(view: View) -> list[Turn]:
     listed = view.get("conversations", "messages")
     beside = [view.get(name) for name in ("contents", "context")]
     listed = next((one for one in beside if isinstance(one, list)), None) or listed
-    value = talks.instruction(view) if listed is None else listed
+    meant = "instruction" in view.named or not {"prompt", "question", "query"} & view.named.keys()
+    value = talks.instruction(view) if listed is None and meant else listed
     value = view.get(*_PROMPTS) if value is None else value
     if isinstance(value, str):
         return said.opened(view, [turns.user(value)], whole=False)

@@ -21,6 +21,7 @@ _UNRATED = exact("value", "unrated")
 _SIDES = ("chosen", "rejected")
 _PROMPTS = _fields.columns_of("pair")["prompt"]
 PROMPTS, TURNS = _PROMPTS[:5], _PROMPTS[5:7]
+_WHOLE = PROMPTS[:3]  # which belong to no instruction: where --map names one, that is meant
 _LISTED = ("contents", "context")  # turns where they hold a list; a context may be a text too
 SCORES = _fields.couples(_fields.columns_of("margin")["scores"])
 _TEXT = _fields.Field("answer", ("text", "content", "response", "answer", "output", "completion"))
@@ -43,7 +44,8 @@ def prompt(row: Row, options: FormatOptions) -> list[Message]:
     turns = _turns.chosen_of(row, TURNS, options.columns) or next(listed, None)
     if turns is not None:
         return _turns.dialogue(row, turns)
-    if peek(row, "instruction") is not None:
+    named = "instruction" in options.columns or options.columns.keys().isdisjoint(_WHOLE)
+    if named and peek(row, "instruction") is not None:
         return [*_turns.before(row), Message("user", texts.asked(row, options))]
     name = _turns.chosen_of(row, PROMPTS, options.columns)
     if name is None:

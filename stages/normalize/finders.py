@@ -75,9 +75,9 @@ def _questions(held: Columns) -> list[str]:
 
 def _answer(held: Columns) -> list[str]:
     """Answers in columns of their own, calls, or the first of each list; first of lists of one."""
-    listed = held.called("answer", held.where(shapes.is_list_of_texts))
-    listed.sort(key=lambda path: not held.all(path, lambda value: len(value) == 1))
     others = held.where(shapes.is_list_of_texts)  # of several that go together one by one
+    listed = held.called("answer", others)
+    listed.sort(key=lambda path: not held.all(path, lambda value: len(value) == 1))
     alone = [p for p in listed if all(len(one) == 1 for one in held.told(p) if one)]
     alone = [p for p in alone if p.count("[]") == 1 and role_names.are_of_answers(p)]
     inside = [p.replace("[]", ".0") for p in alone]  # of one object each

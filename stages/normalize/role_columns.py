@@ -177,11 +177,8 @@ class Columns:
         return shapes.mostly(speakers.is_dialogue(value) for value in self.told(path) if value)
 
     def as_long(self, path: str, others: Iterable[str], least: float = shapes.NEARLY_ALL) -> bool:
-        """Whether lists at a path are as long as those at one of some others, in nearly all rows.
-
-        Args:
-            least: the share of the rows.
-        """
+        """Whether lists at a path are as long as those at one of some others, in nearly all rows,
+        or in the ``least`` share of them."""
         mine = self.told(path)
         for other in others:
             both = zip(mine, self.told(other), strict=True)
@@ -213,9 +210,12 @@ class Columns:
         return [p for p in self.families if self.all(p, lambda v: {*map(type, v)} == {str})]
 
     def of_two(self, couples: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Couples of columns that are not two of three or more."""
+        """Couples of columns that are not two of three or more, and no numbers beside texts."""
         families = [{*path.split(",")} for path in self.families]
-        return [both for both in couples if not any(some.issuperset(both) for some in families)]
+        two = [both for both in couples if not any(some.issuperset(both) for some in families)]
+        told = [itertools.chain(*map(self.told, both)) for both in two]
+        texts = [None in map(judgements.spelled, values) for values in told]
+        return [*itertools.compress(two, texts)] or two
 
     # Questions, answers, and what these are checked against.
 

@@ -309,7 +309,7 @@ def named_sides(held: Columns) -> list[tuple[str, str]]:
     """Two texts whose columns a verdict names: ``answer_ours`` where it says ``ours``."""
     paths = [path for path in verdict(held) if "," not in path]
     verdicts = [judgements.decided(held.told(path)) for path in paths]
-    each = itertools.combinations(held.single, 2)
+    each = held.of_two(itertools.combinations(held.single, 2))
     return [both for both in each if any(judgements.name_sides(said, both) for said in verdicts)]
 
 
