@@ -19,6 +19,7 @@ from stages.errors import DataError, UnknownFormatError, UsageError, counted
 from stages.format import Format
 from stages.normalize import roles, verdict_columns
 from stages.normalize.evidence import Detection, detect, settle
+from stages.normalize.inside import ask_of_checks
 from stages.normalize.mixture import detect_mixture
 from stages.normalize.role_columns import ENOUGH
 from stages.normalize.survey import Survey, is_talk, survey
@@ -214,6 +215,8 @@ def recognise_rows(
         given = [renamed(row, detection.format.renamed) for row in rows]
         seen = survey(given, detection.format, kind, format_options(config), selection_of(config))
         _require_some(seen, rows, where, config)
+        if kind.trains_answers:
+            ask_of_checks(seen, rows, detection.format, format_options(config))
         settled = _left_out(seen.asked, config)
         ask(seen, rows, raw, detection.reading, where, config, settled)
         detection = replace(detection, left=tuple(sorted(settled)))

@@ -4,6 +4,7 @@ The rows are read as a build reads them, so a question here is one that rows wou
 """
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,10 +15,11 @@ from stages.errors import AskError, DataError, RowError, counted
 from stages.format import Format
 from stages.formats import _fields, _inside, _messages, _turns
 from stages.normalize import role_names
-from stages.rows import judgements, shapes, signals, speakers, unread
+from stages.normalize.survey import Survey
+from stages.rows import judgements, shapes, signals, speakers, unread, words
 from stages.rows.column_names import EMPTY, Watched
-from stages.rows.selection import told_raw
-from stages.rows.speakers import SYSTEM
+from stages.rows.selection import renamed, told_raw
+from stages.rows.speakers import ASSISTANT, SYSTEM
 
 _ALLOW = "Add --already-templated to have its turns read and rendered once"
 _OPTION = re.compile(r"--already-templated|--(?:ignore|map|role) (?:'[^']*'|[^\s,;]+)")
@@ -118,6 +120,93 @@ def _how(error: RowError, rows: Sequence[Row]) -> str:
         ways = " ".join(_messages.as_role(name, role) for name, role in who.items())
         return f"Say who that is, for instance {ways}; roles are {', '.join(speakers.ROLES)}"
     return getattr(error, "remedy", "") or _ALLOW
+
+
+# Short answers that say whether a row is right.
+
+
+_PREDICTED = words.exact("predicted", "role")
+_ALIKE, _OTHER = 0.3, 0.1  # shares of rows: that agree at least; of solutions that say another one
+_AROUND = re.compile(r"[^\w./+-]|_|[dt](?=frac)")  # marks around an answer
+
+
+def ask_of_checks(seen: Survey, rows: Sequence[Row], found: Format, options: FormatOptions) -> None:
+    """Ask about columns of short answers that others are checked against, where some of what would
+    be trained, or of what a program took out of it, says something else."""
+    names = [path for path in seen.columns if path.isidentifier()]
+    short = {path: [_short(row.get(path)) for row in rows] for path in names}
+    short = {path: told for path, told in short.items() if len({*told}) > 2}
+    given = (renamed(row, found.renamed) for row in rows)
+    made = (_fields.tried(found, row, found.told(options)) for row in given)
+    answers = [_trained(one) if isinstance(one, list) else "" for one in made]
+    for check in filter(role_names.may_be_checked_against, short):
+        owns = {path: short[path] for path in short if _is_own(path) and path != check}
+        for own, told in {**owns, "": answers}.items():
+            said = [_agree(*both) for both in zip(told, short[check], strict=True) if all(both)]
+            long = not own and not all(len(one) <= signals.SHORT for one in answers)
+            odd, column = said.count(False), seen.columns[check]
+            rates = column.asked is not None and column.asked.code == "rated"
+            rates = rates and len({*short[check]}) > signals.FEW
+            if said.count(True) < _ALIKE * len(said) or (column.asked and not rates):
+                continue
+            if odd <= max(1, (_OTHER if long else _fields.FEW) * len(said)):
+                column.asked = None  # what all answers say rates none of them
+                continue
+            column.odd = odd
+            what = f"{check} is another answer than {own or 'what would be trained'}"
+            ways = [f"leave it out with {unread.ignore(check)}"]
+            name = own or _column_of(rows, answers)
+            raw = options.columns.get(name, name)
+            if kept := _kept([(row.get(name), row.get(check)) for row in rows], raw, check):
+                ways.insert(0, f"train only where both agree with --filter {shlex.quote(kept)}")
+            column.asked = AskError("rated_by_check", what, f"Say which: {', or '.join(ways)}.")
+
+
+def _is_own(path: str) -> bool:
+    """Whether a name is that of an answer, or of what was taken out of one."""
+    own = role_names.role_of(path) == "answer" or not _PREDICTED.isdisjoint(words.parts(path))
+    return own and not role_names.is_reference(path)
+
+
+def _short(value: Any) -> str:
+    """A number or a short text; empty for all else."""
+    text = str(value).strip() if isinstance(value, str | int | float) else ""
+    return "" if isinstance(value, bool) or len(text) > signals.SHORT else text
+
+
+def _trained(said: Sequence[Example]) -> str:
+    """The last answer of a row's last example; empty where it is none."""
+    turns = getattr(said[-1], "messages", []) if said else []
+    return (turns[-1].content or "").strip() if turns and turns[-1].role == ASSISTANT else ""
+
+
+def _agree(answer: str, check: str) -> bool:
+    """Whether an answer is, or has in it, what it is checked against."""
+    own, other = (_AROUND.sub("", one).casefold() for one in (answer, check))
+    if own == other or judgements.spelled(answer) == (judgements.spelled(check) or check):
+        return True
+    word = re.search(rf"(?<![\w./-]){re.escape(check)}(?![\w/]|\.\d)", answer, re.IGNORECASE)
+    return bool(word) or (len(other) > 3 and other in own)
+
+
+def _column_of(rows: Sequence[Row], texts: Sequence[str]) -> str:
+    """The column that has some texts, one for each row; empty where none has."""
+    both = [*zip(rows, texts, strict=True)]
+    able = (name for name, value in rows[0].items() if isinstance(value, str))
+    fits = (n for n in able if all(str(row.get(n)).strip() == text for row, text in both if text))
+    return next(fits, "")
+
+
+def _kept(both: Sequence[tuple[Any, Any]], own: str, check: str) -> str:
+    """The expression that keeps rows in which two columns agree; empty where none can say it."""
+    texts = [(a, b) for a, b in both if isinstance(a, str) and isinstance(b, str) and a and b]
+    alike = sum(_agree(*one) for one in texts)
+    ways = {
+        "{} = {}": sum(a == b for a, b in texts),
+        "contains({}, {})": sum(b in a for a, b in texts),
+    }
+    fits = (way for way, kept in ways.items() if kept and kept >= shapes.NEARLY_ALL * alike)
+    return next(fits, "").format(own, check) if own.isidentifier() else ""
 
 
 # Columns of JSON texts.
