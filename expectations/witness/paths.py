@@ -195,6 +195,23 @@ _ASKED = dict.fromkeys("q question 问 问题".split(), "user")
 _ASKED |= dict.fromkeys("a answer 答 答案 回答".split(), "assistant")
 
 
+_SAYS = r"[a-z]+[ _](utterance|response|reply|message|text|question|answer|input|output)"
+
+
+def _exchanged(value: list[dict[str, Any]], two: list[str]) -> list[dict[str, Any]]:
+    """Turns of objects with a text of each of two speakers, of which a system is no other one."""
+    names = [re.split("[ _]", key)[0].lower() for key in two]
+    names = ["assistant" if name == "system" else name for name in names]
+    if len(two) > 2:
+        raise UnreadError("turns of another shape")
+    found = []
+    for one in value:
+        more = {key: x for key, x in one.items() if key not in two}
+        said = [{"role": who, "content": one.get(key)} for who, key in zip(names, two, strict=True)]
+        found += [said[0], {**said[1], **more}]
+    return [turn for turn in found if turn["content"]]
+
+
 def turned(value: Any) -> Any:
     """Turns with ``role`` and ``content``, of those with keys of their own."""
     if isinstance(value, dict):
@@ -217,6 +234,8 @@ def turned(value: Any) -> Any:
     first = value[0] if value else {}
     who = next((key for key in first if key in _WHO and isinstance(first[key], str)), "")
     what = next((key for key in _WHAT if key in first and key != who), "")
+    if not who and (two := [key for key in first if re.fullmatch(_SAYS, key, re.IGNORECASE)])[1:]:
+        return _exchanged(value, two)
     if not who or not what:
         raise UnreadError("turns of another shape")
     others = [{k: x for k, x in one.items() if k not in (who, what)} for one in value]

@@ -261,14 +261,14 @@ def by_scores(row: Row, better: int, columns: Mapping[str, str]) -> Own:
     return (f"the difference in {path}", difference) if name == "scores" else None
 
 
-def all_equal(path: str) -> RowError:
-    """The error of a row whose answers are equally good by the numbers at a path of the file, and
-    the option that leaves such rows out."""
-    what = "all answers are equally good"
+def all_equal(path: str, only: str = "") -> RowError:
+    """The error of a row whose answers are equally good by the numbers at a path of the file, or
+    that has ``only`` one, and the option that leaves such rows out."""
+    code, what = ("bad_column", only) if only else ("tie", "all answers are equally good")
     if not path:
-        return RowError("tie", what)
+        return RowError(code, what)
     way = differs_from(f"{path}[best]", judgements.TIE)
-    return AskError("tie", what, f"Leave such rows out with {way}")
+    return AskError(code, what, f"Leave such rows out with {way}")
 
 
 def _not_better(row: Row, names: Sequence[str], columns: Mapping[str, str]) -> AskError:

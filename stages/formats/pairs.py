@@ -31,7 +31,7 @@ class _AnswerLists(_pairs.PairFormat):
 
     name = "answer_lists"
     fans_out = True
-    ways = ("first", "all")
+    ways = ("all", "first")
 
     def matches(self, row: Row) -> str | None:
         sides = [dict.get(row, name) for name in _BOTH]

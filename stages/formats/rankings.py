@@ -11,7 +11,7 @@ from typing import Any
 from stages.contract import Example, FormatOptions, Refused, Row
 from stages.errors import RowError, UndecidedError
 from stages.formats import _pairs, _turns, verdicts
-from stages.formats._fields import Field, columns_of, meant, open_question, required, telling
+from stages.formats._fields import Field, columns_of, is_list, meant, open_question, telling
 from stages.rows import judgements, selection, signals
 from stages.rows.column_names import EMPTY, peek
 from stages.rows.unread import ignore
@@ -258,9 +258,8 @@ class _Ranked(_pairs.PairFormat):
 
     A row gives a pair for each two neighbours, with ``ranked/all`` for each two answers, with
     ``ranked/extremes`` for the best and the worst; with ``--map winner``, which names the column of
-    the best one, for it and each other. Two that are equally good are refused as a tie,
-    and an answer that has no number or says nothing is refused by name. Where nothing orders the
-    answers, ``ranked/in-order`` reads them from best to worst.
+    the best one, for it and each other. Two that are equally good are refused as a tie, an answer
+    without a number or a text by name. ``ranked/in-order`` reads answers that nothing else orders.
     """
 
     name = "ranked"
@@ -288,9 +287,8 @@ class _Ranked(_pairs.PairFormat):
             return name is not None
         given = peek(row, name)
         objects = [one for one in given if isinstance(one, dict)]
-        if any(peek(one, name) is not None for one in [row, *objects] for name in _NUMBERS):
-            return True
-        return len(objects) == len(given) and bool(_beside(row, name, given, {}))
+        told = any(peek(one, name) is not None for one in [row, *objects] for name in _NUMBERS)
+        return told or (len(objects) == len(given) and bool(_beside(row, name, given, {})))
 
     def _rated_beside(self, row: Row) -> str | None:
         """A number for each answer that stands in a list of other objects."""
@@ -319,7 +317,10 @@ class _Ranked(_pairs.PairFormat):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         columns = options.columns
-        name = required(_LIST.of(row, columns), "there is no list of two answers or more")
+        name = _LIST.of(row, columns)
+        if name is None:
+            told = [selection.raw(one, columns) for one in _NUMBERS if is_list(peek(row, one))]
+            raise _pairs.all_equal(next(iter(told), ""), "there is no list of two answers or more")
         given = row[name]
         won = [_of_winner(row, given, columns)] if "winner" in columns else []
         numbers = won or _numbers_of(row, name, given, columns)

@@ -1,5 +1,6 @@
 """Rows that are recognised to be refused by their name: no example of the task is in them."""
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from stages.formats import _messages, _turns
 from stages.formats._fields import TABLE_OF_ROWS
 from stages.rows import column_names
 from stages.rows.column_names import peek
+from stages.rows.shapes import mostly
 from stages.rows.signals import is_prose
 from stages.rows.unread import mapped
 
@@ -42,8 +44,17 @@ class Unusable(Format, abstract=True):
         said = next(reason for row in rows if (reason := self._evidence(row)))
         checked = (name for name in self.columns.get("checked", ()) if name in rows[0])
         told = next((n for n in checked if all(is_prose(peek(row, n)) for row in rows)), None)
+        if told is not None and mostly(self._has_longer(row, told) for row in rows):
+            told = None  # what is to be trained stands there
         own = "" if told is None else f". To train what is checked, add {mapped('answer', told)}"
         return f"{said}: {self._what}", self._instead + own
+
+    def _has_longer(self, row: Row, told: str) -> bool:
+        """Whether a column that this format does not know has more to say than a text."""
+        known = {*itertools.chain(*self.columns.values())}
+        texts = [peek(row, name) for name in row if name not in known]
+        least = len(peek(row, told) or "")
+        return any(isinstance(one, str) and is_prose(one) and len(one) > least for one in texts)
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         raise RowError(self.name, self._what)

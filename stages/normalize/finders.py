@@ -38,7 +38,7 @@ def couples(held: Columns, role: str) -> list[tuple[str, str]]:
     else:
         said = [path for path in held.where(_turns.is_said) if not role_names.is_about(path)]
         of, paths = role.partition(" ")[0], held.varied([p for p in said if "[]" not in p])
-    found = held.of_two((role_names.by_side if of == "first" else role_names.by_better)(paths))
+    found = held.of_two((role_names.by_side if of == "first" else role_names.by_revision)(paths))
     named = verdict_columns.named_sides(held) if role == "first answer" else ()
     return [*dict.fromkeys([*found, *named])]
 

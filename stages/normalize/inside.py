@@ -127,6 +127,8 @@ def _how(error: RowError, rows: Sequence[Row]) -> str:
 
 _PREDICTED = words.exact("predicted", "role")
 _ALIKE, _OTHER = 0.3, 0.1  # shares of rows: that agree at least; of solutions that say another one
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_STATED = re.compile(r"boxed\{[^{}]*|####.*|answer(?: is|:)\W*\w+", re.IGNORECASE)
 _AROUND = re.compile(r"[^\w./+-]|_|[dt](?=frac)")  # marks around an answer
 
 
@@ -142,7 +144,8 @@ def ask_of_checks(seen: Survey, rows: Sequence[Row], found: Format, options: For
     for check in filter(role_names.may_be_checked_against, short):
         owns = {path: short[path] for path in short if _is_own(path) and path != check}
         for own, told in {**owns, "": answers}.items():
-            said = [_agree(*both) for both in zip(told, short[check], strict=True) if all(both)]
+            both = [one for one in zip(told, short[check], strict=True) if all(one)]
+            said = [agrees for one in both if (agrees := _agree(*one)) is not None]
             long = not own and not all(len(one) <= signals.SHORT for one in answers)
             odd, column = said.count(False), seen.columns[check]
             rates = column.asked is not None and column.asked.code == "rated"
@@ -180,13 +183,20 @@ def _trained(said: Sequence[Example]) -> str:
     return (turns[-1].content or "").strip() if turns and turns[-1].role == ASSISTANT else ""
 
 
-def _agree(answer: str, check: str) -> bool:
-    """Whether an answer is, or has in it, what it is checked against."""
+def _agree(answer: str, check: str) -> bool | None:
+    """Whether an answer is, or has in it, what it is checked against; None where neither it nor its
+    last number is another one."""
     own, other = (_AROUND.sub("", one).casefold() for one in (answer, check))
-    if own == other or judgements.spelled(answer) == (judgements.spelled(check) or check):
+    number = judgements.spelled(check)
+    if own == other or (number is not None and judgements.spelled(answer) == number):
         return True
     word = re.search(rf"(?<![\w./-]){re.escape(check)}(?![\w/]|\.\d)", answer, re.IGNORECASE)
-    return bool(word) or (len(other) > 3 and other in own)
+    if word or (len(other) > 3 and other in own):
+        return True
+    if len(answer) <= signals.SHORT:
+        return False
+    last = _STATED.findall(answer) or (_NUMBER.findall(answer) if number is not None else [])
+    return False if last else None
 
 
 def _column_of(rows: Sequence[Row], texts: Sequence[str]) -> str:
@@ -200,7 +210,7 @@ def _column_of(rows: Sequence[Row], texts: Sequence[str]) -> str:
 def _kept(both: Sequence[tuple[Any, Any]], own: str, check: str) -> str:
     """The expression that keeps rows in which two columns agree; empty where none can say it."""
     texts = [(a, b) for a, b in both if isinstance(a, str) and isinstance(b, str) and a and b]
-    alike = sum(_agree(*one) for one in texts)
+    alike = sum(_agree(*one) is True for one in texts)
     ways = {
         "{} = {}": sum(a == b for a, b in texts),
         "contains({}, {})": sum(b in a for a, b in texts),

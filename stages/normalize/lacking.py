@@ -52,6 +52,9 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         return ""  # no answer to be trained, and the other side is not there
     if len(texts) != 2:
         texts = [p for p in texts if held.is_spoken(p) and not is_about(p)]
+    inside = [p for p in held.single if "." in p and held.is_spoken(p)]
+    if not texts and len(inside) == 2 and all(map(held.is_varied, inside)):
+        return _either(*inside)
     said = {p: [value for value in held.values[p] if value] for p in texts}
     if told := next(filter(held.is_dialogue, texts), ""):
         unknown = "holds dialogues under marks that are not known"
@@ -83,9 +86,19 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         answer = next(iter(held.reasoning), last)
         three = role_names.maps(("instruction", "input", "output"), (first, options, answer))
         return f"{_WHICH}: {three}."
-    if not sure:
-        return f"{_WHICH}, with --map prompt=COLUMN --map completion=COLUMN."
-    return f"{_WHICH}: {mapped('prompt', first)} {mapped('completion', last)}."
+    if sure:
+        return f"{_WHICH}: {mapped('prompt', first)} {mapped('completion', last)}."
+    if len(texts) == 2 and all(held.is_spoken(p) and held.is_varied(p) for p in texts):
+        return _either(*texts)
+    return f"{_WHICH}, with --map prompt=COLUMN --map completion=COLUMN."
+
+
+def _either(one: str, other: str) -> str:
+    """The offer of two texts of which each may answer the other, as a text and its translation."""
+    ways = (
+        role_names.maps(("prompt", "completion"), both) for both in ((one, other), (other, one))
+    )
+    return f"{_WHICH} with {', or '.join(ways)}."
 
 
 def _options(rows: Sequence[contract.Row]) -> str:
@@ -273,7 +286,7 @@ def _last_word(text: str) -> str:
 def _judged(held: role_columns.Columns) -> tuple[str, str] | None:
     """Whether answers in turns are the texts of a judge, which end with a verdict each."""
     for path in role_columns.conversation(held):
-        each = (one if type(one) is list else _turns.turns_in(one) for one in held.values[path])
+        each = (one if type(one) is list else _turns.turns_in(one) for one in held.told(path))
         turns = [*itertools.chain.from_iterable(filter(None, each))]
         answers = [said for who, said in _rated_steps.spoken(turns) if who == "assistant"]
         ends = [_last_word(said) for said in answers if isinstance(said, str)]
@@ -293,6 +306,6 @@ def which(found: Sequence[Candidate], rows: Sequence[contract.Row], where: str) 
         what = f"{where}: {sides} are two answers, and {told[0]} may say which is the good one."
         return DataError(what, "Give rows with the good one alone.")
     ways = [one.words for one in found[:SHOWN]]
-    named = f"Say which with {', or '.join(one.options for one in found)}."
-    how = named if len(found) <= SHOWN else "Name the columns with --map."
-    return DataError(f"{where} could be read in {len(found)} ways: {'; or '.join(ways)}.", how)
+    how = f"Say which with {', or '.join(one.options for one in found[:SHOWN])}."
+    what = f"{where} could be read in {len(found)} ways: {'; or '.join(ways)}"
+    return DataError(f"{what}{', among others' * (len(found) > SHOWN)}.", how)

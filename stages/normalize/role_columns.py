@@ -235,14 +235,13 @@ class Columns:
         named, said = next(filter(None, (*varied, *each)), []), [*filter(self.long, self.answers)]
         open_ = [q for q in named if not any(self._holds(q, answer) for answer in said)]
         spoken = list(filter(self.is_spoken, open_))
-        short = [*filter(self.is_varied, open_)]
-        return self.distinct(self.asking(spoken or self.unnamed or short))
+        told = spoken or self.unnamed or [*filter(self.is_varied, open_)]
+        return self.distinct(self.asking(told))
 
     @cached_property
     def unnamed(self) -> list[str]:
-        """Texts of no known role in front of the first answer, which may be what it answers: they
-        are more than names, and differ from row to row. Where some rows lack one of them, the first
-        that a row has."""
+        """Texts of no known role in front of the first answer, which are more than names and differ
+        from row to row. Where some rows lack one of them, the first that a row has."""
         answers = self.answers if self.answers_alone else []
         before = list(self.values)[: list(self.values).index(answers[0])] if answers else []
         texts = [p for p in before if "." not in p and self.all(p, shapes.is_text, 0.0)]
@@ -281,11 +280,12 @@ class Columns:
             named = [p for p in named if not role_names.is_failed(p) and p not in sides]
         named = self.varied(named)
         if self.guess and self.answers_alone and not named:
-            open_ = [p for p in self.alone if not role_names.role_of(p) and self.is_varied(p)]
             open_ = [
-                p for p in open_ if not (role_names.is_failed(p) or self.all(p, signals.nested_in))
+                p for p in self.alone if not (role_names.role_of(p) or role_names.is_failed(p))
             ]
-            return open_ if len(open_ := [*filter(self.is_spoken, open_)]) == 1 else []
+            open_ = [p for p in open_ if self.is_varied(p) and self.is_spoken(p) and self.long(p)]
+            open_ = [p for p in open_ if not self.all(p, signals.nested_in)]
+            return open_ if len(open_) == 1 else []
         free = [path for path in named if not role_names.may_be_checked_against(path)]
         return self.distinct([path for path in free or named if path not in self.references])
 

@@ -69,6 +69,7 @@ _SPREAD, _EXPLAINED = exact("spread", "sign"), exact("explained", "sign")
 SPOKEN, TALKS = exact("spoken", "role"), exact("talk", "role")
 # What answers are checked against; it is trained only where it is no more than a short name of one.
 _REFERENCE = exact("reference", "role")
+_REVISED, _DRAFT = exact("revised", "role"), exact("draft", "role")
 _CHECKED = _REFERENCE | exact("checked", "role")
 BETTER, WORSE = exact("better", "both", "role"), exact("worse", "both", "role")
 _FAILED = WORSE | exact("failed", "role")
@@ -77,11 +78,9 @@ _SIDES = [tuple(two.split(":")) for two in exact("sides", "role")]
 
 @functools.lru_cache(4096)
 def role_of(path: str) -> str:
-    """The role that a column's name suggests; empty where it suggests none.
-
-    Inside an object the key says it, or the object where the key is no more than ``text``; what an
-    object of numbers has for an answer is a number.
-    """
+    """The role that a column's name suggests; empty where it suggests none. Inside an object the
+    key says it, or the object where the key is no more than ``text``; what an object of numbers has
+    for an answer is a number."""
     place, _, key = path.rpartition(".")
     if key.isdecimal() and place:
         return role_of(place)
@@ -191,8 +190,8 @@ def is_worse(path: str) -> bool:
 
 
 def is_failed(path: str) -> bool:
-    """Whether the name says that this answer is the worse one, or a bad one: nobody is to learn
-    it. A word further in front says something else: ``failure_analysis_response``."""
+    """Whether the name says that this answer is the worse one, or a bad one; a word further in
+    front says something else: ``failure_analysis_response``."""
     said = [part for part in parts(path) if not part.isdigit()]
     return not _FAILED.isdisjoint(said[-2:]) and (len(said) == 1 or role_of(path) == "answer")
 
@@ -230,6 +229,13 @@ def by_better(paths: Sequence[str]) -> list[tuple[str, str]]:
     both = ((a, b, *odd) for a, b, odd in each if odd)
     told = ((a, b, own) for a, b, own, bad in both if bad in (_FAILED if own in BETTER else WORSE))
     return [(a, b) for a, b, own in told if own in BETTER or (not own and role_of(a) == "answer")]
+
+
+def by_revision(paths: Sequence[str]) -> list[tuple[str, str]]:
+    """The same, and each two answers of which one was made of the other: edited, original."""
+    both = ((a, b, _differing(a, b)) for a in paths for b in paths if role_of(a) == "answer")
+    made = ((a, b) for a, b, odd in both if odd and odd[0] in _REVISED and odd[1] in _DRAFT)
+    return [*by_better(paths), *made]
 
 
 def by_side(paths: Sequence[str]) -> list[tuple[str, str]]:
@@ -275,8 +281,7 @@ def options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> lis
     record_format = formats.load(reading)
     name, read, found = record_format.name, record_format.columns, record_format.renamed
     if name == "text":  # no turns, before which anything could stand
-        asks = role_of(path) == "question"
-        said = (path, "text") if asks else ("text", path)
+        said = (path, "text") if role_of(path) == "question" else ("text", path)
         return [maps(("prompt", "completion"), said)] if text else []
     ahead = column_names.is_a(path, "system") or (may_be_context and "turns" in read)
     if ahead and "system text" in read and "[]" not in path:

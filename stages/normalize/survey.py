@@ -25,7 +25,7 @@ LEAST_SHARE = 0.1  # of each of these columns, where they are several
 LEAST_TEXT = 100  # characters per row of such a column; shorter texts are names, dates, numbers
 _LISTED, _WIDE = 3, 24  # values that a message shows, and their characters
 _SPOKEN, _FIGURE = words.exact("spoken", "role"), words.exact("figure", "sign")
-_HEAD = words.exact("head", "sign")
+_HEAD, _WORSE = words.exact("head", "sign"), words.exact("worse", "both")
 
 
 def counts_of(values: Sequence[Any]) -> str:
@@ -233,7 +233,7 @@ def is_talk(value: Any) -> bool:
 
 def _ask_of_talk(path: str, values: Sequence[Any], kind: kinds.Kind) -> AskError | None:
     """The question about a conversation of which no turn was read; None for any other column."""
-    if kind.marks or not is_talk([*values]):
+    if kind.marks or not is_talk([*values]) or not _WORSE.isdisjoint(words.parts(path)):
         return None
     how = f"with {unread.mapped('messages', f'{path}[turns]')}"
     return unread.not_read(path, "is a conversation", how)

@@ -96,7 +96,7 @@ def _most(values: Sequence[Any]) -> Any:
 
 
 def _best(values: Sequence[Any]) -> int | str | None:
-    numbers = [spelled(one) for one in values]
+    numbers = [float(one) if isinstance(one, bool) else spelled(one) for one in values]
     known = [number for number in numbers if number is not None]
     if len(known) < 2:
         return None

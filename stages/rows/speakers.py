@@ -38,7 +38,7 @@ _SURELY = words.exact("who", "sure")
 _COUNTING = words.exact("counting", "sign")
 _COUNTED = words.exact("counted", "sign") - _COUNTING
 _WHO = _SURELY | words.exact("who", "role")
-_WHAT = words.listing("what", "role")
+_WHAT, _SAYING = words.listing("what", "role"), words.exact("saying", "role")
 
 
 @functools.lru_cache(4096)
@@ -191,14 +191,34 @@ def turned(value: Any) -> list[Any] | None:
         return None
     who = _who(turns)
     if not who:
-        said = [(key, text) for turn in turns for key, text in turn.items()]
-        spoken = all(role_named(key) and isinstance(text, str) for key, text in said)
-        return [{"role": key, "content": text} for key, text in said] if spoken else None
+        return _keyed(turns)
     what = next((key for key in _WHAT if key in turns[0] and key != who[0]), None)
     if what is None:
         return None
     each = ((one, {"role": _said_by(one, who), "content": one.get(what)}) for one in turns)
     return [{**told, **_beside(turn, who, what)} for turn, told in each]
+
+
+def _keyed(turns: Sequence[Mapping[str, Any]]) -> list[Any] | None:
+    """The turns of objects whose keys say who speaks: a role each, or beside other keys two words
+    (``user utterance``, ``system response``), where system is the one who answers a user."""
+    every = [(key, text) for turn in turns for key, text in turn.items()]
+    if all(role_named(key) and isinstance(text, str) for key, text in every):
+        return [{"role": key, "content": text} for key, text in every]
+    texts = {key: words.words(key) for key, text in turns[0].items() if isinstance(text, str)}
+    two = {key: said for key, said in texts.items() if len(said) == 2 and said[1] in _SAYING}
+    who = {key: role_named(said[0]) for key, said in two.items()}
+    roles = [*who.values()]
+    if sorted(map(str, roles)) not in ([ASSISTANT, USER], [SYSTEM, USER]):
+        return None
+    said = [
+        {"role": USER if role == USER else ASSISTANT, "content": turn.get(key)}
+        for turn in turns
+        for key, role in who.items()
+    ]
+    for at, turn in enumerate(turns, 1):  # what else the object has
+        said[2 * at - 1] |= {key: value for key, value in turn.items() if key not in who}
+    return [one for one in said if one["content"]]
 
 
 def exchanged(both: Any) -> list[Any] | None:
