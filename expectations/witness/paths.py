@@ -105,7 +105,7 @@ def _most(values: list[Any]) -> Any:
 
 
 def _best(values: list[Any]) -> Any:
-    every = [*map(number, values)]
+    every = [float(one) if isinstance(one, bool) else number(one) for one in values]
     known = [one for one in every if one is not None]
     if len(known) < 2:
         return None
