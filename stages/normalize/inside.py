@@ -162,7 +162,7 @@ def ask_of_checks(seen: Survey, rows: Sequence[Row], found: Format, options: For
             raw = options.columns.get(name, name)
             if kept := _kept([(row.get(name), row.get(check)) for row in rows], raw, check):
                 ways.insert(0, f"train only where both agree with --filter {shlex.quote(kept)}")
-            column.asked = AskError("rated_by_check", what, f"Say which: {', or '.join(ways)}.")
+            column.asked = AskError("two_orders", what, f"Say which: {', or '.join(ways)}.")
 
 
 def _is_own(path: str) -> bool:

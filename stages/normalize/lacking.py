@@ -72,16 +72,22 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         why = f"If {texts[0]} is a text by itself, without a question, train it with "
         whole = much and held.is_varied(texts[0]) and not any(map(nested_in, said[texts[0]]))
         return f"{why}{mapped('text', texts[0])}." if whole else ""
+    more = [p for p, role in others.items() if role not in _BESIDE and not is_about(p)]
+    return "" if any(map(held.is_spoken, more)) else _of_several(rows, held, said)
+
+
+def _of_several(
+    rows: Sequence[contract.Row], held: role_columns.Columns, said: Mapping[str, list[str]]
+) -> str:
+    """The offer of which text is the question, and which the answer."""
     # The name of the answer says which it is, or that it is one of a few labels, or one alone is a
     # question by its end; and nothing else is said.
+    texts = [*said]
     labels = [p for p in texts if not held.is_varied(p) and not held.is_spoken(p)]
     keys = {p: _asking(p, said[p]) for p in texts}
     last, *_, first = sorted(texts, key=lambda p: (p not in labels, *keys[p]))
-    more = [p for p, role in others.items() if role not in _BESIDE and not is_about(p)]
     known = labels == [last] or (keys[first] != keys[last] and not labels)
     sure = len(texts) == 2 and known and all(map(held.is_varied, {*texts}.difference(labels)))
-    if any(map(held.is_spoken, more)):
-        return ""
     if options := _options(rows) if all(map(_fields.is_letter, said[last])) else "":
         answer = next(iter(held.reasoning), last)
         three = role_names.maps(("instruction", "input", "output"), (first, options, answer))

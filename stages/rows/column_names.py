@@ -50,8 +50,8 @@ def seen(name: str, value: Any, kind: "Kind") -> str | None:
     return None
 
 
-_BESIDE = ("meta", "metadata", "extra", "info")  # objects for the one who keeps the data
 _MOST = 20  # objects of a list that are looked at
+_FOR = {"use", "used", "for"}  # use_for_training
 _LOOSE = ("steps",)
 _NEEDED, _SENTENCE = words.exact("needed", "sign"), 200
 _EXPLAINED = words.exact("explained", "sign")
@@ -113,7 +113,7 @@ def rates_inside(name: str, value: Any, kind: "Kind") -> bool:
     """Whether an object, or one of a list, may rate the answer under one of its keys, beside other
     things; of a pair, whether a flag is set that says that the row is bad."""
     objects = value[:_MOST] if isinstance(value, list) else [value]
-    if kind.marks or dict not in map(type, objects) or plain(name) in _BESIDE:
+    if kind.marks or dict not in map(type, objects):
         return False
     said = [(f"{name}.{key}", v) for one in objects if type(one) is dict for key, v in one.items()]
     told = [(key, one) for key, one in said if one not in EMPTY]
@@ -168,9 +168,10 @@ def is_left_out(name: str, value: Any) -> bool:
         return False
     if signals.is_taken_away(value):
         return not signals.is_about(name)
-    found = signals.classes(name)
+    found, parts = signals.classes(name), words.parts(name)
     if not signals.is_set(value):
-        return found.get("trained", False) and not isinstance(value, float)
+        wanted = found.get("trained", False) or ("trained" in found and not _FOR.isdisjoint(parts))
+        return wanted and not isinstance(value, float)
     low = found.get("verdict", False) and "error" not in found and signals.is_low(name)
     low = low and not isinstance(value, float) and not signals.is_prose(value)
     return found.get("untrained", False) or low

@@ -140,6 +140,8 @@ def says_good(path: str, text: str) -> bool | None:
     plain = "".join(text.casefold().split("_")).strip(" .!")
     if plain in _YES or plain in _NO:  # of what the column's name asks
         return (plain in _YES) != signals.is_low(path)
+    if plain in ("high", "low") or (plain == "none" and signals.is_low(path)):
+        return (plain == "high") != signals.is_low(path)
     if plain in _GOOD or plain in _BAD:
         return plain in _GOOD
     if signals.is_taken_away(text):
@@ -298,7 +300,7 @@ def _plain(number: float) -> float:
 
 def _of_words(path: str, values: Sequence[str], everywhere: bool) -> tuple[str, Any] | None:
     """The one good text, or those that are bad where several are good or not all rows have one; of
-    two texts that say nothing, the more frequent one."""
+    grades, the best one."""
     if not all(len(value) <= signals.SHORT for value in values):
         return None
     said = {value: says_good(path, value) for value in dict.fromkeys(values)}
@@ -307,9 +309,8 @@ def _of_words(path: str, values: Sequence[str], everywhere: bool) -> tuple[str, 
         return "!=", given_up
     good = [value for value, sense in said.items() if sense]
     bad = [value for value, sense in said.items() if sense is False]
-    open_ = len(said) == 2 and not good and not bad
-    if everywhere and open_ and column_names.is_a(path, "verdict"):
-        good = [Counter(values).most_common(1)[0][0]]
+    if not bad and {*map(str.casefold, said)} <= {*"abcdef"} and len(said) > 1:
+        good = [min(said)]
     if len(good) == 1 and (everywhere or not bad):
         return "=", good[0]
     return ("!=", bad) if bad else None
