@@ -97,7 +97,8 @@ def _of_another(path: str, row: Row, raw: Sequence[Row], reading: str, config: C
             return name
     given = {**row, **dict.fromkeys(config.source.ignore, "")}
     found, about = formats.load(reading), answer_beside(path, given)
-    return "" if about in {*formats.names_of(found), *found.renamed.values()} else about
+    inside = bool(about) and repr(row[about].strip())[1:-1] in repr({**row, about: ""})
+    return "" if inside or about in {*formats.names_of(found), *found.renamed.values()} else about
 
 
 def _is_decided(path: str, late: int, config: Config) -> bool:
@@ -145,8 +146,7 @@ def _rated(
     elif any(map(signals.is_tie, column.values)):
         what += " It says which of two answers is better, and not whether this one is good."
     elif not role_names.is_worse(path) and (chosen := condition_for(path, column)):
-        # Of numbers without a middle nobody but the user knows which are good.
-        known = column.of or shapes.have_a_middle(column.values)
+        known = column.of or shapes.have_a_middle(column.values)  # else the user alone knows
         decided = _is_decided(path, late, config)
         ways.insert(decided or not known, f"{_what_it_does(chosen, path, column)} with {chosen}")
         if late > 1 and not decided:  # which of the measures of one thing holds, nobody else knows
@@ -184,13 +184,12 @@ def _scored(
     elif (own := survey.columns[path]).is_order:  # either half of its numbers is of one order
         unread = "it says the order that is read already"
     elif chosen := condition_for(path, own):
-        # A high number says nothing about the pair, but of the better side on a scale.
+        # A pair is one where its better side has a low number, too.
         of_one = signals.has_side(path) and (BETTER | WORSE).isdisjoint(parts(path))
-        sure = not BETTER.isdisjoint(parts(path)) and shapes.have_a_middle(values)
-        unsure = (signals.has_side(path) and not sure) or beside
-        kept = "leave out the ties" if "!=" in chosen else "keep only the rows that it says most of"
-        if "!=" in chosen or not of_one:
-            ways.insert(unsure, f"{kept} with {chosen}")
+        ties = "!=" in chosen
+        kept = "leave out the ties" if ties else "keep only the rows that it says most of"
+        if ties or not of_one:
+            ways.insert(not ties or signals.has_side(path) or beside, f"{kept} with {chosen}")
     odd = sum(type(value) not in (int, float) for value in values)  # rows that are refused then
     if 10 * odd <= len(values) and column_names.is_a(path, "margin") and not signals.has_side(path):
         ways.insert(0, f"read it as the margin with {mapped('margin', path)}")
@@ -224,6 +223,9 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
     ways = [f"have it read with {way}" for way in options(path, column, reading, rows)]
     if column_names.is_a(path, "media") and (without := _without(path, rows)):
         ways.insert(0, f"use only the rows without one with {without}")
+    if column.asked is None and role_names.role_of(path) == "answer" and "answer" in found.columns:
+        longer = mapped(found.columns["answer"][0], path)
+        ways += [f"have it read with {longer}"] * (not role_names.are_worse(path))
     both = wholes(rows[0], reading)
     left = " ".join(map(ignore, both)) if path in both else ignore(path)
     names = [found.renamed.get(name, name) for name in found.columns.get("answer", ())]
@@ -270,9 +272,8 @@ def ask(
     config: Config,
     settled: Collection[str] = (),
 ) -> None:
-    """Stop at the first column that must not be left out without the user's decision.
-
-    ``raw`` are the rows with all that the file has, ``settled`` columns that may be left out."""
+    """Stop at the first column that must not be left out without the user's decision; ``raw``: the
+    rows with all that the file has, ``settled``: columns that may be left out."""
     if listed := [n for n in survey.listed if config.source.cells.get(n) != "text"]:
         raise lists_of_texts(listed, reading, where)
     late = survey.late

@@ -1,5 +1,6 @@
 """Steps in a list, and which of them are wrong: the first, or a list of their numbers."""
 
+import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -11,14 +12,19 @@ from stages.formats import _rated_steps, _turns
 from stages.formats._fields import NOTHING, Field, columns_of, is_any, is_list, required
 from stages.rows import judgements
 from stages.rows.column_names import peek
+from stages.rows.shapes import mostly
 from stages.rows.unread import differs_from, mapped
 
 _ZERO, _ONE = "0-based", "1-based"
 _WHOLE = "-whole"
+_STEP_1 = re.compile(r"\W*step\W*1\b", re.IGNORECASE)  # who numbers steps so counts them so
 
 
 def _settle(
-    named: Sequence[tuple[Sequence[int], int]], what: str, none_said: bool = True
+    named: Sequence[tuple[Sequence[int], int]],
+    what: str,
+    none_said: bool = True,
+    likelier: tuple[str, str] = (_ZERO, _ONE),
 ) -> tuple[str, str]:
     """The variant that rows show, and why.
 
@@ -27,6 +33,7 @@ def _settle(
         none_said: rows without a wrong step say so otherwise than by a 0: without such rows, a 0
             may be a file's way to say it.
         what: says these numbers, as words with a verb in the plural: ``the lists name``.
+        likelier: the way that is offered first.
 
     Raises:
         UndecidedError: no row has a step 0 or one with the number of the last, or both occur, or
@@ -47,7 +54,7 @@ def _settle(
         none = f", and a 0 in {counted(zero, 'row')} says that no step is wrong" if zero else ""
         return _ONE, f"it counts from 1, as {listed}{none}"
     seen = "both a step 0 and a step past the end" if zero else "neither a step 0 nor a last step"
-    raise UndecidedError(f"{what} {seen}, so they may count from 0 or from 1", (_ZERO, _ONE))
+    raise UndecidedError(f"{what} {seen}, so they may count from 0 or from 1", likelier)
 
 
 class _Numbered(_rated_steps.Steps, abstract=True):
@@ -129,7 +136,11 @@ class _ProcessBench(_Numbered):
         numbers = [[value] if type(value) is int else [] for value in said]
         named = [*zip(numbers, counts, strict=True)]
         none_said = any(_said(value) == _said(None) for value in said)
-        return _settle(named, f"the values of {others[0][0]} name", none_said)
+        names = (_rated_steps.LISTED.first(row, options.columns) for _, row in others)
+        steps = (row[name] for name, (_, row) in zip(names, others, strict=True) if name)
+        own = mostly(bool(_STEP_1.match(str(some[0]))) for some in steps if some)
+        likelier = (_ONE, _ZERO) if own else (_ZERO, _ONE)
+        return _settle(named, f"the values of {others[0][0]} name", none_said, likelier)
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
         if question := super().doubt(rows, columns):

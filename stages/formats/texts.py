@@ -141,9 +141,13 @@ def _require_all_read(row: Row, columns: Mapping[str, str]) -> None:
     if not columns.keys().isdisjoint(("instruction", *_INPUTS)):
         return
     read = {value for name in ("instruction", *_INPUTS) if is_text(value := peek(row, name))}
+    answers = [value for name in _OUTPUTS if is_text(value := peek(row, name))]
     for name in _MORE:
         value = peek(row, name)
         if is_text(value) and value.strip() and value not in read:
+            if all(text.strip() in value for text in (*read, *answers)) and read and answers:
+                _ = row[name]  # read: the whole row again, rendered
+                continue
             what = f"instruction and {name} could each be the question"
             ways = [mapped("input", name), ignore(name)]
             # What made the answer may have it inside.

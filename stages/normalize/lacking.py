@@ -47,6 +47,7 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         return 'Each row is one turn; write the turns of a conversation as {"messages": [...]}.'
     held = role_columns.columns_of(rows, answers_alone=True)
     texts = [p for p in held.single if "." not in p and role_names.role_of(p) not in _BESIDE]
+    texts = [p for p in texts if {"id", "ids"}.isdisjoint(role_names.parts(p))]
     sides = {*itertools.chain(*role_names.by_better(texts))}
     if any(role_names.is_failed(p) for p in texts if p not in sides):
         return ""  # no answer to be trained, and the other side is not there
