@@ -87,7 +87,7 @@ def test_another_limit_makes_no_part(pipeline, data, cache):
 
 @pytest.mark.parametrize(("words", "status", "says"), table("filters.toml")["no_choices"])
 def test_what_cannot_be_chosen_by_is_refused(words, status, says, pipeline, data, tmp_path):
-    pipeline(*SFT, data, *words).refused(status, says)
+    pipeline(*SFT, data, "--leave-rest", *words).refused(status, says)
     assert not (tmp_path / "out").exists()
 
 
