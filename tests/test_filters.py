@@ -68,7 +68,7 @@ def _lines(folder: Path) -> list[int]:
 @pytest.mark.slow
 def test_another_limit_makes_no_part(pipeline, data, cache):
     """A part has what filters read, whatever they say; another name makes parts."""
-    common = ("--cache-dir", cache)
+    common = ("--cache-dir", cache, "--leave-rest")
     one = _build(pipeline, data, "one", *common, "--filter", "meta.score > 1 and n_turns > 1")
     before = _parts(cache)
     assert len(before) == 1
