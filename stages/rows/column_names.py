@@ -129,8 +129,9 @@ def are_verdicts(name: str, values: Sequence[Any], kind: "Kind") -> bool:
     """Whether all values of a column together show that it may rate answers: few texts, which come
     again and again, under a word for a verdict; true and false under a name that says nothing."""
     each = [one for value in values for one in (value if type(value) is list else [value])]
-    if dict in map(type, each):  # what is inside of objects
-        return any(are_verdicts(*one, kind) for one in signals.keys_of(name, each).items())
+    if dict in map(type, each):  # what is inside of objects, but of turns
+        told = [one for one in each if type(one) is dict and {"role", "from"}.isdisjoint(one)]
+        return any(are_verdicts(*one, kind) for one in signals.keys_of(name, told).items())
     found = signals.classes(name)
     if not kind.trains_answers or signals.is_about(name):
         return False
