@@ -202,7 +202,8 @@ def _exchanged(value: list[dict[str, Any]], two: list[str]) -> list[dict[str, An
     """Turns of objects with a text of each of two speakers, of which a system is no other one."""
     names = [re.split("[ _]", key)[0].lower() for key in two]
     names = ["assistant" if name == "system" else name for name in names]
-    if len(two) > 2:
+    asks = [re.match("system[ _](message|text|input|output|question)", one.lower()) for one in two]
+    if len(two) > 2 or any(asks):
         raise UnreadError("turns of another shape")
     found = []
     for one in value:

@@ -88,8 +88,7 @@ def _are_texts_alone(reading: str) -> bool:
 
 
 def _of_another(path: str, row: Row, raw: Sequence[Row], reading: str, config: Config) -> str:
-    """The answer that a column rates, where nothing reads it, or the texts that are left out of
-    which its lists say something; else empty."""
+    """The answer that a column rates, where nothing trains it, or texts that its lists rate."""
     taken = [one.partition(",")[0] for one in config.source.map.values() if "[good]" in one]
     for name in (*config.source.ignore, *taken):
         told = [one for one in raw if one.get(path) not in EMPTY]
@@ -97,8 +96,9 @@ def _of_another(path: str, row: Row, raw: Sequence[Row], reading: str, config: C
             return name
     given = {**row, **dict.fromkeys(config.source.ignore, "")}
     found, about = formats.load(reading), answer_beside(path, given)
-    inside = bool(about) and repr(row[about].strip())[1:-1] in repr({**row, about: ""})
-    return "" if inside or about in {*formats.names_of(found), *found.renamed.values()} else about
+    said = repr(row[about].strip())[1:-1] if signals.is_prose(row.get(about)) else ""
+    read = {*formats.names_of(found), *found.renamed.values()}
+    return "" if about in read or (said and said in str({**row, about: ""})) else about
 
 
 def _is_decided(path: str, late: int, config: Config) -> bool:
@@ -112,8 +112,8 @@ def _is_decided(path: str, late: int, config: Config) -> bool:
 
 
 def _are_as_many(texts: Any, verdicts: Any) -> bool:
-    lists = isinstance(verdicts, list) and shapes.is_list_of_texts(texts)
-    return lists and len(texts) == len(verdicts)
+    listed = shapes.is_list_of_texts(texts)
+    return listed and isinstance(verdicts, list) and len(texts) == len(verdicts)
 
 
 def _rated(

@@ -138,10 +138,11 @@ def ask_of_checks(seen: Survey, rows: Sequence[Row], found: Format, options: For
     names = [path for path in seen.columns if path.isidentifier()]
     short = {path: [_short(row.get(path)) for row in rows] for path in names}
     short = {path: told for path, told in short.items() if len({*told}) > 2}
-    given = (renamed(row, found.renamed) for row in rows)
+    checks = [*filter(role_names.may_be_checked_against, short)]
+    given = (renamed(row, found.renamed) for row in (rows if checks else ()))
     made = (_fields.tried(found, row, found.told(options)) for row in given)
     answers = [_trained(one) if isinstance(one, list) else "" for one in made]
-    for check in filter(role_names.may_be_checked_against, short):
+    for check in checks:
         owns = {path: short[path] for path in short if _is_own(path) and path != check}
         for own, told in {**owns, "": answers}.items():
             both = [one for one in zip(told, short[check], strict=True) if all(one)]

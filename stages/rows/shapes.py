@@ -309,8 +309,9 @@ def _of_words(path: str, values: Sequence[str], everywhere: bool) -> tuple[str, 
         return "!=", given_up
     good = [value for value, sense in said.items() if sense]
     bad = [value for value, sense in said.items() if sense is False]
-    if not bad and {*map(str.casefold, said)} <= {*"abcdef"} and len(said) > 1:
-        good = [min(said)]
+    letters = len(said) > 1 and {*map(str.casefold, said)} <= {*"abcdef"}
+    if letters and not bad and not words.exact("graded", "role").isdisjoint(words.parts(path)):
+        good = [min(said, key=str.casefold)]
     if len(good) == 1 and (everywhere or not bad):
         return "=", good[0]
     return ("!=", bad) if bad else None

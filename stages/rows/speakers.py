@@ -39,6 +39,7 @@ _COUNTING = words.exact("counting", "sign")
 _COUNTED = words.exact("counted", "sign") - _COUNTING
 _WHO = _SURELY | words.exact("who", "role")
 _WHAT, _SAYING = words.listing("what", "role"), words.exact("saying", "role")
+_REPLYING = words.exact("saying", "sign")  # a system message is no answer
 
 
 @functools.lru_cache(4096)
@@ -209,7 +210,8 @@ def _keyed(turns: Sequence[Mapping[str, Any]]) -> list[Any] | None:
     two = {key: said for key, said in texts.items() if len(said) == 2 and said[1] in _SAYING}
     who = {key: role_named(said[0]) for key, said in two.items()}
     roles = [*who.values()]
-    if sorted(map(str, roles)) not in ([ASSISTANT, USER], [SYSTEM, USER]):
+    answers = {said[1] for said in two.values() if role_named(said[0]) == SYSTEM} <= _REPLYING
+    if sorted(map(str, roles)) not in ([ASSISTANT, USER], [SYSTEM, USER]) or not answers:
         return None
     said = [
         {"role": USER if role == USER else ASSISTANT, "content": turn.get(key)}

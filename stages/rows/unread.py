@@ -269,8 +269,9 @@ def asked(left: Unread, kind: "Kind", row: ReadRow) -> AskError | None:
         return AskError("bad_column", what, "Give the turns in this order.")
     if kind.compares and (counts := row.counts_from(left)) is not None:
         return None if counts else two_orders(left.path)
-    objects = dict in map(type, judgements.flat([*left.values]))
-    if not left.turn and signals.is_about(left.path) and not objects:
+    inside = dict in map(type, judgements.flat([*left.values]))
+    inside = inside or any(map(signals.are_tools, left.values))
+    if not left.turn and signals.is_about(left.path) and not inside:
         return None
     several = kind.marks and len(left.values) > 1 and not left.turn
     values = [[*left.values]] if several else left.values
