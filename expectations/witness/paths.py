@@ -8,7 +8,7 @@ from typing import Any
 from expectations.witness.raw import UnreadError
 
 _ENDED = re.compile(r"(.+)\[(\w+|-?\d+\.\.-?\d+)\]", re.DOTALL)
-_WHOLE = ("best", "good", "first", "exchanges")  # of what several paths give together
+_WHOLE = ("best", "good", "top", "first", "exchanges")  # of what several paths give together
 _JOINED = ("most", "mean")  # of what several lists say, as one list
 _BEHIND = ("step", "sign")  # of a text that ends with + or -
 _WHO = ("role", "from", "speaker", "sender", "actor", "who", "author", "by", "type", "name")
@@ -174,6 +174,15 @@ def _exchanges(both: Any) -> list[dict[str, Any]]:
     return [{"role": who, "content": x} for two in pairs for who, x in zip(whose, two, strict=True)]
 
 
+def _top(both: Any) -> Any:
+    """Of several answers the first of those with the highest number."""
+    listed = isinstance(both, list) and len(both) == 2 and all(isinstance(x, list) for x in both)
+    if not listed or len(both[0]) != len(both[1]):
+        return None
+    known = [(mark, -at) for at, one in enumerate(both[1]) if (mark := number(one)) is not None]
+    return both[0][-max(known)[1]] if known else ""
+
+
 def _listed(value: Any) -> Any:
     """The texts of the JSON of a list of texts; the only one where there is one."""
     listed = isinstance(value, str) and re.match(r'\s*\[\s*"', value)
@@ -247,6 +256,7 @@ def turned(value: Any) -> Any:
 _OF_ONE: dict[str, Callable[[Any], Any]] = {
     "turns": turned,
     "exchanges": _exchanges,
+    "top": _top,
     "place": _place,
     "nearest": _nearest,
     "order": _order,

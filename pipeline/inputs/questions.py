@@ -89,8 +89,8 @@ def _are_texts_alone(reading: str) -> bool:
 
 def _of_another(path: str, row: Row, raw: Sequence[Row], reading: str, config: Config) -> str:
     """The answer that a column rates, where nothing trains it, or texts that its lists rate."""
-    taken = [one.partition(",")[0] for one in config.source.map.values() if "[good]" in one]
-    for name in (*config.source.ignore, *taken):
+    taken = (p for p in config.source.map.values() if p.endswith(judgements.CHOSEN))
+    for name in (*config.source.ignore, *(p.partition(",")[0] for p in taken)):
         told = [one for one in raw if one.get(path) not in EMPTY]
         if told and all(_are_as_many(one.get(name), one[path]) for one in told):
             return name
@@ -107,7 +107,7 @@ def _is_decided(path: str, late: int, config: Config) -> bool:
         *config.source.map.values(),
         *filter(column_names.is_rating, selection_of(config).decided),
     )
-    rated = any(one.endswith("[good]") or column_names.is_rating(one) for one in said)
+    rated = any(p.endswith(judgements.CHOSEN) or column_names.is_rating(p) for p in said)
     return (late > 0 and rated) or path in words.of_questions((path, *said))
 
 

@@ -75,18 +75,18 @@ def _questions(held: Columns) -> list[str]:
 
 def _answer(held: Columns) -> list[str]:
     """Answers in columns of their own, calls, or the first of each list; first of lists of one."""
-    others = held.where(shapes.is_list_of_texts)  # of several that go together one by one
-    listed = held.called("answer", others)
+    lists = held.where(shapes.is_list_of_texts)  # of several that go together one by one
+    others, listed = [q for q in lists if not role_names.is_about(q)], held.called("answer", lists)
     listed.sort(key=lambda path: not held.all(path, lambda value: len(value) == 1))
-    alone = [p for p in listed if all(len(one) == 1 for one in held.told(p) if one)]
-    alone = [p for p in alone if p.count("[]") == 1 and role_names.are_of_answers(p)]
+    alone = [p for p in listed if p.count("[]") == 1 and role_names.are_of_answers(p)]
+    alone = [p for p in alone if all(len(one) == 1 for one in held.told(p) if one)]
     inside = [p.replace("[]", ".0") for p in alone]  # of one object each
     listed = [p for p in listed if not held.as_long(p, [q for q in others if q != p])]
     if held.answers or verdict_columns.good_answer(held):
         return [*(f"{path}[first]" for path in listed if JSON in path), *held.answers]
     plain = [path for path in listed if "[]" not in path and not role_names.are_worse(path)]
     calls = [p for p in held.called("answer", held.where(_turns.are_calls)) if "[]" not in p]
-    return calls + inside + [p + ("[first]" if JSON in p else ".0") for p in plain]
+    return calls + inside + [f"{path}[first]" for path in plain]
 
 
 def _prompt(held: Columns) -> list[str]:

@@ -37,7 +37,6 @@ class Candidate:
         renamed: where its names stand in the rows.
         read: how many of the sampled rows it reads, of ``rows``.
         named: the renamed rows look like other formats too, so that their names do not say it.
-        way: the variant of the format that is offered; empty for the usual one.
         guessed: no column's name says that it is the question.
     """
 
@@ -47,7 +46,6 @@ class Candidate:
     read: int = 0
     rows: int = 0
     named: bool = False
-    way: str = ""
     guessed: bool = False
 
     @property
@@ -69,7 +67,7 @@ class Candidate:
             before, how = judgements.ended(path)
             *some, last = before.split(",")
             low, _, high = how.partition("..")
-            how = "scale" if high else how
+            how = "scale" if high else "several" if how == "first" and not some else how
             if how in role_names.OPEN:
                 names = {"path": before, "some": ", ".join(some), "last": last, "low": low}
                 names |= {"high": high, "options": self.options}
@@ -118,7 +116,7 @@ class Candidate:
     @property
     def options(self) -> str:
         """The options that read the rows so."""
-        way = f"/{_SIGNS[0]}-is-first" if "preference_strength" in self.renamed else self.way
+        way = f"/{_SIGNS[0]}-is-first" * ("preference_strength" in self.renamed)
         said = role_names.maps([*self.renamed], [*self.renamed.values()])
         said = f"--format {self.format}{way} {said}" if self.named or way else said
         good = next((path for path in self.renamed.values() if path.endswith("[good]")), "")
@@ -167,10 +165,7 @@ def _found(
     size = {one.reading: _text_of_answers(one, held) for one in best}
     best = [o for o in best if not size[o.reading] or 2 * size[o.reading] >= max(size.values())]
     best = [one for one in best if not one.is_mixed] or best
-    # Orders that disagree are the most likely to agree about the best and the worst.
-    way = ["/extremes" * (len(best) > 1 and _are_many(one, held)) for one in best]
-    named = [_looks_like_others(one, some[0], kind) for one in best]
-    return [replace(one, way=way[at], named=named[at]) for at, one in enumerate(best)]
+    return [replace(one, named=_looks_like_others(one, some[0], kind)) for one in best]
 
 
 def _nearest(every: Sequence[Candidate], held: Columns) -> list[Candidate]:
@@ -215,13 +210,6 @@ def _is_in(one: Candidate, held: Columns, talks: Mapping[str, Candidate]) -> boo
     told = [repr(value)[1:-1] for path in paths for value in held.told(path) if value]
     repeats = bool(told) and all(text in "".join(talks) for text in told)
     return repeats or any(one.paths & talk.paths for talk in talks.values())
-
-
-def _are_many(one: Candidate, held: Columns) -> bool:
-    """Whether a candidate orders lists of three answers and more."""
-    ordered = one.format == "ranked" and "winner" not in one.renamed
-    several = held.told(one.renamed.get("responses", "")) if ordered else ()
-    return any(isinstance(value, list) and len(value) > 2 for value in several)
 
 
 def misses(

@@ -146,9 +146,8 @@ def numbers_of_both(path: str, columns: Mapping[str, Column], reading: str) -> s
         rated = [judgements.spelled(one) for one in told if not _pairs.is_unrated(one)]
         numbers = {*rated} - {None}
         sure = len(rated) - rated.count(None) >= shapes.NEARLY_ALL * len(rated)
-        # 1 and 0 would say good or bad.
         fits = path in names and (listed or len(names) > 1) and sure
-        if fits and not numbers <= {-1, 0, 1}:
+        if fits and not numbers <= {-1, 0, 1}:  # 1 and 0 would say good or bad
             ranks = column_names.is_a(path, "rank")
             joined = ",".join(names if ranks else map(_turned_round, names))
             return mapped("ranks" if ranks else "scores", joined)
@@ -175,12 +174,16 @@ def of_both(name: str, path: str, rows: Sequence[Row], kind: kinds.Kind) -> str:
 
 
 def good_answer(held: Columns) -> list[str]:
-    """The first good one of several answers, where a list says of each whether it is good."""
-    answers = [p for p in list_of_answers(held) if held.all(p, shapes.are_texts)]
-    verdicts = [p for p in held.where(_are_verdicts) if column_names.is_rating(p)]
-    each = itertools.product(answers, verdicts)
-    likely = [(a, v) for a, v in each if held.as_long(v, [a]) and not signals.is_low(v)]
-    return [f"{answer},{verdict}[good]" for answer, verdict in likely]
+    """The first good one of several answers, where a list says so of each, or the best one."""
+    texts = held.where(shapes.is_list_of_texts)
+    named = dict.fromkeys((*held.called("answer", texts), *list_of_answers(held)))
+    answers = [p for p in named if p in texts and any(map(shapes.are_texts, held.told(p)))]
+    rate = [p for p in held.values if column_names.is_rating(p) and not signals.is_low(p)]
+    two = [p for p in rate if len({*map(str, judgements.flat(held.told(p)))}) <= 2]
+    ways = dict.fromkeys((p for p in rate if held.all(p, judgements.are_numbers)), "top")
+    ways |= dict.fromkeys((p for p in two if held.all(p, _are_verdicts)), "good")
+    even = (one for one in itertools.product(answers, ways) if held.as_long(one[1], one[:1]))
+    return [f"{answer},{path}[{ways[path]}]" for answer, path in even]
 
 
 # Verdicts on two answers.

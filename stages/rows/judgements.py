@@ -4,7 +4,8 @@ say together.
 Endings of a path make one value of a list. ``votes[most]`` is what most of the values say, of two
 lists together for ``a,b[most]``, ``marks[mean]`` is their mean, and ``marks[1..5]`` brings numbers
 from 1 (the worst) to 5 (the best) to 0 to 1. ``answers,passed[good]`` is the first answer that is
-good, the empty text where none is; ``article,post[first]`` is the first text that says something,
+good, the empty text where none is, ``answers,scores[top]`` the first of the highest number;
+``article,post[first]`` is the first text that says something,
 ``asked[only]`` the only one of a list, which stays a list where it has more.
 ``first_bad[place]`` is the number in a text such as ``step 2``, null for a word for none.
 ``harm[low]`` turns numbers round of which a low one is good. ``preference[nearest]`` is the nearest
@@ -25,8 +26,9 @@ from stages.rows.words import exact, listing
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
 _ENDED = re.compile(
-    r"(?P<path>.+)\[(?P<how>most|mean|best|first|only|step|sign|good|place|turns|low|nearest|order|json|exchanges|-?\d+\.\.-?\d+)\]"
+    r"(?P<path>.+)\[(?P<how>most|mean|best|first|only|step|sign|good|top|place|turns|low|nearest|order|json|exchanges|-?\d+\.\.-?\d+)\]"
 )
+CHOSEN = ("[good]", "[top]")  # the endings that choose one of several answers
 _NOTHING = (None, "")
 _NO_PLACE = exact("value", "no") | {"none", "null", "n/a", "correct", "-"}
 
@@ -60,8 +62,8 @@ def together(value: Any, how: str) -> Any:
         return value if number is None else TIE if number % 1 == 0.5 else round(number)
     if how == "place":
         return _number_in(str(value)) if is_place(value) else value
-    if how == "good":
-        return _first_good(value)
+    if how in ("good", "top"):
+        return _chosen(value, how)
     each = how in ("low", "step", "sign") or ".." in how
     if isinstance(value, list) and (each or list in map(type, value)):
         return [together(one, how) for one in value]
@@ -117,13 +119,15 @@ def is_place(value: Any) -> bool:
     return _number_in(said) is not None or said in _NO_PLACE
 
 
-def _first_good(both: Any) -> Any:
-    """The first good one of a list of answers, by a list of verdicts; None where these are not as
-    many."""
+def _chosen(both: Any, how: str) -> Any:
+    """The first good one of a list of answers, by a list of verdicts, or the first with the highest
+    number; None where these are not as many."""
     lists = isinstance(both, list) and [*map(type, both)] == [list, list]
     if not lists or len(both[0]) != len(both[1]):
         return None
-    return next((one for one, verdict in zip(*both, strict=True) if is_good(verdict)), "")
+    marks = [is_good(one) if how == "good" else spelled(one) for one in both[1]]
+    most = True if how == "good" else max((n for n in marks if n is not None), default=None)
+    return next((one for one, mark in zip(both[0], marks, strict=True) if mark == most), "")
 
 
 _MADE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
