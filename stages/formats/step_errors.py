@@ -215,7 +215,7 @@ class _ErrorList(_Numbered):
 
     Steps before the first wrong one are good, listed ones bad, and later ones that are not listed
     stay unlabelled: what follows an error is unknown. ``error_list/1-based-whole`` reads lists that
-    name every wrong step, so that all others are good.
+    name every wrong step, so that all others are good; where lists skip a step, one must be said.
     """
 
     name = "error_list"
@@ -229,7 +229,14 @@ class _ErrorList(_Numbered):
         columns = options.columns
         each = ((row, row.get(_list_of(row, columns) or "")) for row in rows)
         named = [(some, _count(row, columns)) for row, some in each if some and is_list(some)]
-        return _settle(named, "the lists of wrong steps name")
+        way, why = _settle(named, "the lists of wrong steps name")
+        skip = sum(sorted(some) != [*range(min(some), max(some) + 1)] for some, _ in named)
+        if skip:  # of the steps between, nobody has said that they are good
+            name = next(filter(None, (_list_of(row, columns) for row in rows)), "")
+            what = f"{columns.get(name, name)} skips a step between two in {counted(skip, 'row')}"
+            whole = f"{what}, so all steps that it does not name may be good"
+            raise UndecidedError(whole, (way + _WHOLE, way))
+        return way, why
 
     def _wrong(self, row: Row, steps: int, columns: Mapping[str, str]) -> list[int]:
         column = _list_of(row, columns) or _turns.first_of(row, _LISTS)
