@@ -51,6 +51,8 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
     sides = {*itertools.chain(*role_names.by_better(texts))}
     if any(role_names.is_failed(p) for p in texts if p not in sides):
         return ""  # no answer to be trained, and the other side is not there
+    if made := role_names.revisions([p for p in texts if held.is_spoken(p)]):
+        return _of_revision(held, *made[0])
     if len(texts) != 2:
         texts = [p for p in texts if held.is_spoken(p) and not is_about(p)]
     inside = [p for p in held.single if "." in p and held.is_spoken(p)]
@@ -75,6 +77,15 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         return f"{why}{mapped('text', texts[0])}." if whole else ""
     more = [p for p, role in others.items() if role not in _BESIDE and not is_about(p)]
     return "" if any(map(held.is_spoken, more)) else _of_several(rows, held, said)
+
+
+def _of_revision(held: role_columns.Columns, made: str, draft: str) -> str:
+    """The offer of a text and what was made of it, by what each other text may ask for."""
+    free = [p for p in held.single if p not in (made, draft) and "." not in p and not is_about(p)]
+    asks = [p for p in free if held.is_spoken(p) and held.is_varied(p) and not is_a(p, "critique")]
+    ways = [role_names.maps(("instruction", "input", "output"), (p, draft, made)) for p in asks]
+    ways = ways or [role_names.maps(("prompt", "completion"), (draft, made))]
+    return f"If {made} was made of {draft}, have it read with {', or '.join(ways)}."
 
 
 def _of_several(

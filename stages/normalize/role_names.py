@@ -52,12 +52,7 @@ OPEN: Mapping[str, tuple[str, str]] = _TABLE["open"]
 GIVEN: Mapping[str, str] = _TABLE["given"]  # rows in which a step, a turn, an answer has a place
 # Two answers whose names end in numbers keep them, as the index of the better one counts so.
 COUNTED = {("1", "2"): ("response_1", "response_2"), ("0", "1"): ("response_0", "response_1")}
-
-# The words of names.
-
 parts, without_numbers = words.parts, words.words
-
-
 # These go before the others where several words of a name mean one; of the others the last word
 # that means one is the noun: model_input is a question, question_answer an answer.
 _FIRST = ("system", "tools", "history")
@@ -231,11 +226,15 @@ def by_better(paths: Sequence[str]) -> list[tuple[str, str]]:
     return [(a, b) for a, b, own in told if own in BETTER or (not own and role_of(a) == "answer")]
 
 
+def revisions(paths: Sequence[str]) -> list[tuple[str, str]]:
+    """Each two names of which one says that it was made of the other: edited, original."""
+    both = ((a, b, _differing(a, b)) for a in paths for b in paths)
+    return [(a, b) for a, b, odd in both if odd and odd[0] in _REVISED and odd[1] in _DRAFT]
+
+
 def by_revision(paths: Sequence[str]) -> list[tuple[str, str]]:
-    """The same, and each two answers of which one was made of the other: edited, original."""
-    both = ((a, b, _differing(a, b)) for a in paths for b in paths if role_of(a) == "answer")
-    made = ((a, b) for a, b, odd in both if odd and odd[0] in _REVISED and odd[1] in _DRAFT)
-    return [*by_better(paths), *made]
+    """Sides by ``by_better``, and each two answers of which one was made of the other."""
+    return [*by_better(paths), *(two for two in revisions(paths) if role_of(two[0]) == "answer")]
 
 
 def by_side(paths: Sequence[str]) -> list[tuple[str, str]]:
