@@ -298,7 +298,8 @@ def options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> lis
     if thought and "reasoning" in read and name != "message_thinking":
         return [f"{mapped(read['reasoning'][0], path)} --reasoning-in think"]
     begun = text and not signals.classes(path).keys().isdisjoint(_BEGUN)
-    asked = _column_of(record_format, row, "question", "prompt")
+    asked = _column_of(record_format, row, "question", "prompt", "instruction")
+    may_be_context |= text and 5 * len({repr(one.get(asked)) for one in rows}) <= len(rows)
     answered = _column_of(record_format, row, "answer")
     if begun and {"instruction", "prompt"} <= read.keys():
         return [maps(("instruction", "input"), (asked, path))]

@@ -23,6 +23,7 @@ from stages.rows.unread import Leaving, ReadRow, Unread, ignore
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
 LEAST_SHARE = 0.1  # of each of these columns, where they are several
 LEAST_TEXT = 100  # characters per row of such a column; shorter texts are names, dates, numbers
+_SEVERAL = 8  # rows that may ask alike
 _LISTED, _WIDE = 3, 24  # values that a message shows, and their characters
 _SPOKEN, _FIGURE = words.exact("spoken", "role"), words.exact("figure", "sign")
 _HEAD, _WORSE = words.exact("head", "sign"), words.exact("worse", "both")
@@ -31,9 +32,8 @@ _HEAD, _WORSE = words.exact("head", "sign"), words.exact("worse", "both")
 def counts_of(values: Sequence[Any]) -> str:
     """How often each value is there, where they are few: ``true in 31, false in 9``; else empty."""
     counts = Counter(orjson.dumps(value, default=str).decode() for value in values)
-    if len(counts) > _LISTED or any(len(text) > _WIDE for text in counts):
-        return ""
-    return ", ".join(f"{text} in {count}" for text, count in counts.most_common())
+    few = len(counts) <= _LISTED and all(len(text) <= _WIDE for text in counts)
+    return ", ".join(f"{text} in {count}" for text, count in counts.most_common() if few)
 
 
 @dataclass(slots=True)
@@ -90,13 +90,15 @@ class Survey:
     """The columns of sampled rows that nothing reads.
 
     Attributes:
-        rows: those that the format could read; ``failed``: the error of one that it could not.
+        rows: those that the format could read, with ``questions``; ``failed``: the error of one
+            that it could not.
         refused: errors of rows that an option would settle, by it.
         most: the unread column that alone has most of the rows' text.
         listed: the columns that are read and are the JSON of a list of texts in most rows.
     """
 
     rows: int = 0
+    questions: set[str] = field(default_factory=set)
     failed: Exception | None = None
     listed: list[str] = field(default_factory=list)
     columns: dict[str, Column] = field(default_factory=dict)
@@ -233,10 +235,9 @@ def is_talk(value: Any) -> bool:
 
 def _ask_of_talk(path: str, values: Sequence[Any], kind: kinds.Kind) -> AskError | None:
     """The question about a conversation of which no turn was read; None for any other column."""
-    if kind.marks or not is_talk([*values]) or not _WORSE.isdisjoint(words.parts(path)):
-        return None
+    asks = not kind.marks and is_talk([*values]) and _WORSE.isdisjoint(words.parts(path))
     how = f"with {unread.mapped('messages', f'{path}[turns]')}"
-    return unread.not_read(path, "is a conversation", how)
+    return unread.not_read(path, "is a conversation", how) if asks else None
 
 
 def _ask_of_long(found: Survey, sizes: Mapping[str, int], total: int, less: int) -> None:
@@ -245,12 +246,9 @@ def _ask_of_long(found: Survey, sizes: Mapping[str, int], total: int, less: int)
     enough, as a text alone may be the question of what is beside it."""
     least = {path: LEAST_TEXT / less * found.columns[path].rows for path in sizes}
     long = [path for path in sizes if sizes[path] >= max(least[path], LEAST_SHARE * total)]
-    if less * sum(sizes[path] for path in long) <= MOST_OF_THE_TEXT * total:
-        return
-    if len(long) == 1:
-        found.most = long[0]
-        return
-    for path in long:
+    much = less * sum(sizes[path] for path in long) > MOST_OF_THE_TEXT * total
+    found.most = long[0] if much and len(long) == 1 else None
+    for path in long if much and found.most is None else ():
         what = f"and {len(long) - 1} more hold most of the rows' text"
         found.columns[path].asked = found.columns[path].asked or unread.not_read(path, what)
 
@@ -262,16 +260,17 @@ def _are_before(path: str, values: Sequence[Any]) -> bool:
 
 
 def _ask_of_nameless(found: Survey, sizes: Mapping[str, int]) -> None:
-    """Ask about texts that differ from row to row under a name that says nothing, about several
-    that may come before an answer, and about who is to answer: only the one who gave the name knows
-    whether the model should see them."""
+    """Ask about texts that differ from row to row under a name that says nothing, or where all rows
+    ask alike, about several that may come before an answer, and about who is to answer."""
+    alike = "" not in found.questions and 5 * len(found.questions) <= found.rows >= _SEVERAL
     for path, column in found.columns.items():
         said = words.parts(path)
         about = signals.is_about(path) and not _HEAD.issuperset(said)
         named = about or signals.classes(path) or any(map(words.role, said))
         texts = [value for value in column.values if isinstance(value, str)]
-        long = not named and sizes[path] >= LEAST_TEXT / 2 * column.rows and "." not in path
-        if long and 2 * len({*texts}) > len(texts) and all(map(signals.is_prose, texts)):
+        long = not named and sizes[path] >= LEAST_TEXT / 2 * column.rows
+        varied = (long or alike) and "." not in path and 2 * len({*texts}) > len(texts)
+        if varied and all(map(signals.is_prose, texts)):
             what = "is another text in each row"
         elif column.apart and _are_before(path, column.values):
             what = "is in no answer, and may come before each"
@@ -326,6 +325,8 @@ def survey(
             result.failed = examples
             continue
         result.rows += 1
+        asked = (one for one in stop_text.turns_of(examples[:1]) if one.role == "user")
+        result.questions.add("\n".join(str(one.content) for one in asked))
         total += _text(row)
         read = ReadRow(watched, examples)
         sides = _sides(watched, examples, options.columns)
