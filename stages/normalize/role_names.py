@@ -207,20 +207,10 @@ def how_good(path: str, rows: Sequence[Row]) -> int:
     return sum(judgements.is_good(row.get(name)) is True for row in rows for name in names)
 
 
-def _differing(left: str, right: str) -> tuple[str, str] | None:
-    """The one part in which two names differ; empty on the side that lacks it."""
-    one, other = parts(left), parts(right)
-    if len(one) == len(other):
-        odd = [(a, b) for a, b in zip(one, other, strict=True) if a != b]
-        return odd[0] if len(odd) == 1 else None
-    more = [n for n in range(len(other)) if (*other[:n], *other[n + 1 :]) == one]
-    return ("", other[more[0]]) if more else None
-
-
 def by_better(paths: Sequence[str]) -> list[tuple[str, str]]:
     """Each two names of which one says that it is the better one and the other the worse."""
     worse = [path for path in paths if not _FAILED.isdisjoint(parts(path))]
-    each = ((a, b, _differing(a, b)) for a in paths for b in worse)
+    each = ((a, b, words.differing(a, b)) for a in paths for b in worse)
     both = ((a, b, *odd) for a, b, odd in each if odd)
     told = ((a, b, own) for a, b, own, bad in both if bad in (_FAILED if own in BETTER else WORSE))
     return [(a, b) for a, b, own in told if own in BETTER or (not own and role_of(a) == "answer")]
@@ -228,7 +218,7 @@ def by_better(paths: Sequence[str]) -> list[tuple[str, str]]:
 
 def revisions(paths: Sequence[str]) -> list[tuple[str, str]]:
     """Each two names of which one says that it was made of the other: edited, original."""
-    both = ((a, b, _differing(a, b)) for a in paths for b in paths)
+    both = ((a, b, words.differing(a, b)) for a in paths for b in paths)
     return [(a, b) for a, b, odd in both if odd and odd[0] in _REVISED and odd[1] in _DRAFT]
 
 
@@ -239,7 +229,7 @@ def by_revision(paths: Sequence[str]) -> list[tuple[str, str]]:
 
 def by_side(paths: Sequence[str]) -> list[tuple[str, str]]:
     """Each two names that differ in a side alone: ``a`` and ``b``, ``1`` and ``2``."""
-    return [(a, b) for a in paths for b in paths if _differing(a, b) in _SIDES]
+    return [(a, b) for a in paths for b in paths if words.differing(a, b) in _SIDES]
 
 
 def by_same(
@@ -247,7 +237,7 @@ def by_same(
 ) -> list[tuple[tuple[str, str], tuple[str, str]]]:
     """Each two texts and two numbers of whose names one has a word more, the same of both."""
     every = itertools.product(texts, texts, numbers, numbers)
-    each = (((a, b), (c, d), _differing(a, b), _differing(c, d)) for a, b, c, d in every)
+    each = (((a, b), (c, d), words.differing(a, b), words.differing(c, d)) for a, b, c, d in every)
     return [(two, both) for two, both, odd, same in each if odd and odd == same and not odd[0]]
 
 
@@ -272,10 +262,20 @@ _BEGUN = ("begun", "beginning")  # the classes of a text that the answers go on 
 
 def options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> list[str]:
     """Options that have a format read a column, where one has a place for it."""
+    each = [one for value in column.values for one in (value if type(value) is list else ())]
+    if column_names.is_a(path, "context") and {*map(type, each)} == {dict}:  # passages, and more
+        keys = signals.keys_of(f"{path}[]", each)
+        longest = max(keys, key=lambda key: sum(len(v) for v in keys[key] if shapes.is_text(v)))
+        path, column = longest, Column(values=keys[longest])
+    return _options(path, column, reading, rows)
+
+
+def _options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> list[str]:
     row, kinds = rows[0], {*map(type, column.values)}
     text, lists = kinds == {str}, kinds == {list}
     nameless = not (signals.classes(path) or signals.is_about(path) or role_of(path))
-    may_be_context = column_names.is_a(path, "context") or (lists and nameless)
+    context = column_names.is_a(path.partition("[]")[0], "context")
+    may_be_context = context or (lists and nameless)
     passages = all(shapes.is_passages(v) or _fields.are_options(v) for v in column.values)
     record_format = formats.load(reading)
     name, read, found = record_format.name, record_format.columns, record_format.renamed
@@ -306,7 +306,7 @@ def options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> lis
     if name == "message_thinking" and may_be_context and text and "." not in path:
         own = _column_of(record_format, row, "reasoning")
         return [f"{maps(_WITH_INPUT, (asked, path, own, answered))} --reasoning-in think"]
-    if name in ("query_response", "prompt_completion") and "." not in path:
+    if name in ("query_response", "prompt_completion") and (context or "." not in path):
         if thought:
             each = [n for n in row if column_names.is_a(n, "reasoning") and answer_beside(n, row)]
             each = sorted(each, key=lambda n: -how_good(n, rows)) if path in each else [path]

@@ -184,7 +184,7 @@ def is_left_out(name: str, value: Any) -> bool:
 def reasons(name: str, value: Any, kind: "Kind") -> Iterator[tuple[str, str]]:
     """Why a value of a column may not be ignored without an option: codes of errors, and what it is
     or says; see ``unread``."""
-    found = signals.classes(name)
+    found, whole = signals.classes(name), signals.classes(name.partition("[]")[0])
     held = signals.nested_in(value) if found and isinstance(value, str) else value
     inside = isinstance(held, dict | list) and rates_inside(name, held, kind)
     tools = signals.are_tools(value) or signals.are_calls(value)
@@ -194,7 +194,10 @@ def reasons(name: str, value: Any, kind: "Kind") -> Iterator[tuple[str, str]]:
         return  # of most columns; only a telling text means more then
     if value in EMPTY:
         return
-    if inside or rates(name, value, kind):
+    fits = "context" in whole and (inside or "[]" in name)  # how well a passage fits, at most
+    if fits and inside:
+        yield "unread_column", words.SEEN["context"][0]
+    elif not fits and (inside or rates(name, value, kind)):
         yield "rated", ""
     if is_left_out(name, value):
         yield "unread_weight", "whether a whole row is trained"

@@ -181,3 +181,13 @@ def ranks_in(value: Any) -> list[int]:
     first = 1 if "1" in ends and "0" not in ends else 0
     every = sorted(told) == [*range(first, first + len(texts))] and len(told) > 1
     return [told.index(number) + 1 for number in sorted(told)] if every else []
+
+
+def differing(left: str, right: str) -> tuple[str, str] | None:
+    """The one part in which two names differ; empty on the side that lacks it."""
+    one, other = parts(left), parts(right)
+    if len(one) == len(other):
+        odd = [(a, b) for a, b in zip(one, other, strict=True) if a != b]
+        return odd[0] if len(odd) == 1 else None
+    more = [n for n in range(len(other)) if (*other[:n], *other[n + 1 :]) == one]
+    return ("", other[more[0]]) if more else None
