@@ -8,7 +8,14 @@ from typing import Any
 from expectations.witness.raw import UnreadError
 
 _ENDED = re.compile(r"(.+)\[(\w+|-?\d+\.\.-?\d+)\]", re.DOTALL)
-_WHOLE = ("best", "good", "top", "first", "exchanges")  # of what several paths give together
+_WHOLE = (
+    "best",
+    "good",
+    "top",
+    "options",
+    "first",
+    "exchanges",
+)  # of what several paths give together
 _JOINED = ("most", "mean")  # of what several lists say, as one list
 _BEHIND = ("step", "sign")  # of a text that ends with + or -
 _WHO = ("role", "from", "speaker", "sender", "actor", "who", "author", "by", "type", "name")
@@ -183,6 +190,20 @@ def _top(both: Any) -> Any:
     return both[0][-max(known)[1]] if known else ""
 
 
+def _options(texts: Any) -> Any:
+    """Several texts as one, each on a line behind its letter."""
+    if not isinstance(texts, list) or not 2 <= len(texts) <= 26:
+        return texts
+    if any(one is not None and not isinstance(one, str) for one in texts):
+        return texts
+    lines = [(f"{chr(65 + at)}.", one) for at, one in enumerate(texts) if one]
+    begun = [re.match(r"\W?([A-Z])\W", one) for _, one in lines]
+    each = zip(lines, begun, strict=True)
+    return "\n".join(
+        one if x and x[1] == letter[0] else f"{letter} {one}" for (letter, one), x in each
+    )
+
+
 def _listed(value: Any) -> Any:
     """The texts of the JSON of a list of texts; the only one where there is one."""
     listed = isinstance(value, str) and re.match(r'\s*\[\s*"', value)
@@ -257,6 +278,7 @@ _OF_ONE: dict[str, Callable[[Any], Any]] = {
     "turns": turned,
     "exchanges": _exchanges,
     "top": _top,
+    "options": _options,
     "place": _place,
     "nearest": _nearest,
     "order": _order,

@@ -216,7 +216,7 @@ def recognise_rows(
         seen = survey(given, detection.format, kind, format_options(config), selection_of(config))
         _require_some(seen, rows, where, config)
         if kind.trains_answers:
-            ask_of_checks(seen, rows, detection.format, format_options(config))
+            ask_of_checks(seen, rows, detection.reading, format_options(config))
         settled = _left_out(seen.asked, config)
         ask(seen, rows, raw, detection.reading, where, config, settled)
         detection = replace(detection, left=tuple(sorted(settled)))

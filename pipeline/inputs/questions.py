@@ -111,9 +111,8 @@ def _is_decided(path: str, late: int, config: Config) -> bool:
     return (late > 0 and rated) or path in words.of_questions((path, *said))
 
 
-def _are_as_many(texts: Any, verdicts: Any) -> bool:
-    listed = shapes.is_list_of_texts(texts)
-    return listed and isinstance(verdicts, list) and len(texts) == len(verdicts)
+def _are_as_many(texts: Any, marks: Any) -> bool:
+    return shapes.is_list_of_texts(texts) and isinstance(marks, list) and len(texts) == len(marks)
 
 
 def _rated(
@@ -231,6 +230,7 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
     names = [found.renamed.get(name, name) for name in found.columns.get("answer", ())]
     answers = [row[name] for row in rows for name in names if row.get(name)]
     beside = column_names.is_beside(path, column.values, answers) or role_names.explains(path)
+    beside |= any(path.startswith(f"{name}_") for name in found.columns.get("input", ()))
     if not (column_names.is_a(path, "context") and role_names.are_letters(reading, rows)):
         ways.insert(0 if beside else len(ways), f"leave it out with {left}")
     what = f"{where}: column {path!r} ({column.contents(len(rows))}) {why}, and format {found.name}"

@@ -15,7 +15,7 @@ from stages.errors import AskError, DataError, RowError, counted
 from stages.format import Format
 from stages.formats import _fields, _inside, _messages, _turns
 from stages.normalize import role_names
-from stages.normalize.survey import Survey
+from stages.normalize.survey import Column, Survey
 from stages.rows import judgements, shapes, signals, speakers, unread, words
 from stages.rows.column_names import EMPTY, Watched
 from stages.rows.selection import renamed, told_raw
@@ -132,16 +132,25 @@ _STATED = re.compile(r"boxed\{[^{}]*|####.*|answer(?: is|:)\W*\w+", re.IGNORECAS
 _AROUND = re.compile(r"[^\w./+-]|_|[dt](?=frac)")  # marks around an answer
 
 
-def ask_of_checks(seen: Survey, rows: Sequence[Row], found: Format, options: FormatOptions) -> None:
+def ask_of_checks(seen: Survey, rows: Sequence[Row], reading: str, options: FormatOptions) -> None:
     """Ask about columns of short answers that others are checked against, where some of what would
-    be trained, or of what a program took out of it, says something else."""
+    be trained, or of what a program took out of it, says something else; and about the texts that
+    letters name, where nothing else is trained."""
+    found = formats.load(reading)
     names = [path for path in seen.columns if path.isidentifier()]
     short = {path: [_short(row.get(path)) for row in rows] for path in names}
     short = {path: told for path, told in short.items() if len({*told}) > 2}
     checks = [*filter(role_names.may_be_checked_against, short)]
-    given = (renamed(row, found.renamed) for row in (rows if checks else ()))
+    chosen = words.families(
+        path for path in names if any(isinstance(row.get(path), str) for row in rows)
+    )
+    given = (renamed(row, found.renamed) for row in (rows if checks or chosen else ()))
     made = (_fields.tried(found, row, found.told(options)) for row in given)
     answers = [_trained(one) if isinstance(one, list) else "" for one in made]
+    letters = bool(answers) and all(map(_fields.is_letter, answers))
+    for path in chosen * letters:
+        for name in path.split(","):
+            _ask_of_letters(seen.columns[name], path, reading, rows)
     for check in checks:
         owns = {path: short[path] for path in short if _is_own(path) and path != check}
         for own, told in {**owns, "": answers}.items():
@@ -164,6 +173,22 @@ def ask_of_checks(seen: Survey, rows: Sequence[Row], found: Format, options: For
             if kept := _kept([(row.get(name), row.get(check)) for row in rows], raw, check):
                 ways.insert(0, f"train only where both agree with --filter {shlex.quote(kept)}")
             column.asked = AskError("two_orders", what, f"Say which: {', or '.join(ways)}.")
+
+
+def _ask_of_letters(column: Column, path: str, reading: str, rows: Sequence[Row]) -> None:
+    """Ask about one of the columns that answers may choose from, together with the others."""
+    names = path.split(",")
+    values = [[row[name] for name in names if isinstance(row.get(name), str)] for row in rows]
+    ways = role_names.options(f"{path}[options]", Column(values=values), reading, rows)
+    ways = [*(f"read them with {way}" for way in ways), f"leave them out with {_ignored(names)}"]
+    what = (
+        f"{', '.join(names[:-1])} and {names[-1]} are texts, and the answers name one by a letter"
+    )
+    column.asked = AskError("two_orders", what, f"Say which: {', or '.join(ways)}.")
+
+
+def _ignored(names: Sequence[str]) -> str:
+    return " ".join(map(unread.ignore, names))
 
 
 def _is_own(path: str) -> bool:

@@ -46,6 +46,8 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
     if all(shapes.is_turn(row) and role_of(row) for row in rows):
         return 'Each row is one turn; write the turns of a conversation as {"messages": [...]}.'
     held = role_columns.columns_of(rows, answers_alone=True)
+    if choices := _of_choices(rows, held):
+        return choices
     texts = [p for p in held.single if "." not in p and role_names.role_of(p) not in _BESIDE]
     texts = [p for p in texts if {"id", "ids"}.isdisjoint(role_names.parts(p))]
     sides = {*itertools.chain(*role_names.by_better(texts))}
@@ -100,10 +102,6 @@ def _of_several(
     last, *_, first = sorted(texts, key=lambda p: (p not in labels, *keys[p]))
     known = labels == [last] or (keys[first] != keys[last] and not labels)
     sure = len(texts) == 2 and known and all(map(held.is_varied, {*texts}.difference(labels)))
-    if options := _options(rows) if all(map(_fields.is_letter, said[last])) else "":
-        answer = next(iter(held.reasoning), last)
-        three = role_names.maps(("instruction", "input", "output"), (first, options, answer))
-        return f"{_WHICH}: {three}."
     if sure:
         return f"{_WHICH}: {mapped('prompt', first)} {mapped('completion', last)}."
     if len(texts) == 2 and all(held.is_spoken(p) and held.is_varied(p) for p in texts):
@@ -119,12 +117,21 @@ def _either(one: str, other: str) -> str:
     return f"{_WHICH} with {', or '.join(ways)}."
 
 
-def _options(rows: Sequence[contract.Row]) -> str:
-    """The column with what an answer is chosen from, without which a letter says nothing."""
+def _of_choices(rows: Sequence[contract.Row], held: role_columns.Columns) -> str:
+    """The offer of a question with what an answer is chosen from, in a list or in columns, without
+    which a letter says nothing; answered by an explanation, or by the letter."""
     several = [name for name in rows[0] if is_a(name, "context")]
-    listed = (shapes.are_texts, _fields.are_options)
-    fits = [n for n in several for fit in listed if all(fit(row.get(n)) for row in rows)]
-    return next(iter(fits), "")
+    lists = [f"{n}[options]" for n in several if all(shapes.are_texts(row.get(n)) for row in rows)]
+    lists += [n for n in several if all(_fields.are_options(row.get(n)) for row in rows)]
+    some = [path for path in held.texts_of_families if "." not in path]
+    lists += [f"{path}[options]" for path in some]
+    beside = [p for p in held.where(shapes.is_text, 0.5) if p not in ",".join(some).split(",")]
+    letters = [p for p in beside if all(_fields.is_letter(one) for one in held.told(p) if one)]
+    asked = [path for path in held.questions if path in beside]
+    answers = [*held.called("reasoning", beside), *letters] if asked else []
+    columns = ((asked[0], options, answer) for options in lists[:1] for answer in answers)
+    ways = [role_names.maps(("instruction", "input", "output"), three) for three in columns]
+    return f"{_WHICH} with {', or '.join(ways)}." if ways else ""
 
 
 def _asking(path: str, texts: Iterable[str]) -> tuple[bool, bool]:

@@ -26,7 +26,6 @@ ENOUGH = 8  # rows, of which a question and an answer are not nearly all the sam
 _FEW = 0.2  # different texts in that many rows: a category, a name, a constant
 _SHORT = 16  # characters of what may only be checked against
 _END = 200  # characters of an answer in which it repeats the reference
-_FAMILY = 3  # columns that differ in their number alone
 ONLY, JSON = "[only]", "[json]"  # the endings of a path of lists of one, of JSON lists of texts
 
 Fits: TypeAlias = Callable[[Any], object]
@@ -190,19 +189,7 @@ class Columns:
     @cached_property
     def families(self) -> list[str]:
         """Three columns and more that differ in their number, or letter, alone, as one path."""
-        families: dict[tuple[str, ...], dict[int, str]] = {}
-        for path in self.values:
-            parts = role_names.parts(path)
-            counts = [p for p in parts if words.counted(p) is not None]
-            for told in ([*filter(str.isdigit, counts)], [*filter(str.isalpha, counts)]):
-                if len(told) == 1 and {*path}.isdisjoint(",[="):
-                    place = words.counted(told[0]) or 0
-                    key = tuple("#" if part == told[0] else part for part in parts)
-                    families.setdefault(key, {}).setdefault(place, path)
-        each = (sorted(members.items()) for members in families.values())
-        begun = (some for some in each if some[0][0] in (0, 1) and len(some) >= _FAMILY)
-        whole = (some for some in begun if some[-1][0] - some[0][0] == len(some) - 1)
-        return [",".join(path for _, path in some) for some in whole]
+        return words.families(self.values)
 
     @property
     def texts_of_families(self) -> list[str]:

@@ -267,12 +267,12 @@ def options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> lis
         keys = signals.keys_of(f"{path}[]", each)
         longest = max(keys, key=lambda key: sum(len(v) for v in keys[key] if shapes.is_text(v)))
         path, column = longest, Column(values=keys[longest])
+    path += "[options]" * (path in rows[0] and bool(each) and are_letters(reading, rows))
     return _options(path, column, reading, rows)
 
 
 def _options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> list[str]:
-    row, kinds = rows[0], {*map(type, column.values)}
-    text, lists = kinds == {str}, kinds == {list}
+    row, (text, lists) = rows[0], ({*map(type, column.values)} == {one} for one in (str, list))
     nameless = not (signals.classes(path) or signals.is_about(path) or role_of(path))
     context = column_names.is_a(path.partition("[]")[0], "context")
     may_be_context = context or (lists and nameless)

@@ -5,12 +5,12 @@ Endings of a path make one value of a list. ``votes[most]`` is what most of the 
 lists together for ``a,b[most]``, ``marks[mean]`` is their mean, and ``marks[1..5]`` brings numbers
 from 1 (the worst) to 5 (the best) to 0 to 1. ``answers,passed[good]`` is the first answer that is
 good, the empty text where none is, ``answers,scores[top]`` the first of the highest number;
-``article,post[first]`` is the first text that says something,
-``asked[only]`` the only one of a list, which stays a list where it has more.
-``first_bad[place]`` is the number in a text such as ``step 2``, null for a word for none.
+``article,post[first]`` is the first text that says something, ``asked[only]`` the only one of a
+list of one. ``first_bad[place]`` is the number in a text such as ``step 2``, null for none.
 ``harm[low]`` turns numbers round of which a low one is good. ``preference[nearest]`` is the nearest
 whole number, ``tie`` between two. ``ranking[order]`` are the ranks of answers that letters or
 names name from best to worst. ``scores[best]`` is the place of the highest, ``tie`` of equal ones.
+``a,b[options]`` is one text of several, a line with a letter of each.
 ``log[turns]`` are turns with ``role`` and ``content``, whatever their keys are called, and
 ``asked,answered[exchanges]`` those of two lists of texts, each text with that of the other list.
 ``prompt[json]`` is what a JSON text lists, of a list of one text that text. ``solution[step]`` are
@@ -26,7 +26,7 @@ from stages.rows.words import exact, listing
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
 _ENDED = re.compile(
-    r"(?P<path>.+)\[(?P<how>most|mean|best|first|only|step|sign|good|top|place|turns|low|nearest|order|json|exchanges|-?\d+\.\.-?\d+)\]"
+    r"(?P<path>.+)\[(?P<how>most|mean|best|first|only|step|sign|good|top|options|place|turns|low|nearest|order|json|exchanges|-?\d+\.\.-?\d+)\]"
 )
 CHOSEN = ("[good]", "[top]")  # the endings that choose one of several answers
 _NOTHING = (None, "")
@@ -48,8 +48,8 @@ def bare(path: str) -> str:
 
 def together(value: Any, how: str) -> Any:
     """What a value says under an ending; where lists stand in a list, what each of them says."""
-    if how == "turns":
-        return speakers.turned(value)
+    if how in ("turns", "options"):
+        return speakers.turned(value) if how == "turns" else words.lettered(value)
     if how == "exchanges":
         return speakers.exchanged(value)
     if how == "json":

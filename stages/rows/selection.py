@@ -16,7 +16,7 @@ from stages.rows.words import RATING
 
 AND_QUESTION = "+question"  # the end of a --group-by that joins groups which ask the same
 _TOGETHER = ("[most]", "[mean]")  # of several paths, as one list
-_OF_ALL = ("[best]", *judgements.CHOSEN, "[first]", "[exchanges]")  # as lists
+_OF_ALL = ("[best]", *judgements.CHOSEN, "[options]", "[first]", "[exchanges]")  # as lists
 _TEXT = re.compile(r"(?P<column>[^=<>!]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*)", re.DOTALL)
 _SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 _ORDER: Mapping[str, Callable[[Any, Any], bool]] = _SIGNS

@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
@@ -191,3 +192,36 @@ def differing(left: str, right: str) -> tuple[str, str] | None:
         return odd[0] if len(odd) == 1 else None
     more = [n for n in range(len(other)) if (*other[:n], *other[n + 1 :]) == one]
     return ("", other[more[0]]) if more else None
+
+
+def lettered(texts: Any) -> Any:
+    """Options as one text, each on a line with its letter (``A. blue``), which it may begin with;
+    any other value itself."""
+    listed = isinstance(texts, list) and 1 < len(texts) <= len(ascii_uppercase)
+    if not listed or not all(isinstance(one, str | None) for one in texts):
+        return texts
+    lines = zip(ascii_uppercase, texts, strict=False)
+    told = ((said, re.match(rf"\W?{letter}\W", said or ""), letter) for letter, said in lines)
+    return "\n".join(said if own else f"{letter}. {said}" for said, own, letter in told if said)
+
+
+_FAMILY = 3  # names that differ in their number alone
+
+
+def families(names: Iterable[str]) -> list[str]:
+    """Three names and more that differ in their number, or letter, alone, as one path; also where a
+    letter is the end of a word (``opa``, ``opb``, ``opc``)."""
+    found: dict[tuple[str, ...], dict[int, str]] = {}
+    for name in (one for one in names if {*one}.isdisjoint(",[=")):
+        cut = parts(name)
+        ends = (*cut[:-1], cut[-1][:-1], cut[-1][-1]) if cut and cut[-1][2:].isalpha() else cut
+        for said in dict.fromkeys((cut, ends)):
+            counts = [part for part in said if counted(part) is not None]
+            for told in ([*filter(str.isdigit, counts)], [*filter(str.isalpha, counts)]):
+                if len(told) == 1:
+                    key = tuple("#" if part == told[0] else part for part in said)
+                    found.setdefault(key, {}).setdefault(counted(told[0]) or 0, name)
+    each = (sorted(members.items()) for members in found.values())
+    begun = (some for some in each if some[0][0] in (0, 1) and len(some) >= _FAMILY)
+    whole = (some for some in begun if some[-1][0] - some[0][0] == len(some) - 1)
+    return [*dict.fromkeys(",".join(name for _, name in some) for some in whole)]
