@@ -264,7 +264,8 @@ def require_believable(
         told = {repr([lookup(row, path) for path in paths]) for row in rows}
         constant += new if len(told) <= few and {*new} - {*given.source.map.values()} else []
     left = {*config.source.ignore, *found.left}.difference(given.source.ignore)
-    talks = [path for path in left if any(is_talk(lookup(row, path)) for row in rows)]
+    said = {path: sum(is_talk(lookup(row, path)) for row in rows) for path in left}
+    talks = [path for path, rows_of in said.items() if 2 * rows_of > len(rows)]
     trains = tasks.kind_of(config.task).trains_answers
     turns = talks if trains and "turns" not in meant else []
     if constant or turns:

@@ -264,13 +264,13 @@ def tried(way: Format, row: Row, options: FormatOptions) -> list[Example] | Exce
         return error
 
 
-def told_of_null(made: Any, columns: Mapping[str, str]) -> Any:
-    """What ``tried`` gives; where a row has null instead of a text, what is asked about that."""
+def told_of_nothing(made: Any, row: Row, columns: Mapping[str, str]) -> Any:
+    """What ``tried`` gives; where a row has nothing instead of a text, what is asked about that."""
     code, detail = getattr(made, "code", ""), getattr(made, "detail", "")
-    if code != "bad_column" or not detail.endswith(" is null, not text"):
+    if code != "bad_column" or not detail.endswith((" is null, not text", " says nothing")):
         return made
     name = detail.split("'")[1]
-    return AskError(code, detail, f"Add {differs_from(columns.get(name, name), None)}")
+    return AskError(code, detail, f"Add {differs_from(columns.get(name, name), peek(row, name))}")
 
 
 def _asks(row: Row, ways: Iterable[Format], options: FormatOptions) -> AskError | None:

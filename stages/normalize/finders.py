@@ -296,7 +296,7 @@ _FINDERS: Mapping[str, Callable[[Columns], list[str]]] = {
     "answer": _answer,
     "good answer": verdict_columns.good_answer,
     # Answers of more than a word or two, which would be there to check others against.
-    "spoken answer": lambda held: [*filter(held.long, held.answers)],
+    "spoken answer": lambda h: [p for p in _answer(h) if p not in h.answers or h.long(p)],
     "list of answers": verdict_columns.list_of_answers,
     "two answers": lambda held: [
         p for p in verdict_columns.list_of_answers(held) if held.all(p, lambda one: len(one) == 2)

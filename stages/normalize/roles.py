@@ -182,7 +182,7 @@ def _nearest(every: Sequence[Candidate], held: Columns) -> list[Candidate]:
 
 def _text_of_answers(one: Candidate, held: Columns) -> int:
     """Characters of the answers that a candidate ranks: what is cut out of answers has fewer."""
-    path = one.renamed.get("responses", "")
+    path = one.renamed.get("responses", one.renamed.get("chosen", ""))
     texts = judgements.flat(held.told(path)) if path else ()
     return sum(len(text) for text in texts if isinstance(text, str))
 
@@ -231,7 +231,7 @@ def misses(
         return bool(held.answers and held.questions)
     answers = {*format_.columns.get("answer", ())}
     turns = {*format_.columns.get("turns", ())}
-    if turns and turns.isdisjoint(columns) and held.answers:
+    if turns and turns.isdisjoint(columns) and finders.able(held, "answer"):
         # Turns that end with a question, which another column answers.
         return bool(finders.able(held, "asking turns"))
     return answers.isdisjoint(columns) and not answers.isdisjoint(held.references)

@@ -12,7 +12,7 @@ import orjson
 from stages import contract, formats, kinds
 from stages.errors import AskError, counted
 from stages.format import Format
-from stages.formats._fields import often_listed, told_of_null, tried
+from stages.formats._fields import often_listed, told_of_nothing, tried
 from stages.formats._messages import role_of
 from stages.rows import judgements, shapes, signals, speakers, stop_text, unread, words
 from stages.rows.column_names import EMPTY, Watched, are_set_aside, are_verdicts, is_a, is_rating
@@ -317,7 +317,7 @@ def survey(
     sizes, total = Counter[str](), 0
     for row in rows:
         watched = Watched(row)
-        examples = told_of_null(tried(format_, watched, options), own)
+        examples = told_of_nothing(tried(format_, watched, options), row, own)
         if isinstance(examples, AskError):
             result.refused.setdefault(examples.remedy, []).append(examples)
             continue

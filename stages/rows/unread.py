@@ -229,7 +229,7 @@ def by_path(found: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
 def _opened(path: str, value: Any) -> Iterable[tuple[str, Any]]:
     """A column; of an object with a system text in it, each of its keys."""
     keys = value if isinstance(value, dict) else ()
-    if any(column_names.is_a(key, "system") and signals.is_prose(value[key]) for key in keys):
+    if any(column_names.is_a(key, "system") and isinstance(value[key], str) for key in keys):
         return [(f"{path}.{key}", one) for key, one in value.items() if one not in EMPTY]
     return [(path, value)]
 
