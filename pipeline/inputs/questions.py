@@ -185,10 +185,10 @@ def _scored(
     elif chosen := condition_for(path, own):
         # A pair is one where its better side has a low number, too.
         of_one = signals.has_side(path) and (BETTER | WORSE).isdisjoint(parts(path))
-        ties = "!=" in chosen
-        kept = "leave out the ties" if ties else "keep only the rows that it says most of"
-        if ties or not of_one:
-            ways.insert(not ties or signals.has_side(path) or beside, f"{kept} with {chosen}")
+        if (ties := "!=" in chosen) or not of_one:
+            late = signals.has_side(path) or beside or not (ties or {*map(type, values)} == {bool})
+            kept = "leave out the ties" if ties else "keep only the rows that it says most of"
+            ways.insert(late, f"{kept} with {chosen}")
     odd = sum(type(value) not in (int, float) for value in values)  # rows that are refused then
     if 10 * odd <= len(values) and column_names.is_a(path, "margin") and not signals.has_side(path):
         ways.insert(0, f"read it as the margin with {mapped('margin', path)}")
