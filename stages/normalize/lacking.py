@@ -123,7 +123,10 @@ def _of_choices(rows: Sequence[contract.Row], held: role_columns.Columns) -> str
     several = [name for name in rows[0] if is_a(name, "context")]
     lists = [f"{n}[options]" for n in several if all(shapes.are_texts(row.get(n)) for row in rows)]
     lists += [n for n in several if all(_fields.are_options(row.get(n)) for row in rows)]
-    some = [path for path in held.texts_of_families if "." not in path]
+    families = [
+        (path, path.partition(",")[0]) for path in held.texts_of_families if "." not in path
+    ]
+    some = [path for path, one in families if is_a(one, "context") or one[-1].isalpha()]
     lists += [f"{path}[options]" for path in some]
     beside = [p for p in held.where(shapes.is_text, 0.5) if p not in ",".join(some).split(",")]
     letters = [p for p in beside if all(_fields.is_letter(one) for one in held.told(p) if one)]

@@ -263,8 +263,8 @@ _BEGUN = ("begun", "beginning")  # the classes of a text that the answers go on 
 def options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> list[str]:
     """Options that have a format read a column, where one has a place for it."""
     each = [one for value in column.values for one in (value if type(value) is list else ())]
-    if column_names.is_a(path, "context") and {*map(type, each)} == {dict}:  # passages, and more
-        keys = signals.keys_of(f"{path}[]", each)
+    dicts = column_names.is_a(path, "context") and {*map(type, each)} == {dict}
+    if dicts and (keys := signals.keys_of(f"{path}[]", each)):  # of passages, the texts
         longest = max(keys, key=lambda key: sum(len(v) for v in keys[key] if shapes.is_text(v)))
         path, column = longest, Column(values=keys[longest])
     path += "[options]" * (path in rows[0] and bool(each) and are_letters(reading, rows))
