@@ -155,11 +155,11 @@ def are_set_aside(name: str, values: Sequence[Any], of: int) -> bool:
 
 def is_beside(name: str, values: Sequence[Any], answers: Sequence[Any]) -> bool:
     """Whether values say in a sentence what one must know to answer, or explain whole answers."""
-    said = words.parts(name)
+    said = {*words.parts(name)}
     short = all(isinstance(one, str) and len(one) <= _SENTENCE for one in values)
-    said += ("skill",) * (short and all(" to know" in one or " needs " in one for one in values))
     whole = bool(answers) and all(map(signals.is_prose, answers))
-    return (short and not _NEEDED.isdisjoint(said)) or (whole and not _EXPLAINED.isdisjoint(said))
+    told = short and all(" to know" in one or " needs " in one for one in values)
+    return bool(told or (short and said & _NEEDED) or (whole and said & _EXPLAINED))
 
 
 def is_rating(name: str) -> bool:
