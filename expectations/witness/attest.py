@@ -34,7 +34,7 @@ _SEEN = {
     *("no_user_turn", "begins_with_assistant", "no_answer", "nothing_trained", "no_problem"),
     *("no_steps", "empty_step", "nothing_labelled", LONG, TIE),
     *("no_turns", "unknown_role", "no_prompt", "bad_margin", "unrated_answer"),
-    "unclosed_reasoning",
+    *("unclosed_reasoning", "empty_question"),
 }
 
 

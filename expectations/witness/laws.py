@@ -44,6 +44,14 @@ def _is_empty(turn: Turn) -> bool:
     return not str(turn.get("content") or "").strip() and not turn.get("tool_calls")
 
 
+def _answered(said: Talk | Sides) -> Sequence[Turn]:
+    """The turns of which an answer stands behind some."""
+    if isinstance(said, Sides):
+        return (*said.chosen, *said.rejected)
+    behind = [at for at, turn in enumerate(said.turns) if turn["role"] == "assistant"]
+    return said.turns[: max(behind, default=0)]
+
+
 def refusal(said: Said, words: dict[str, Any]) -> str:
     """Why a row must be refused instead of stored; empty where nothing is known."""
     if isinstance(said, Given) or said is None:
@@ -58,6 +66,8 @@ def refusal(said: Said, words: dict[str, Any]) -> str:
     roles = [turn["role"] for turn in turns if turn["role"] != "system"]
     if "user" not in roles or roles[0] == "assistant":
         return "roles: the user does not begin"
+    if any(turn["role"] == "user" and _is_empty(turn) for turn in _answered(said)):
+        return "questions: one is empty"
     if isinstance(said, Talk):
         if "assistant" not in roles or not any(said.weights):
             return "answers: there is none, or nothing is trained"
@@ -141,8 +151,6 @@ def notes(said: Said) -> set[str]:
     found: set[str] = set()
     for turns in _conversations(said):
         roles = [turn["role"] for turn in turns]
-        if any(turn["role"] == "user" and _is_empty(turn) for turn in turns):
-            found.add("empty_question")
         if roles[-1] not in ("assistant", "text"):
             found.add("ends_without_answer")
         elif any(a == b and a in ("user", "assistant") for a, b in pairwise(roles)):

@@ -115,11 +115,12 @@ _IDS = ("id", FIELD)
 CALLS = "tool_calls"
 
 
-def require_asked(messages: list[Message]) -> None:
-    """The first turn after a system text must be the user's, for every model family.
+def require_asked(messages: list[Message], answered: Iterable[Message]) -> None:
+    """The first turn after a system text must be the user's, for every model family, and each
+    turn of the user that is answered must say something.
 
     Raises:
-        RowError: ``no_user_turn``, ``begins_with_assistant``.
+        RowError: ``no_user_turn``, ``begins_with_assistant``, ``empty_question``.
     """
     roles = [message.role for message in messages]
     if "user" not in roles:
@@ -129,6 +130,9 @@ def require_asked(messages: list[Message]) -> None:
         how = "put the user's turn before it, or leave it out with --greeting drop"
         what = "the conversation begins with an assistant turn"
         raise RowError("begins_with_assistant", f"{what}; {how}")
+    for at, message in enumerate(answered):
+        if message.role == "user" and is_empty(message):
+            raise RowError("empty_question", f"turn {at + 1} (user) is empty")
 
 
 def calls(message: Message) -> bool:
@@ -143,8 +147,7 @@ def is_empty(message: Message) -> bool:
 
 def notes(messages: list[Message]) -> list[str]:
     """Peculiarities of turns that do not refuse the row; counted in the manifest."""
-    silent = any(message.role == "user" and is_empty(message) for message in messages)
-    found = ["empty_question"] * silent + ["missing_result"] * _lacks_result(messages)
+    found = ["missing_result"] * _lacks_result(messages)
     found += ["result_without_call"] * _answers_no_call(messages)
     roles = [message.role for message in messages]
     if roles[-1] not in ("assistant", BARE):
@@ -201,14 +204,14 @@ def pair(
         printed: the fields of a turn that the chat template prints; None for all.
 
     Raises:
-        RowError: ``no_prompt``, ``no_user_turn``, ``begins_with_assistant``, ``bad_weight``,
-            ``empty_answer``, ``identical_pair``, ``questions_differ``; of the chosen side,
+        RowError: ``no_prompt``, ``bad_weight``, what ``require_asked`` raises, ``empty_answer``,
+            ``identical_pair``, ``questions_differ``; of the chosen side,
             what ``require_finished`` raises. A rejected answer may be cut off.
     """
     if not example.prompt:
         detail = "chosen and rejected share no prompt, or one has no answer behind it"
         raise RowError("no_prompt", detail)
-    require_asked(example.prompt)
+    require_asked(example.prompt, (*example.prompt, *example.chosen, *example.rejected))
     if example.prompt[-1].role == "assistant":
         raise RowError("prompt_ends_in_answer", "the prompt ends with an assistant turn")
     for message in (*example.prompt, *example.chosen, *example.rejected):

@@ -29,7 +29,7 @@ def conversation(example: Conversation, train_on: str) -> Conversation:
     """Decide which turns are trained; refuse a conversation that trains nothing or is broken.
 
     Raises:
-        RowError: ``no_answer``, ``no_user_turn``, ``begins_with_assistant``, ``nothing_trained``,
+        RowError: ``no_answer``, what ``require_asked`` raises, ``nothing_trained``,
             ``empty_answer``, ``unclosed_reasoning``, ``reasoning_twice``, ``unfinished_answer``.
     """
     messages = example.messages
@@ -40,7 +40,7 @@ def conversation(example: Conversation, train_on: str) -> Conversation:
     last = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)
     if last < 0:
         raise RowError("no_answer", "no assistant turn: there is nothing to train")
-    examples.require_asked(messages)
+    examples.require_asked(messages, messages[:last])
     some = False
     for i, message in enumerate(messages):
         trained = _decide(message, i, last, train_on)
