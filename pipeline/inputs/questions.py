@@ -17,20 +17,8 @@ from pipeline.options.config import FEW_ROWS, Config
 from pipeline.options.ways import leaving
 from stages import formats
 from stages.contract import FormatOptions, Row
-from stages.errors import DataError, PipelineError, UnknownFormatError, counted
+from stages.errors import AskError, DataError, PipelineError, UnknownFormatError, counted
 from stages.normalize import evidence, role_names, verdict_columns
-from stages.normalize.role_names import (
-    BETTER,
-    WORSE,
-    answer_beside,
-    by_better,
-    maps,
-    mentions,
-    options,
-    parts,
-    wholes,
-    without_numbers,
-)
 from stages.normalize.survey import Column, Survey, counts_of
 from stages.rows import column_names, judgements, shapes, signals, words
 from stages.rows.column_names import EMPTY
@@ -95,7 +83,7 @@ def _of_another(path: str, row: Row, raw: Sequence[Row], reading: str, config: C
         if told and all(_are_as_many(one.get(name), one[path]) for one in told):
             return name
     given = {**row, **dict.fromkeys(config.source.ignore, "")}
-    found, about = formats.load(reading), answer_beside(path, given)
+    found, about = formats.load(reading), role_names.answer_beside(path, given)
     said = repr(row[about].strip())[1:-1] if signals.is_prose(row.get(about)) else ""
     read = {*formats.names_of(found), *found.renamed.values()}
     return "" if about in read or (said and said in str({**row, about: ""})) else about
@@ -162,13 +150,14 @@ def _scored(
     read = {**formats.load(reading).renamed, **config.source.map}.values()
     beside = "[]" in path and any(f"{path.partition('[]')[0]}[]" in one for one in read)
     shown = survey.columns[path].contents(len(rows))
-    sides = next((both for both in by_better([*survey.columns]) if path in both), None)
+    sides = next((both for both in role_names.by_better([*survey.columns]) if path in both), None)
     if sides is not None:
+        both = role_names.maps(("chosen_score", "rejected_score"), sides)
         return DataError(
             f"{where}: columns {sides[0]!r} and {sides[1]!r} ({shown}) may be the scores of the "
             "answers, and no format reads them under these names.",
-            f"Say which: read both with {maps(('chosen_score', 'rejected_score'), sides)}, "
-            f"or leave both out with {' '.join(map(ignore, sides))}.",
+            f"Say which: read both with {both}, or leave both out with "
+            f"{' '.join(map(ignore, sides))}.",
         )
     values, ways = survey.columns[path].values, [f"leave it out with {ignore(path)}"]
     unread = "no format reads it under this name"
@@ -184,7 +173,8 @@ def _scored(
         unread = "it says the order that is read already"
     elif chosen := condition_for(path, own):
         # A pair is one where its better side has a low number, too.
-        of_one = signals.has_side(path) and (BETTER | WORSE).isdisjoint(parts(path))
+        known = role_names.BETTER | role_names.WORSE
+        of_one = signals.has_side(path) and known.isdisjoint(role_names.parts(path))
         if (ties := "!=" in chosen) or not of_one:
             late = signals.has_side(path) or beside or not (ties or {*map(type, values)} == {bool})
             kept = "leave out the ties" if ties else "keep only the rows that it says most of"
@@ -219,16 +209,19 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
     much = "much" if found.name == "text" else "most"
     why = f"holds {much} of the rows' text" if column.asked is None else column.asked.detail
     why = why.removeprefix(path).lstrip().removesuffix(", and nothing reads it")
-    ways = [f"have it read with {way}" for way in options(path, column, reading, rows)]
+    ways = [f"have it read with {way}" for way in role_names.options(path, column, reading, rows)]
     if column_names.is_a(path, "media") and (without := _without(path, rows)):
         ways.insert(0, f"use only the rows without one with {without}")
-    if column.asked is None and role_names.role_of(path) == "answer" and "answer" in found.columns:
-        longer = mapped(found.columns["answer"][0], path)
-        ways += [f"have it read with {longer}"] * (not role_names.are_worse(path))
-    both = wholes(rows[0], reading)
-    left = " ".join(map(ignore, both)) if path in both else ignore(path)
     names = [found.renamed.get(name, name) for name in found.columns.get("answer", ())]
-    answers = [row[name] for row in rows for name in names if row.get(name)]
+    answers = [row[name] for row in rows for name in names if row.get(name) and name != path]
+    short = not any(map(signals.is_prose, answers)) and all(map(signals.is_prose, column.values))
+    if names and role_names.role_of(path) == "answer" and (short or column.asked is None):
+        silent = dict.fromkeys(row.get(path) for row in rows if row.get(path) in ("", None))
+        without = (differs_from(path, nothing) for nothing in silent)
+        longer = " ".join([mapped(found.columns["answer"][0], path), *without])
+        ways += [f"have it read with {longer}"] * (not role_names.are_worse(path))
+    both = role_names.wholes(rows[0], reading)
+    left = " ".join(map(ignore, both)) if path in both else ignore(path)
     beside = column_names.is_beside(path, column.values, answers) or role_names.explains(path)
     beside |= any(path.startswith(f"{name}_") for name in found.columns.get("input", ()))
     if not (column_names.is_a(path, "context") and role_names.are_letters(reading, rows)):
@@ -290,20 +283,27 @@ def ask(
         if error.code == "unread_column":
             raise _unseen(path, column, rows, reading, where)
         what = f"{where}: {error.detail} ({column.contents(len(rows))})."
-        alike = [p for p in survey.asked if without_numbers(p) == without_numbers(path)]
+        own = words.words(path)
+        alike = [p for p in survey.asked if words.words(p) == own]
         remedy = _of_steps(path, column, reading) or error.remedy  # of all of a family at once
         raise DataError(what, remedy.replace(ignore(path), " ".join(map(ignore, sorted(alike)))))
     if survey.most is not None and survey.most not in settled:
         raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
     refused, of = list(survey.refused.values()), len(rows)
-    for code in dict.fromkeys(errors[0].code for errors in refused):
-        mine = [errors for errors in refused if errors[0].code == code]
-        way = leaving([errors[0].remedy for errors in mine])
-        for errors in [[*itertools.chain(*mine)]] if way else mine:
-            if too_many(sum(map(len, refused)) if way else len(errors), of, config):
-                said = f"{len(errors):,} of {counted(of, 'sampled row')} would be refused as {code}"
-                remedy = f"Leave such rows out with {way}." if way else f"{errors[0].remedy}."
-                raise DataError(f"{where}: {said}: {errors[0].detail}.", remedy)
+    left = [errors for errors in refused if leaving([errors[0].remedy])]
+    way = leaving([errors[0].remedy for errors in left])
+    some = [*itertools.chain(*left)] if way else []
+    if 0 < len(some) < of and too_many(sum(map(len, refused)), of, config):
+        raise _refusing(some, of, where, f"Leave such rows out with {way}.")
+    for errors in (one for one in refused if not way or one not in left):
+        if too_many(len(errors), of, config):
+            raise _refusing(errors, of, where, f"{errors[0].remedy}.")
+
+
+def _refusing(errors: Sequence[AskError], of: int, where: str, remedy: str) -> DataError:
+    codes = " or ".join(dict.fromkeys(error.code for error in errors))
+    said = f"{len(errors):,} of {counted(of, 'sampled row')} would be refused as {codes}"
+    return DataError(f"{where}: {said}: {errors[0].detail}.", remedy)
 
 
 def too_many(refused: int, of: int, config: Config) -> bool:
@@ -330,7 +330,7 @@ def _other_task(rows: Sequence[Row], where: str, config: Config) -> tuple[str, s
         steps = found.format.renamed.get("steps", "steps")  # whole answers may be rated, too
         alone = tasks.kind_of(task).trains_answers and _are_texts_alone(found.reading)
         usable = found.change is None and found.format.usable and not alone
-        if usable and mentions(steps, "steps"):
+        if usable and role_names.mentions(steps, "steps"):
             return task, found.evidence
     return None
 

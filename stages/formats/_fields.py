@@ -19,7 +19,7 @@ from stages.errors import AskError, RowError, UndecidedError
 from stages.format import Format
 from stages.rows import judgements, shapes, signals
 from stages.rows.column_names import EMPTY, peek
-from stages.rows.unread import differs_from, ignore, mapped
+from stages.rows.unread import ignore, mapped
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 FEW = 0.01  # of the rows: no more of them stop a file
@@ -262,15 +262,6 @@ def tried(way: Format, row: Row, options: FormatOptions) -> list[Example] | Exce
         return way.read(row, options)
     except (RowError, AttributeError, LookupError, TypeError, ValueError) as error:
         return error
-
-
-def told_of_nothing(made: Any, row: Row, columns: Mapping[str, str]) -> Any:
-    """What ``tried`` gives; where a row has nothing instead of a text, what is asked about that."""
-    code, detail = getattr(made, "code", ""), getattr(made, "detail", "")
-    if code != "bad_column" or not detail.endswith((" is null, not text", " says nothing")):
-        return made
-    name = detail.split("'")[1]
-    return AskError(code, detail, f"Add {differs_from(columns.get(name, name), peek(row, name))}")
 
 
 def _asks(row: Row, ways: Iterable[Format], options: FormatOptions) -> AskError | None:

@@ -12,11 +12,12 @@ import orjson
 from stages import contract, formats, kinds
 from stages.errors import AskError, counted
 from stages.format import Format
-from stages.formats._fields import often_listed, told_of_nothing, tried
+from stages.formats._fields import often_listed, tried
 from stages.formats._messages import role_of
 from stages.rows import judgements, shapes, signals, speakers, stop_text, unread, words
 from stages.rows.column_names import EMPTY, Watched, are_set_aside, are_verdicts, is_a, is_rating
 from stages.rows.examples import answers_of
+from stages.rows.loss_mask import told_of_nothing
 from stages.rows.selection import Selection, inside, raw
 from stages.rows.unread import Leaving, ReadRow, Unread, ignore
 
@@ -241,9 +242,8 @@ def _ask_of_talk(path: str, values: Sequence[Any], kind: kinds.Kind) -> AskError
 
 
 def _ask_of_long(found: Survey, sizes: Mapping[str, int], total: int, less: int) -> None:
-    """Ask about columns of long texts, where they hold more than all that is read, by the
-    characters that no example repeats (``sizes``), of all (``total``); so many times ``less`` is
-    enough, as a text alone may be the question of what is beside it."""
+    """Ask about columns of long texts that hold more than all that is read, by the characters
+    (``sizes``, of ``total``) that no example repeats; ``less``: so many times fewer are enough."""
     least = {path: LEAST_TEXT / less * found.columns[path].rows for path in sizes}
     long = [path for path in sizes if sizes[path] >= max(least[path], LEAST_SHARE * total)]
     much = less * sum(sizes[path] for path in long) > MOST_OF_THE_TEXT * total
@@ -317,7 +317,8 @@ def survey(
     sizes, total = Counter[str](), 0
     for row in rows:
         watched = Watched(row)
-        examples = told_of_nothing(tried(format_, watched, options), row, own)
+        made = tried(format_, watched, options)
+        examples = told_of_nothing(made, row, format_.columns, own)
         if isinstance(examples, AskError):
             result.refused.setdefault(examples.remedy, []).append(examples)
             continue
@@ -328,8 +329,7 @@ def survey(
         asked = (one for one in stop_text.turns_of(examples[:1]) if one.role == "user")
         result.questions.add("\n".join(str(one.content) for one in asked))
         total += _text(row)
-        read = ReadRow(watched, examples)
-        sides = _sides(watched, examples, options.columns)
+        read, sides = ReadRow(watched, examples), _sides(watched, examples, options.columns)
         for left in leaving.of(watched, examples):
             otherwise = read.numbers_steps(left) if kind.marks else _names_the_worse(left, sides)
             column = result.take(left, otherwise, answers_of(examples))

@@ -1,16 +1,25 @@
 """Which turns of a conversation are trained: by their own flags, else by ``--train-on``; and which
-are left out, as nobody asked for them."""
+are left out, as nobody asked for them, or as they say nothing."""
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
-from stages.contract import BARE, Conversation, Message
-from stages.errors import RowError
+from stages.contract import BARE, Columns, Conversation, Message, Row
+from stages.errors import AskError, RowError
 from stages.rows import examples, stop_text
+from stages.rows.column_names import peek
+from stages.rows.unread import differs_from
 
 # Characters of all examples that one conversation may become; each turn counts _TURN more.
 MOST_SPLIT = 1 << 26
 _TURN = 64
+# Who says nothing: as what such a row is refused, and the meanings of the column that has the text.
+_SILENT = {
+    "assistant": ("empty_answer", ("answer", "answers")),
+    "user": ("empty_question", ("question", "prompt", "instruction")),
+}
 
 
 def _decide(message: Message, where: int, last: int, train_on: str) -> bool:
@@ -58,6 +67,28 @@ def conversation(example: Conversation, train_on: str) -> Conversation:
     if not some:
         raise RowError("nothing_trained", "no turn is trained")
     return example
+
+
+def told_of_nothing(made: Any, row: Row, names: Columns, columns: Mapping[str, str]) -> Any:
+    """The examples of a row, or its error; where a column has nothing instead of a text, what is
+    asked about that.
+
+    Args:
+        names: the columns of each meaning that the row's format knows; ``columns``: how the file
+            calls them.
+    """
+    code, detail, name = getattr(made, "code", ""), getattr(made, "detail", ""), ""
+    if isinstance(made, list):
+        silent = {turn.role for turn in stop_text.turns_of(made) if examples.is_empty(turn)}
+        for role in (role for role in _SILENT if role in silent and not name):
+            code, meanings = _SILENT[role]
+            told = itertools.chain.from_iterable(names.get(one, ()) for one in meanings)
+            name = next((one for one in told if peek(row, one) == ""), "")
+        detail = f"column {columns.get(name, name)!r} says nothing"
+    elif code == "bad_column" and detail.endswith((" is null, not text", " says nothing")):
+        name = detail.split("'")[1]
+    where = differs_from(columns.get(name, name), peek(row, name))
+    return AskError(code, detail, f"Add {where}") if name else made
 
 
 def left_greeting(messages: list[Message]) -> bool:
