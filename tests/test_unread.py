@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import WHOLE, normalizing, turns
-from support import expanded, few, noted, raised, rows_to, table
+from support import expanded, few, noted, printed, raised, rows_to, table
 
 from pipeline.inputs import answers
 from pipeline.inputs.detection import recognise_rows
@@ -231,6 +231,8 @@ def test_a_column_that_may_matter_is_asked_about_and_the_answer_builds(case, pip
     message, _, left = ran.err.rstrip().partition("\nWhy the build was refused is in ")
     assert planned.err.rstrip().partition("\nRun:\n")[0] == message
     assert left.startswith("out.failed/report.html")
+    commands = printed(ran.err)
+    assert answer in (commands[0] if case.get("first", True) else " ".join(commands))
     pipeline(*command, *shlex.split(answer)).ended()
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pipeline import tasks
 from pipeline.builds import limits
 from pipeline.builds.place import place_of
-from pipeline.inputs import questions
+from pipeline.inputs import ratings
 from pipeline.inputs.opening import asked_about_cells, format_options, require_known, selection_of
 from pipeline.inputs.questions import ask
 from pipeline.options.config import Config
@@ -236,7 +236,7 @@ def _require_some(seen: Survey, rows: list[contract.Row], where: str, config: Co
     option = next(map(written, ways(failed.detail)), "")
     remedy = f"Add {option}." if option else f"What they lack: pipeline explain {failed.code}."
     none = UnknownFormatError(f"{what}: {failed.detail}.", remedy)
-    if (told := questions.naming_the_task(none, rows, where, config)) is not none:
+    if (told := ratings.naming_the_task(none, rows, where, config)) is not none:
         raise told
 
 
@@ -306,7 +306,7 @@ def _detected(rows: list[contract.Row], where: str, config: Config, other_tasks:
     except UnknownFormatError as error:
         if not other_tasks:
             raise
-        raise questions.naming_the_task(error, rows, where, config) from error
+        raise ratings.naming_the_task(error, rows, where, config) from error
 
 
 def _as_named(named: Format, rows: list[contract.Row], where: str, config: Config) -> Detection:

@@ -75,7 +75,7 @@ def _questions(held: Columns) -> list[str]:
 
 def _answer(held: Columns) -> list[str]:
     """Answers in columns of their own, calls, or the first of each list; first of lists of one."""
-    lists = held.where(shapes.is_list_of_texts)  # of several that go together one by one
+    lists = held.where(shapes.is_list_of_texts, 0.5)  # of several that go together one by one
     others, listed = [q for q in lists if not role_names.is_about(q)], held.called("answer", lists)
     listed.sort(key=lambda path: not held.all(path, lambda value: len(value) == 1))
     alone = [p for p in listed if p.count("[]") == 1 and role_names.are_of_answers(p)]
@@ -185,8 +185,8 @@ def _steps_of_solutions(held: Columns) -> list[str]:
 
     if signed := _signed(held, 2):
         return [f"{path}[step]" for path in signed]
-    inside = [path.partition("[]") for path in held.where(are_steps) if "[]" in path]
-    return ["".join(path) for path in inside if not role_names.mentions(path[0], "steps")]
+    paths = held.where(are_steps)
+    return [path for path in paths if not role_names.mentions(path.partition("[]")[0], "steps")]
 
 
 def are_surely_steps(held: Columns, path: str) -> bool:
@@ -266,7 +266,7 @@ def _ratings_of_solutions(held: Columns) -> list[str]:
     """Lists of ratings of each of several solutions."""
     lists = held.where(lambda value: of_several(value) and all(map(_are_marks, value)))
     signs = [f"{path}[sign]" for path in _signed(held, 2)]
-    return signs or verdict_columns.scaled(held, (path for path in lists if "[]" in path))
+    return signs or verdict_columns.scaled(held, lists)
 
 
 def _wrong(paths: Iterable[str]) -> list[str]:

@@ -324,6 +324,14 @@ def _judged(held: role_columns.Columns) -> tuple[str, str] | None:
     return None
 
 
+def _is_made_up(path: str, rows: Sequence[contract.Row]) -> bool:
+    """Whether nearly all of each text stands in other columns, of which it was put together."""
+    told = [(row[path], {**row, path: ""}) for row in rows if shapes.is_text(row.get(path))]
+    parts = [[v for v in row.values() if shapes.is_text(v) and v in text] for text, row in told]
+    sizes = (sum(map(len, some)) / len(text) for some, (text, _) in zip(parts, told, strict=True))
+    return bool(told) and all(len(some) > 1 for some in parts) and all(s > 0.8 for s in sizes)
+
+
 def which(found: Sequence[Candidate], rows: Sequence[contract.Row], where: str) -> DataError:
     """The question that several ways to read a file's columns leave; without an answer where they
     differ in the side of an answer, and a column may say which side is good."""
@@ -333,6 +341,7 @@ def which(found: Sequence[Candidate], rows: Sequence[contract.Row], where: str) 
         sides = " and ".join(both[0])
         what = f"{where}: {sides} are two answers, and {told[0]} may say which is the good one."
         return DataError(what, "Give rows with the good one alone.")
+    found = sorted(found, key=lambda one: not _is_made_up(one.renamed.get("question", ""), rows))
     ways = [one.words for one in found[:SHOWN]]
     how = f"Say which with {', or '.join(one.options for one in found[:SHOWN])}."
     what = f"{where} could be read in {len(found)} ways: {'; or '.join(ways)}"

@@ -301,7 +301,7 @@ def _options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> li
     asked = _column_of(record_format, row, "question", "prompt", "instruction")
     may_be_context |= text and 5 * len({repr(one.get(asked)) for one in rows}) <= len(rows)
     answered = _column_of(record_format, row, "answer")
-    if begun and {"instruction", "prompt"} <= read.keys():
+    if {"instruction", "prompt"} <= read.keys() and (begun or (may_be_context and passages)):
         return [maps(("instruction", "input"), (asked, path))]
     if name == "message_thinking" and may_be_context and text and "." not in path:
         own = _column_of(record_format, row, "reasoning")

@@ -286,7 +286,8 @@ def read_of(way: Format, row: Row, options: FormatOptions) -> str:
     if isinstance(made, list):
         return "" if mostly(isinstance(one, Refused) for one in made) else repr(made)
     code = made.code if isinstance(made, RowError) else ""
-    return code if code in (*_REFUSED_AS, _UNPARTED) else ""
+    silent = isinstance(made, RowError) and made.detail.endswith(" is null, not text")
+    return code if silent or code in (*_REFUSED_AS, _UNPARTED) else ""
 
 
 def _candidates(

@@ -205,7 +205,7 @@ def lettered(texts: Any) -> Any:
     return "\n".join(said if own else f"{letter}. {said}" for said, own, letter in told if said)
 
 
-_FAMILY = 3  # names that differ in their number alone
+FAMILY = 3  # names that differ in their number alone
 
 
 def families(names: Iterable[str]) -> list[str]:
@@ -222,6 +222,6 @@ def families(names: Iterable[str]) -> list[str]:
                     key = tuple("#" if part == told[0] else part for part in said)
                     found.setdefault(key, {}).setdefault(counted(told[0]) or 0, name)
     each = (sorted(members.items()) for members in found.values())
-    begun = (some for some in each if some[0][0] in (0, 1) and len(some) >= _FAMILY)
+    begun = (some for some in each if some[0][0] in (0, 1) and len(some) >= FAMILY)
     whole = (some for some in begun if some[-1][0] - some[0][0] == len(some) - 1)
     return [*dict.fromkeys(",".join(name for _, name in some) for some in whole)]
