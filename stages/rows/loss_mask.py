@@ -15,10 +15,10 @@ from stages.rows.unread import differs_from
 # Characters of all examples that one conversation may become; each turn counts _TURN more.
 MOST_SPLIT = 1 << 26
 _TURN = 64
-# Who says nothing: as what such a row is refused, and the meanings of the column that has the text.
+# By what a column means, who says nothing where it is blank, and as what such a row is refused.
 _SILENT = {
-    "assistant": ("empty_answer", ("answer", "answers")),
-    "user": ("empty_question", ("question", "prompt", "instruction")),
+    **dict.fromkeys(("answer", "answers"), ("assistant", "empty_answer")),
+    **dict.fromkeys(("question", "prompt", "instruction"), ("user", "empty_question")),
 }
 
 
@@ -80,10 +80,9 @@ def told_of_nothing(made: Any, row: Row, names: Columns, columns: Mapping[str, s
     code, detail, name = getattr(made, "code", ""), getattr(made, "detail", ""), ""
     if isinstance(made, list):
         silent = {turn.role for turn in stop_text.turns_of(made) if examples.is_empty(turn)}
-        for role in (role for role in _SILENT if role in silent and not name):
-            code, meanings = _SILENT[role]
-            told = itertools.chain.from_iterable(names.get(one, ()) for one in meanings)
-            name = next((one for one in told if peek(row, one) == ""), "")
+        each = ((code, one) for one, (role, code) in _SILENT.items() if role in silent)
+        told = ((code, name) for code, one in each for name in names.get(one, ()))
+        code, name = next((one for one in told if peek(row, one[1]) == ""), ("", ""))
         detail = f"column {columns.get(name, name)!r} says nothing"
     elif code == "bad_column" and detail.endswith((" is null, not text", " says nothing")):
         name = detail.split("'")[1]

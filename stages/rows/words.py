@@ -91,13 +91,13 @@ def signs_of(words: Iterable[str]) -> set[str]:
 def role(word: str) -> str:
     """The class of a word where the column of a role is sought; empty where it has none.
 
-    The beginning of a long word stands for it: ``resp``, ``inst``.
+    The beginning of a long word stands for it (``resp``, ``inst``), but for what rates (``pass``).
     """
     word = f"{word[:-3]}y" if word.endswith("ies") else word
     said = (name for name, pattern in _OF_ROLES.items() if pattern.fullmatch(word))
     long = ((n, w) for n, own in _ROLES.items() for w in own if len(w) >= _BEGUN)
     begun = (name for name, one in long if len(word) >= _BEGINS and one.startswith(word))
-    return next(said, None) or next(begun, "")
+    return next(said, None) or ("" if signs(word) else next(begun, ""))
 
 
 def says_no_more(words: Iterable[str], name: str) -> bool:
