@@ -82,13 +82,11 @@ def _of_another(
 
 def _is_decided(path: str, late: int, config: Config) -> bool:
     """Whether some rating says already which answers are trained, and this one no more of them."""
-    said = (
-        *config.source.map.values(),
-        *filter(column_names.is_rating, selection_of(config).decided),
-    )
-    rated = any(p.endswith(judgements.CHOSEN) or column_names.is_rating(p) for p in said)
+    said = (*config.source.map.values(), *selection_of(config).decided)
+    rates = [*filter(column_names.is_rating, said)]
+    rated = bool(rates) or any(p.endswith(judgements.CHOSEN) for p in said)
     # What is correct says nothing of what is toxic or refused.
-    good = any(column_names.is_rating(p) and not signals.is_low(p) for p in said)
+    good = any(not signals.is_low(p) for p in rates) or any(map(role_names.is_reference, said))
     alike = good and not signals.is_low(path)
     return alike or (rated and late > 0) or path in words.of_questions((path, *said))
 

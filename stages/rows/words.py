@@ -97,7 +97,7 @@ def role(word: str) -> str:
     said = (name for name, pattern in _OF_ROLES.items() if pattern.fullmatch(word))
     long = ((n, w) for n, own in _ROLES.items() for w in own if len(w) >= _BEGUN)
     begun = (name for name, one in long if len(word) >= _BEGINS and one.startswith(word))
-    return next(said, None) or ("" if signs(word) else next(begun, ""))
+    return next(said, None) or ("" if "verdict" in signs(word) else next(begun, ""))
 
 
 def says_no_more(words: Iterable[str], name: str) -> bool:
