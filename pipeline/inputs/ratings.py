@@ -85,8 +85,9 @@ def _is_decided(path: str, late: int, config: Config) -> bool:
     said = (*config.source.map.values(), *selection_of(config).decided)
     rates = [*filter(column_names.is_rating, said)]
     rated = bool(rates) or any(p.endswith(judgements.CHOSEN) for p in said)
-    # What is correct says nothing of what is toxic or refused.
-    good = any(not signals.is_low(p) for p in rates) or any(map(role_names.is_reference, said))
+    # A verdict says which answers are good, and nothing of what is toxic; a number may be votes.
+    said_so = (p for p in rates if "number" not in signals.classes(p))
+    good = not all(map(signals.is_low, said_so))
     alike = good and not signals.is_low(path)
     return alike or (rated and late > 0) or path in words.of_questions((path, *said))
 
