@@ -18,7 +18,7 @@ from pipeline.options.ways import leaving
 from stages import formats
 from stages.contract import Row
 from stages.errors import AskError, DataError, counted
-from stages.normalize import role_names
+from stages.normalize import places, role_names
 from stages.normalize.survey import Column, Survey
 from stages.rows import column_names, signals, words
 from stages.rows.column_names import EMPTY
@@ -46,7 +46,7 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
     much = "much" if found.name == "text" else "most"
     why = f"holds {much} of the rows' text" if column.asked is None else column.asked.detail
     why = why.removeprefix(path).lstrip().removesuffix(", and nothing reads it")
-    ways = [f"have it read with {way}" for way in role_names.options(path, column, reading, rows)]
+    ways = [f"have it read with {way}" for way in places.options(path, column, reading, rows)]
     if column_names.is_a(path, "media") and (without := _without(path, rows)):
         ways.insert(0, f"use only the rows without one with {without}")
     names = [found.renamed.get(name, name) for name in found.columns.get("answer", ())]
@@ -57,11 +57,12 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
         left_out = (differs_from(path, nothing) for nothing in silent)
         longer = " ".join([mapped(found.columns["answer"][0], path), *left_out])
         ways += [f"have it read with {longer}"] * (not role_names.are_worse(path))
-    both = role_names.wholes(rows[0], reading)
+    both = places.wholes(rows[0], reading)
     left = " ".join(map(ignore, both)) if path in both else ignore(path)
     beside = column_names.is_beside(path, column.values, answers) or role_names.explains(path)
     beside |= any(path.startswith(f"{name}_") for name in found.columns.get("input", ()))
-    if not (column_names.is_a(path, "context") and role_names.are_letters(reading, rows)):
+    beside |= signals.are_few(column.values)
+    if not (column_names.is_a(path, "context") and places.are_letters(reading, rows)):
         ways.insert(0 if beside else len(ways), f"leave it out with {left}")
     what = f"{where}: column {path!r} ({column.contents(len(rows))}) {why}, and format {found.name}"
     return DataError(f"{what} does not read it.", f"Say which: {', or '.join(ways)}." * bool(ways))

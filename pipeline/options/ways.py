@@ -177,7 +177,8 @@ def _is_value(flag: str, value: str) -> bool:
         return isinstance(kind.loosened(value), int | float)
     if kind.metavar in (None, "TEXT") and value.isalpha() and value.islower():
         return False
-    return bool(value) and not value.partition("+")[0].isupper()
+    places = re.findall("[A-Z]+", kind.metavar or "")  # in which the user writes something
+    return bool(value) and re.split("[+=]", value)[0] not in places
 
 
 def written(way: Way) -> str:

@@ -265,7 +265,7 @@ def common(reasons: Sequence[str | None]) -> str:
 
 def _different(names: Sequence[str], rows: Sequence[contract.Row]) -> list[str]:
     """The formats without those that read the same of every row as another; dialogues in turns come
-    first, then what reads most. One that would ask the same in every row comes last."""
+    first, then what reads most; last what would ask the same in every row, and texts alone."""
     options = contract.FormatOptions(already_templated=True)
     some = shapes.spread(rows)
     each = {n: [roles.read_of(formats.load(n), row, options) for row in some] for n in names}
@@ -280,8 +280,11 @@ def _different(names: Sequence[str], rows: Sequence[contract.Row]) -> list[str]:
 
 
 def _asks_the_same(name: str, rows: Sequence[contract.Row]) -> bool:
-    """Whether what a format takes for the question is one text in all of several rows."""
+    """Whether what a format takes for the question, if anything, is one text in all of several
+    rows."""
     meant = formats.load(name).columns
+    if "text" in meant:
+        return True
     names = (*meant.get("question", ()), *meant.get("prompt", ()))
     asked = [row.get(one) for row in rows for one in names]
     return len(rows) > 1 and len({repr(one) for one in asked if one not in EMPTY}) == 1

@@ -14,7 +14,7 @@ from stages.contract import Example, FormatOptions, Row
 from stages.errors import AskError, DataError, RowError, counted
 from stages.format import Format
 from stages.formats import _fields, _inside, _messages, _turns
-from stages.normalize import role_names
+from stages.normalize import places, role_names
 from stages.normalize.survey import Column, Survey
 from stages.rows import judgements, shapes, signals, speakers, unread, words
 from stages.rows.column_names import EMPTY, Watched
@@ -179,7 +179,7 @@ def _ask_of_letters(column: Column, path: str, reading: str, rows: Sequence[Row]
     """Ask about one of the columns that answers may choose from, together with the others."""
     names = path.split(",")
     values = [[row[name] for name in names if isinstance(row.get(name), str)] for row in rows]
-    ways = role_names.options(f"{path}[options]", Column(values=values), reading, rows)
+    ways = places.options(f"{path}[options]", Column(values=values), reading, rows)
     ways = [*(f"read them with {way}" for way in ways), f"leave them out with {_ignored(names)}"]
     what = (
         f"{', '.join(names[:-1])} and {names[-1]} are texts, and the answers name one by a letter"

@@ -8,12 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stages import formats
 from stages.contract import Row
-from stages.format import Format
-from stages.formats import _fields
-from stages.normalize.survey import Column
-from stages.rows import column_names, judgements, shapes, signals, words
+from stages.rows import column_names, judgements, signals, words
 from stages.rows.unread import mapped
 from stages.rows.words import exact
 
@@ -251,97 +247,6 @@ def are_of_answers(path: str) -> bool:
     both = path.split("[].")
     unwanted = any(are_worse(name) or is_reference(name) for name in both)
     return role_of(both[0]) == "answer" and not unwanted
-
-
-# Options that have a format read a column that it leaves out, where it has a place for it.
-
-_THOUGHT = ("problem", "message_thinking", "message_content")
-_WITH_INPUT = ("instruction", "input", "message_thinking", "output")
-_BEGUN = ("begun", "beginning")  # the classes of a text that the answers go on from
-
-
-def options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> list[str]:
-    """Options that have a format read a column, where one has a place for it."""
-    each = [one for value in column.values for one in (value if type(value) is list else ())]
-    dicts = column_names.is_a(path, "context") and {*map(type, each)} == {dict}
-    if dicts and (keys := signals.keys_of(f"{path}[]", each)):  # of passages, the texts
-        longest = max(keys, key=lambda key: sum(len(v) for v in keys[key] if shapes.is_text(v)))
-        path, column = longest, Column(values=keys[longest])
-    path += "[options]" * (path in rows[0] and bool(each) and are_letters(reading, rows))
-    return _options(path, column, reading, rows)
-
-
-def _options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> list[str]:
-    row, (text, lists) = rows[0], ({*map(type, column.values)} == {one} for one in (str, list))
-    nameless = not (signals.classes(path) or signals.is_about(path) or role_of(path))
-    context = column_names.is_a(path.partition("[]")[0], "context")
-    may_be_context = context or (lists and nameless)
-    passages = all(shapes.is_passages(v) or _fields.are_options(v) for v in column.values)
-    record_format = formats.load(reading)
-    name, read, found = record_format.name, record_format.columns, record_format.renamed
-    if name == "text":  # no turns, before which anything could stand
-        said = (path, "text") if role_of(path) == "question" else ("text", path)
-        return [maps(("prompt", "completion"), said)] if text else []
-    ahead = column_names.is_a(path, "system") or (may_be_context and "turns" in read)
-    if ahead and "system text" in read and "[]" not in path:
-        return [mapped("system", path)]
-    if "tools" in read and "[]" not in path and all(map(signals.are_tools, column.values)):
-        return [mapped("tools", path)]
-    if column_names.is_a(path, "history") and "history" in read:
-        return [mapped("history", path)]
-    if path in (both := wholes(row, reading)):
-        return [maps([*both.values()], [*both])]
-    if column_names.is_a(path, "corrected") and text and "answer" in read and "." not in path:
-        answered = next((name for name in read["answer"] if name in (found or row)), None)
-        return [] if answered is None else [mapped(answered, path)]
-    thought = column_names.is_a(path, "reasoning") and text and not signals.are_flags(column.values)
-    if thought and "reasoning" in read and name != "message_thinking":
-        return [f"{mapped(read['reasoning'][0], path)} --reasoning-in think"]
-    begun = text and not signals.classes(path).keys().isdisjoint(_BEGUN)
-    asked = _column_of(record_format, row, "question", "prompt", "instruction")
-    may_be_context |= text and 5 * len({repr(one.get(asked)) for one in rows}) <= len(rows)
-    answered = _column_of(record_format, row, "answer")
-    if {"instruction", "prompt"} <= read.keys() and (begun or (may_be_context and passages)):
-        return [maps(("instruction", "input"), (asked, path))]
-    if name == "message_thinking" and may_be_context and text and "." not in path:
-        own = _column_of(record_format, row, "reasoning")
-        return [f"{maps(_WITH_INPUT, (asked, path, own, answered))} --reasoning-in think"]
-    if name in ("query_response", "prompt_completion") and (context or "." not in path):
-        if thought:
-            each = [n for n in row if column_names.is_a(n, "reasoning") and answer_beside(n, row)]
-            each = sorted(each, key=lambda n: -how_good(n, rows)) if path in each else [path]
-            all_three = ((asked, one, answer_beside(one, row) or answered) for one in each)
-            # Every template has a place for a <think> block; not every one prints the field.
-            return [f"{maps(_THOUGHT, columns)} --reasoning-in think" for columns in all_three]
-        if may_be_context and passages:
-            if isinstance(row.get(asked), list):  # turns, before which it stands
-                return [mapped("system", path)]
-            return [maps(("instruction", "input", "output"), (asked, path, answered))]
-    if name == "alpaca" and may_be_context and passages:
-        return [mapped("input", path)]
-    return []
-
-
-def _column_of(record_format: Format, row: Row, *meanings: str) -> str:
-    """The column of a meaning, as the file calls it; a word for one where there is none."""
-    found = record_format.renamed
-    names = (name for one in meanings for name in record_format.columns.get(one, ()))
-    told = found or {one for one, value in row.items() if isinstance(value, str | list)}
-    return next((found.get(one, one) for one in names if one in told), "COLUMN")
-
-
-def are_letters(reading: str, rows: Sequence[Row]) -> bool:
-    """Whether the answers that are read are letters, which name what stands elsewhere."""
-    answered = _column_of(formats.load(reading), rows[0], "answer")
-    return all(_fields.is_letter(row.get(answered)) for row in rows)
-
-
-def wholes(row: Row, reading: str) -> dict[str, str]:
-    """The columns with the whole of a text of which a column that is read has the end, with it."""
-    read = [name for names in formats.load(reading).columns.values() for name in names]
-    named = [name for name in row if column_names.is_a(name, "whole")]
-    both = ((whole, end) for whole in named for end in read if whole.endswith(f"_{end}"))
-    return {whole: end for whole, end in both if str(row[whole]).endswith(str(row.get(end)))}
 
 
 def maps(names: Sequence[str], columns: Sequence[str]) -> str:
