@@ -72,9 +72,15 @@ def _of_another(
         told = [one for one in raw if one.get(path) not in EMPTY]
         if told and all(_are_as_many(one.get(name), one[path]) for one in told):
             return name
+    inside = [(row[path], {**row, path: ""}) for row in rows if isinstance(row.get(path), dict)]
+    each = ((f"{path}.{key}", v, row) for one, row in inside for key, v in one.items())
+    said = [(v, row) for name, v, row in each if role_names.role_of(name) == "answer"]
+    own = [repr(v)[1:-1] in str(row) for v, row in said if isinstance(v, str) and v.strip()]
+    if own and not shapes.mostly(own):  # an answer beside its rating
+        return path
     given = {**rows[0], **dict.fromkeys(config.source.ignore, "")}
     found, about = formats.load(reading), role_names.answer_beside(path, given)
-    told = [row for row in rows if signals.is_prose(row.get(about))]
+    told = [row for row in rows if isinstance(row.get(about), str) and signals.is_prose(row[about])]
     repeated = (repr(row[about].strip())[1:-1] in str({**row, about: ""}) for row in told)
     read = {*formats.names_of(found), *found.renamed.values()}
     return "" if about in read or shapes.mostly(repeated) else about
@@ -83,13 +89,8 @@ def _of_another(
 def _is_decided(path: str, late: int, config: Config) -> bool:
     """Whether some rating says already which answers are trained, and this one no more of them."""
     said = (*config.source.map.values(), *selection_of(config).decided)
-    rates = [*filter(column_names.is_rating, said)]
-    rated = bool(rates) or any(p.endswith(judgements.CHOSEN) for p in said)
-    # A verdict says which answers are good, and nothing of what is toxic; a number may be votes.
-    said_so = (p for p in rates if "number" not in signals.classes(p))
-    good = not all(map(signals.is_low, said_so))
-    alike = good and not signals.is_low(path)
-    return alike or (rated and late > 0) or path in words.of_questions((path, *said))
+    rated = any(p.endswith(judgements.CHOSEN) or column_names.is_rating(p) for p in said)
+    return (late > 0 and rated) or path in words.of_questions((path, *said))
 
 
 def _are_as_many(texts: Any, marks: Any) -> bool:
@@ -118,7 +119,7 @@ def rated(
     if column.of:
         shown = "a good one is" if column.own else "nothing shows that a good one is"
         what = f"{said} rates the texts in {column.of!r}, and {shown} trained where there is one."
-    ways = [f"train all of them with {ignore(path)}"]
+    ways, flags = [f"train all of them with {ignore(path)}"], {*map(type, column.values)} == {bool}
     if about := _of_another(path, rows, raw, reading, config):
         kept = any(one.startswith(f"{about},") for one in config.source.map.values())
         how = "of which another column says which is trained" if kept else "which is not trained"
@@ -126,7 +127,7 @@ def rated(
         ways = [f"leave it out with {ignore(path)}"]
     elif any(map(signals.is_tie, column.values)):
         what += " It says which of two answers is better, and not whether this one is good."
-    elif not role_names.is_worse(path) and (chosen := condition_for(path, column)):
+    elif (flags or not role_names.is_worse(path)) and (chosen := condition_for(path, column)):
         known = column.of or shapes.have_a_middle(column.values)  # else the user alone knows
         decided = _is_decided(path, late, config)
         ways.insert(decided or not known, f"{_what_it_does(chosen, path, column)} with {chosen}")

@@ -84,6 +84,9 @@ def _answer(held: Columns) -> list[str]:
     listed = [p for p in listed if not held.as_long(p, [q for q in others if q != p])]
     if held.answers or verdict_columns.good_answer(held):
         return [*(f"{path}[first]" for path in listed if JSON in path), *held.answers]
+    some = held.called("answer", held.where(shapes.is_text, 0.5))  # not of all rows
+    if some := [p for p in some if "[]" not in p and held.is_spoken(p)]:
+        return [p for p in some if not (role_names.is_reference(p) or role_names.are_worse(p))]
     plain = [path for path in listed if "[]" not in path and not role_names.are_worse(path)]
     calls = [p for p in held.called("answer", held.where(_turns.are_calls)) if "[]" not in p]
     return calls + inside + [f"{path}[first]" for path in plain]
@@ -129,9 +132,6 @@ def _instruction(held: Columns) -> list[str]:
     named = held.called("question", held.alone)
     spoken = [p for p in named if not held.unnamed or held.is_spoken(p)]
     return held.distinct(held.asking(spoken or titles))
-
-
-# Rated steps.
 
 
 def _are_marks(value: Any) -> bool:

@@ -140,7 +140,8 @@ def ask_of_checks(seen: Survey, rows: Sequence[Row], reading: str, options: Form
     names = [path for path in seen.columns if path.isidentifier()]
     short = {path: [_short(row.get(path)) for row in rows] for path in names}
     short = {path: told for path, told in short.items() if len({*told}) > 2}
-    checks = [*filter(role_names.may_be_checked_against, short)]
+    checks = [p for p in short if role_names.may_be_checked_against(p)]
+    checks = [p for p in checks if not role_names.is_draft(p)]
     chosen = words.families(
         path for path in names if any(isinstance(row.get(path), str) for row in rows)
     )

@@ -326,10 +326,12 @@ def _judged(held: role_columns.Columns) -> tuple[str, str] | None:
 
 def _is_made_up(path: str, rows: Sequence[contract.Row]) -> bool:
     """Whether nearly all of each text stands in other columns, of which it was put together."""
-    told = [(row[path], {**row, path: ""}) for row in rows if shapes.is_text(row.get(path))]
-    parts = [[v for v in row.values() if shapes.is_text(v) and v in text] for text, row in told]
-    sizes = (sum(map(len, some)) / len(text) for some, (text, _) in zip(parts, told, strict=True))
-    return bool(told) and all(len(some) > 1 for some in parts) and all(s > 0.8 for s in sizes)
+    told = [row for row in rows if shapes.is_text(row.get(path)) and row[path].strip()]
+    others = [[v for n, v in row.items() if n != path and shapes.is_text(v)] for row in told]
+    both = zip((row[path] for row in told), others, strict=True)
+    parts = [(text, [one for one in some if one.strip() and one in text]) for text, some in both]
+    made = (len(some) > 1 and sum(map(len, some)) > 0.8 * len(text) for text, some in parts)
+    return bool(told) and all(made)
 
 
 def which(found: Sequence[Candidate], rows: Sequence[contract.Row], where: str) -> DataError:

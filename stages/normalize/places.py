@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from stages import formats
 from stages.contract import Row
 from stages.format import Format
-from stages.formats import _fields
+from stages.formats import _fields, _turns
 from stages.normalize.role_names import answer_beside, how_good, maps, role_of
 from stages.normalize.survey import Column
 from stages.rows import column_names, shapes, signals
@@ -86,10 +86,12 @@ def _before_the_question(
     alike, few = (5 * len({*map(repr, some)}) <= len(some) for some in told)
     able = _may_be_context(path, column) or (text and alike)
     passages = all(shapes.is_passages(v) or _fields.are_options(v) for v in column.values)
-    # What stands before many inputs is the instruction.
-    order = (path, asked) if text and few and not alike else (asked, path)
+    task = role_of(path) == "question" and few and not alike  # of many inputs
+    order = (path, asked) if text and task else (asked, path)
     answered = _column_of(record_format, row, "answer")
-    pairs, turns = {"instruction", "prompt"} <= read.keys(), isinstance(row.get(asked), list)
+    pairs = {"instruction", "prompt"} <= read.keys()
+    sides = (row.get(record_format.renamed.get(one, one)) for one in read.get("answers", ()))
+    turns = isinstance(row.get(asked), list) or any(map(_turns.are_turns, sides))
     if pairs and text and not signals.classes(path).keys().isdisjoint(_BEGUN):
         return [maps(_INPUT, (asked, path))]
     if name == "message_thinking" and able and text and "." not in path:
@@ -100,10 +102,10 @@ def _before_the_question(
     if name == "alpaca":
         return [mapped("input", path)]
     placed = _is_placed(path, name)
-    if (pairs or placed) and turns:  # before which it stands
-        return [mapped("system", path)]
+    if (pairs or placed) and turns:  # before which a text stands
+        return [mapped("system", path)] * text
     if pairs:
-        return [maps(_INPUT, order)]
+        return [maps(_INPUT, order)] * (isinstance(row.get(asked), str) and asked != path)
     return [maps((*_INPUT, "output"), (*order, answered))] if placed else []
 
 

@@ -189,13 +189,19 @@ class Columns:
     @cached_property
     def families(self) -> list[str]:
         """Three columns and more that differ in their number, or letter, alone, as one path; and
-        each key that three objects and more have, where they have the same keys."""
+        each key that three objects and more have, where they have the same keys, and names that
+        play one role, or none."""
         objects: dict[tuple[str, ...], list[str]] = {}
         for path in (p for p in self.where(lambda value: isinstance(value, dict)) if "." not in p):
             inner = (p.removeprefix(path) for p in self.values if p.startswith(f"{path}."))
             objects.setdefault((*inner,), []).append(path)
         several = ((keys, names) for keys, names in objects.items() if len(names) >= words.FAMILY)
-        alike = [",".join(f"{n}{key}" for n in names) for keys, names in several for key in keys]
+        alike = [
+            ",".join(f"{name}{key}" for name in names)
+            for keys, names in several
+            for key in keys
+            if len({*map(role_names.role_of, names)}) == 1 and not role_names.by_better(names)
+        ]
         return [*words.families(self.values), *alike]
 
     @property

@@ -175,6 +175,11 @@ def may_be_checked_against(path: str) -> bool:
     return is_reference(path) or not _CHECKED.isdisjoint(parts(path))
 
 
+def is_draft(path: str) -> bool:
+    """Whether the name says that something else was made of this."""
+    return not _DRAFT.isdisjoint(parts(path))
+
+
 def is_worse(path: str) -> bool:
     """Whether the name says that this answer is the worse one."""
     return not WORSE.isdisjoint(parts(path))

@@ -17,6 +17,7 @@ from stages.formats import _fields
 from stages.normalize import finders, role_names
 from stages.normalize.role_columns import JSON, Columns, columns_of
 from stages.rows import judgements
+from stages.rows.loss_mask import NOTHING_SAID
 from stages.rows.selection import renamed
 from stages.rows.shapes import NEARLY_ALL, is_text, mostly, spread
 from stages.rows.unread import differs_from
@@ -286,7 +287,7 @@ def read_of(way: Format, row: Row, options: FormatOptions) -> str:
     if isinstance(made, list):
         return "" if mostly(isinstance(one, Refused) for one in made) else repr(made)
     code = made.code if isinstance(made, RowError) else ""
-    silent = isinstance(made, RowError) and made.detail.endswith(" is null, not text")
+    silent = isinstance(made, RowError) and made.detail.endswith(NOTHING_SAID)
     return code if silent or code in (*_REFUSED_AS, _UNPARTED) else ""
 
 

@@ -270,7 +270,7 @@ def _ask_of_nameless(found: Survey, sizes: Mapping[str, int]) -> None:
         texts = [value for value in column.values if isinstance(value, str)]
         long = not named and sizes[path] >= LEAST_TEXT / 2 * column.rows
         varied = (long or alike) and "." not in path and 2 * len({*texts}) > len(texts)
-        if varied and all(signals.is_prose(one) and not signals.nested_in(one) for one in texts):
+        if varied and all(map(signals.is_prose, texts)):
             what = "is another text in each row"
         elif column.apart and _are_before(path, column.values):
             what = "is in no answer, and may come before each"

@@ -115,24 +115,25 @@ _IDS = ("id", FIELD)
 CALLS = "tool_calls"
 
 
-def require_asked(messages: list[Message], answered: Iterable[Message]) -> None:
-    """The first turn after a system text must be the user's, for every model family, and each
-    turn of the user that is answered must say something.
+def require_asked(messages: list[Message]) -> None:
+    """The first turn after a system text must be the user's, for every model family.
 
     Raises:
-        RowError: ``no_user_turn``, ``begins_with_assistant``, ``empty_question``.
+        RowError: ``no_user_turn``, ``begins_with_assistant``.
     """
-    roles = [message.role for message in messages]
+    roles = [message.role for message in messages if message.role != "system"]
     if "user" not in roles:
         raise RowError("no_user_turn", "no user turn")
-    first = next(role for role in roles if role != "system")
-    if first == "assistant":
-        how = "put the user's turn before it, or leave it out with --greeting drop"
-        what = "the conversation begins with an assistant turn"
-        raise RowError("begins_with_assistant", f"{what}; {how}")
-    for at, message in enumerate(answered):
+    if roles[0] == "assistant":
+        what = "the conversation begins with an assistant turn; put the user's turn before it, or "
+        raise RowError("begins_with_assistant", f"{what}leave it out with --greeting drop")
+
+
+def require_said(answered: Iterable[Message], whose: str = "") -> None:
+    """Raise ``empty_question`` where a turn of the user, ``whose`` side it is, says nothing."""
+    for at, message in enumerate(answered, 1):
         if message.role == "user" and is_empty(message):
-            raise RowError("empty_question", f"turn {at + 1} (user) is empty")
+            raise RowError("empty_question", f"turn {at} (user){whose} is empty")
 
 
 def calls(message: Message) -> bool:
@@ -204,14 +205,14 @@ def pair(
         printed: the fields of a turn that the chat template prints; None for all.
 
     Raises:
-        RowError: ``no_prompt``, ``bad_weight``, what ``require_asked`` raises, ``empty_answer``,
-            ``identical_pair``, ``questions_differ``; of the chosen side,
+        RowError: ``no_prompt``, what ``require_asked`` and ``require_said`` raise, ``bad_weight``,
+            ``empty_answer``, ``identical_pair``, ``questions_differ``; of the chosen side,
             what ``require_finished`` raises. A rejected answer may be cut off.
     """
     if not example.prompt:
         detail = "chosen and rejected share no prompt, or one has no answer behind it"
         raise RowError("no_prompt", detail)
-    require_asked(example.prompt, (*example.prompt, *example.chosen, *example.rejected))
+    require_asked(example.prompt)
     if example.prompt[-1].role == "assistant":
         raise RowError("prompt_ends_in_answer", "the prompt ends with an assistant turn")
     for message in (*example.prompt, *example.chosen, *example.rejected):
@@ -221,6 +222,7 @@ def pair(
     prompt = [replace(message, trained=False) for message in example.prompt]
     sides = []
     for name, answer in (("chosen", example.chosen), ("rejected", example.rejected)):
+        require_said((*prompt, *answer), f" of {name}")
         if not answer or answer[-1].role != "assistant":
             raise RowError("empty_answer", f"{name} does not end with an answer")
         if is_empty(answer[-1]):

@@ -15,6 +15,7 @@ from stages.rows.unread import differs_from
 # Characters of all examples that one conversation may become; each turn counts _TURN more.
 MOST_SPLIT = 1 << 26
 _TURN = 64
+NOTHING_SAID = (" is null, not text", " says nothing")  # how errors of columns without a text end
 # By what a column means, who says nothing where it is blank, and as what such a row is refused.
 _SILENT = {
     **dict.fromkeys(("answer", "answers"), ("assistant", "empty_answer")),
@@ -38,8 +39,9 @@ def conversation(example: Conversation, train_on: str) -> Conversation:
     """Decide which turns are trained; refuse a conversation that trains nothing or is broken.
 
     Raises:
-        RowError: ``no_answer``, what ``require_asked`` raises, ``nothing_trained``,
-            ``empty_answer``, ``unclosed_reasoning``, ``reasoning_twice``, ``unfinished_answer``.
+        RowError: ``no_answer``, what ``require_asked`` and ``require_said`` raise,
+            ``nothing_trained``, ``empty_answer``, ``unclosed_reasoning``, ``reasoning_twice``,
+            ``unfinished_answer``.
     """
     messages = example.messages
     if messages[0].role == BARE:
@@ -49,7 +51,8 @@ def conversation(example: Conversation, train_on: str) -> Conversation:
     last = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)
     if last < 0:
         raise RowError("no_answer", "no assistant turn: there is nothing to train")
-    examples.require_asked(messages, messages[:last])
+    examples.require_asked(messages)
+    examples.require_said(messages[:last])
     some = False
     for i, message in enumerate(messages):
         trained = _decide(message, i, last, train_on)
@@ -84,10 +87,11 @@ def told_of_nothing(made: Any, row: Row, names: Columns, columns: Mapping[str, s
         told = ((code, name) for code, one in each for name in names.get(one, ()))
         code, name = next((one for one in told if peek(row, one[1]) == ""), ("", ""))
         detail = f"column {columns.get(name, name)!r} says nothing"
-    elif code == "bad_column" and detail.endswith((" is null, not text", " says nothing")):
+    elif code == "bad_column" and detail.endswith(NOTHING_SAID):
         name = detail.split("'")[1]
-    where = differs_from(columns.get(name, name), peek(row, name))
-    return AskError(code, detail, f"Add {where}") if name else made
+    if not name:
+        return made
+    return AskError(code, detail, f"Add {differs_from(columns.get(name, name), peek(row, name))}")
 
 
 def left_greeting(messages: list[Message]) -> bool:
