@@ -75,7 +75,8 @@ def _of_another(
     inside = [(row[path], {**row, path: ""}) for row in rows if isinstance(row.get(path), dict)]
     each = ((f"{path}.{key}", v, row) for one, row in inside for key, v in one.items())
     said = [(v, row) for name, v, row in each if role_names.role_of(name) == "answer"]
-    own = [repr(v)[1:-1] in str(row) for v, row in said if isinstance(v, str) and v.strip()]
+    texts = ((v, row) for v, row in said if isinstance(v, str) and signals.is_prose(v))
+    own = [repr(v)[1:-1] in str(row) for v, row in texts]
     if own and not shapes.mostly(own):  # an answer beside its rating
         return path
     given = {**rows[0], **dict.fromkeys(config.source.ignore, "")}
