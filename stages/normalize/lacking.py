@@ -188,9 +188,6 @@ def _is_mark(value: Any) -> bool:
     return isinstance(value, str) and (_pairs.is_unrated(value) or not said)
 
 
-# What rows lack that rate no steps.
-
-
 def without_ratings(rows: Sequence[contract.Row]) -> tuple[str, str] | None:
     """Why rows with steps say nothing about each of them, and what would; None where they
     have no steps."""
@@ -199,6 +196,7 @@ def without_ratings(rows: Sequence[contract.Row]) -> tuple[str, str] | None:
     if steps is None:
         return _judged(held)
     lists = [p for p in held.where(lambda v: isinstance(v, list)) if p != steps]
+    lists = [p for p in lists if not held.all(p, _counts)]
     for path in (one for one in lists if held.as_long(one, [steps])):
         each = [*judgements.flat(held.told(path), [None])]
         odd = [v for v in each if not _ratings.is_rating(v)]
@@ -219,6 +217,11 @@ def without_ratings(rows: Sequence[contract.Row]) -> tuple[str, str] | None:
     return said, role_names.GIVEN["step"]
 
 
+def _counts(value: Any) -> bool:
+    """Whether a list numbers what it stands beside."""
+    return value in ([*range(len(value))], [*range(1, len(value) + 1)])
+
+
 def _uneven(held: role_columns.Columns, steps: str, path: str) -> str:
     """In how many rows a list has more or fewer values than there are steps; empty for none."""
     pairs = zip(held.told(steps), held.told(path), strict=True)
@@ -226,9 +229,6 @@ def _uneven(held: role_columns.Columns, steps: str, path: str) -> str:
     odd = [one for one in both if one[0] != one[1]]
     rows = f"{len(odd)} of {counted(len(both), 'row')}"
     return f"{path} has {odd[0][1]} values for {odd[0][0]} {steps}, and so in {rows}" if odd else ""
-
-
-# What a row is where several make one example.
 
 
 _FEW = 3  # rows that name another one: fewer may do so by chance
