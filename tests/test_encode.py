@@ -152,10 +152,8 @@ def talks(draw: st.DrawFn) -> Talk:
     """A conversation that is not refused."""
     roles = ["user", *draw(st.lists(st.sampled_from(["user", "assistant"]), max_size=3))]
     system = ["system"] if draw(st.booleans()) else []
-    return [
-        (role, draw(ANSWERS if role == "assistant" else TEXTS))
-        for role in (*system, *roles, "assistant")
-    ]
+    texts = {"system": TEXTS, "user": TEXTS.filter(str.strip), "assistant": ANSWERS}
+    return [(role, draw(texts[role])) for role in (*system, *roles, "assistant")]
 
 
 def test_under_all_everything_but_the_trailing_newline_is_trained(qwen2):
