@@ -115,7 +115,7 @@ def ask(
         if error.code == "rated" and tasks.kind_of(config.task).trains_answers:
             raise ratings.rated(path, column, rows, raw, reading, config, where, late.get(path, 0))
         if error.code == "rated" and tasks.kind_of(config.task).compares:
-            raise ratings.scored(path, survey, rows, reading, config, where)
+            raise ratings.scored(path, survey, rows, raw, reading, config, where)
         if error.code in ("unread_weight", "unknown_flag"):
             raise _weighing(path, column, rows, reading, where)
         if error.code == "unread_column":

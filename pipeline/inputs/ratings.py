@@ -141,7 +141,13 @@ def rated(
 
 
 def scored(
-    path: str, survey: Survey, rows: Sequence[Row], reading: str, config: Config, where: str
+    path: str,
+    survey: Survey,
+    rows: Sequence[Row],
+    raw: Sequence[Row],
+    reading: str,
+    config: Config,
+    where: str,
 ) -> DataError:
     """The question about a column that rates an answer of a pair, or says how sure its order is."""
     read = {**formats.load(reading).renamed, **config.source.map}.values()
@@ -158,7 +164,7 @@ def scored(
         )
     values, ways = survey.columns[path].values, [f"leave it out with {ignore(path)}"]
     unread = "no format reads it under this name"
-    if both := verdict_columns.numbers_of_both(path, survey.columns, reading):
+    if both := verdict_columns.numbers_of_both(path, survey.columns, reading, raw[0]):
         unread = "it is read beside the verdict only where --map names it"
         ways.insert(0, f"read those of both answers with {both}")
     elif all(isinstance(value, list) for value in values):
@@ -188,7 +194,7 @@ def scored(
 
 def _are_texts_alone(reading: str) -> bool:
     """Whether a format reads texts without a question."""
-    return {"question", "turns", "answer"}.isdisjoint(formats.load(reading).columns)
+    return "text" in formats.load(reading).columns
 
 
 def _other_task(rows: Sequence[Row], where: str, config: Config) -> tuple[str, str] | None:

@@ -14,8 +14,7 @@ from stages.rows import column_names, judgements, shapes, stop_text
 from stages.rows.column_names import EMPTY
 from stages.rows.judgements import are_numbers, is_marked, of_several
 
-_MARKS = 5  # different ratings of steps that are surely such
-_ON = 4  # rows of which one goes on from the row before
+_MARKS, _ON = 5, 4  # ratings that are surely such; rows of which one goes on from the last
 _GAPS = ("", " ", "\n", "\n\n")  # between a question and its next step
 _NEXT = {"next", "current", "candidate"}
 
@@ -120,7 +119,7 @@ def _weights(held: Columns) -> list[str]:
 def _inputs(held: Columns) -> list[str]:
     said = held.called("context", held.where(shapes.is_passages, 0.0))
     texts = [p for p in held.where(shapes.is_text, 0.0) if role_names.role_of(p) != "answer"]
-    asked = [path for path in texts if "input" in role_names.parts(path)]
+    asked = [p for p in texts if "input" in role_names.parts(p) or p in role_names.titled(texts)]
     topics = [] if held.called("question", texts) else held.called("topic", texts)
     texts = [p for p in topics if "title" not in role_names.parts(p)]
     return _in_turn(held, (*said, *asked, *texts))
@@ -129,7 +128,8 @@ def _inputs(held: Columns) -> list[str]:
 def _instruction(held: Columns) -> list[str]:
     """What an input belongs to; it may be the same in many rows. A title goes before a text."""
     titles = [p for p in held.called("topic", held.alone) if "title" in role_names.parts(p)]
-    named = held.called("question", held.alone)
+    texts = role_names.titled(held.alone)
+    named = [p for p in held.called("question", held.alone) if p not in texts]
     spoken = [p for p in named if not held.unnamed or held.is_spoken(p)]
     return held.distinct(held.asking(spoken or titles))
 
@@ -244,7 +244,7 @@ def _rated(held: Columns) -> list[str]:
     judged = [f"{p}[{'mean' if p in means else 'most'}]" for p in (*means, *several)]
     signs = [f"{path}[sign]" for path in _signed(held, 1)]
     paths = dict.fromkeys((*held.where(_are_marks), *held.families, *judged, *signs))
-    able = [p for p in paths if held.all(p, _are_marks)]
+    able = [p for p in paths if held.all(p, _are_marks) and "id" not in role_names.parts(p)]
     sure = [p for p in able if any(_are_even(held, one, p) for one in steps)]
     # Where no list is even in all rows, rows may be bad; then names say which lists are meant.
     bare = {p: judgements.bare(p) for p in able}

@@ -55,9 +55,12 @@ def _options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> li
         each = [n for n in row if column_names.is_a(n, "reasoning") and answer_beside(n, row)]
         each = sorted(each, key=lambda n: -how_good(n, rows)) if path in each else [path]
         asked, answered = (_column_of(record_format, row, *some) for some in (_ASKING, ("answer",)))
-        all_three = ((asked, one, answer_beside(one, row) or answered) for one in each)
+        told = [n for n in row if _is_context(n) and n not in (asked, path)]
+        told *= len(told) == 1 and all(shapes.is_passages(one.get(told[0]) or "") for one in rows)
+        names = _WITH_INPUT if told else _THOUGHT
+        columns = ([asked, *told, one, answer_beside(one, row) or answered] for one in each)
         # Every template has a place for a <think> block; not every one prints the field.
-        return [f"{maps(_THOUGHT, columns)} --reasoning-in think" for columns in all_three]
+        return [f"{maps(names, some)} --reasoning-in think" for some in columns]
     return _before_the_question(path, column, record_format, rows)
 
 

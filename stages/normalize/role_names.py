@@ -148,6 +148,12 @@ def numbered_turns(paths: Iterable[str]) -> list[str]:
     return found
 
 
+def titled(paths: Sequence[str]) -> dict[str, str]:
+    """Names with that of their title: ``question_body`` with ``question_title``."""
+    each = ((text, title, words.differing(title, text)) for title in paths for text in paths)
+    return {text: title for text, title, odd in each if odd and odd[0] == "title" and odd[1]}
+
+
 def are_answers(path: str) -> bool:
     """Whether the name is that of several answers: ``generations``, ``choices``."""
     named = role_of(path) in ("answer", "verdict")

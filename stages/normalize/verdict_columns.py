@@ -135,11 +135,13 @@ def numbers_of_sides(held: Columns, role: str = "number") -> list[str]:
     return [",".join(map(_turned_round, one)) for one in both]
 
 
-def numbers_of_both(path: str, columns: Mapping[str, Column], reading: str) -> str:
+def numbers_of_both(path: str, columns: Mapping[str, Column], reading: str, row: Row) -> str:
     """The option that reads numbers of both answers, one column of each or a list, where a format
-    reads them beside the verdict; else empty."""
+    reads them beside the verdict; else empty, as of one of several aspects that a row rates."""
     found = formats.load(reading)
     able = found.columns.keys() >= {"choice", "numbers"} and "[]" not in path and not found.fans_out
+    of_aspects = sum(_measures(one) == "number" for one, _ in role_names.by_side([*row])) > 1
+    able &= not of_aspects or not _OVERALL.isdisjoint(role_names.parts(path))
     for names in (*role_names.by_side([*columns]), (path,)) if able else ():
         told = [one for name in names for one in judgements.flat(columns[name].values)]
         listed = all(isinstance(v, list) and len(v) == 2 for v in columns[path].values)
@@ -241,12 +243,10 @@ def told_answers(held: Columns) -> list[str]:
     """Columns whose values each name one of more than two answers by what tells their columns
     apart; those that are called verdicts, if some are."""
     families = [path.split(",") for path in list_of_answers(held) if "," in path]
-    found = {}
-    for path, names in itertools.product(_deciding(held), families):
-        places = _places(held, path, names)
-        if None not in places and len(places) > 1 and places - {0, 1}:
-            found[path] = role_names.mentions(path, "verdict")
-    named = [path for path in found if found[path]]
+    each = itertools.product(_deciding(held), families)
+    told = [(path, _places(held, path, names)) for path, names in each]
+    found = dict.fromkeys(p for p, s in told if None not in s and len(s) > 1 and s - {0, 1})
+    named = [path for path in found if role_names.mentions(path, "verdict")]
     return named or [path for path in found if not signals.is_about(path)]
 
 

@@ -45,14 +45,13 @@ def seen(name: str, value: Any, kind: "Kind") -> str | None:
     where = "answers" if kind.trains_answers else "pairs" if kind.compares else ""
     for word, alone, why in _seen(name, where):
         shape = _SHAPES.get(word, signals.is_text)
-        if shape(value, alone and word not in _LOOSE):
+        if shape(value, alone and word != "steps"):
             return why
     return None
 
 
 _MOST = 20  # objects of a list that are looked at
 _FOR = {"use", "used", "for"}  # use_for_training
-_LOOSE = ("steps",)
 _NEEDED, _SENTENCE = words.exact("needed", "sign"), 200
 _EXPLAINED = words.exact("explained", "sign")
 _SHAPES: Mapping[str, Callable[[Any, bool], bool]] = {
@@ -137,7 +136,8 @@ def are_verdicts(name: str, values: Sequence[Any], kind: "Kind") -> bool:
         return False
     if found or "." in name:
         return next(iter(found), None) == "verdict" and signals.are_few(values)
-    return {*map(type, values)} == {bool} and len({*values}) > 1
+    of_answers = all(words.role(word) in ("", "answer") for word in words.words(name))
+    return of_answers and {*map(type, values)} == {bool} and len({*values}) > 1
 
 
 def are_set_aside(name: str, values: Sequence[Any], of: int) -> bool:
