@@ -205,9 +205,13 @@ def _options(texts: Any) -> Any:
 
 
 def _listed(value: Any) -> Any:
-    """The texts of the JSON of a list of texts; the only one where there is one."""
-    listed = isinstance(value, str) and re.match(r'\s*\[\s*"', value)
+    """The texts of the JSON of a list of texts; the only one where there is one. The turns of a
+    list of turns, or of one of them."""
+    listed = isinstance(value, str) and re.match(r'\s*(?:\[\s*["{]|\{)', value)
     found = json.loads(value) if listed else []
+    found = [found] if isinstance(found, dict) else found
+    if found and all(isinstance(one, dict) and "role" in one and "content" in one for one in found):
+        return found
     texts = found if all(isinstance(one, str) for one in found) else []
     return texts[0] if len(texts) == 1 else texts or None
 

@@ -281,13 +281,6 @@ def are_bare(value: Any) -> bool:
     return are_spoken(value) and marked(value) is None
 
 
-def has_turns(value: Any, role_key: str) -> bool:
-    """Whether a value is a list of turns, or the JSON of one."""
-    if isinstance(value, str):
-        value = turns_in(value)
-    return is_turns(value, role_key)
-
-
 def are_several(value: Any) -> bool:
     """Whether a value is a list of answers, each a text or turns; one answer's turns are none."""
     if not isinstance(value, list) or not value:
@@ -334,7 +327,13 @@ def ends_with(value: Any, asks: bool) -> bool:
 
 def are_talks(value: Any, asks: bool) -> bool:
     """Whether a value is turns of a user too, and not answers of which each names its model."""
-    return ends_with(value, asks) and "user" in map(_messages.role_of, value)
+    return ends_with(value, asks) and "user" in map(_messages.role_of, turns_in(value) or value)
+
+
+def are_replies(value: Any) -> bool:
+    """Whether a value is calls of tools, or turns of an assistant alone."""
+    alone = are_turns(value) and {*map(_messages.role_of, value)} == {"assistant"}
+    return alone or are_calls(value)
 
 
 def is_said(value: Any) -> bool:

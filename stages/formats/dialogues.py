@@ -27,7 +27,9 @@ class _Dialogue(Asking, abstract=True):
     def matches(self, row: Row) -> str | None:
         if not self._never.isdisjoint(row):
             return None
-        shapes = ((c, words) for c, key, words in self._shapes if _turns.has_turns(row.get(c), key))
+        there = ((c, key, words, row.get(c)) for c, key, words in self._shapes)
+        each = ((c, key, words, _turns.turns_in(said) or said) for c, key, words, said in there)
+        shapes = ((c, words) for c, key, words, said in each if _turns.is_turns(said, key))
         return next((f"{column} with {words}" for column, words in shapes), None)
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:

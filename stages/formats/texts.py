@@ -25,9 +25,12 @@ class _QueryResponse(Asking):
     name = "query_response"
     kinds = (CONVERSATION,)
     _needs = fields_of("query_response", question=_turns.are_said, answer=_ANSWER)
-    _never = frozenset(("instruction", "chosen"))
+    _never = frozenset(("chosen",))
     prompts = _needs[0].names
     passes_on = (*prompts, *_needs[1].names, *_turns.SYSTEM)
+
+    def matches(self, row: Row) -> str | None:
+        return None if ALPACA.matches(row) else super().matches(row)
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         if says(row, "instruction") and options.columns.keys().isdisjoint(self.prompts):

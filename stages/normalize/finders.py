@@ -87,7 +87,7 @@ def _answer(held: Columns) -> list[str]:
     if some := [p for p in some if "[]" not in p and held.is_spoken(p)]:
         return [p for p in some if not (role_names.is_reference(p) or role_names.are_worse(p))]
     plain = [path for path in listed if "[]" not in path and not role_names.are_worse(path)]
-    calls = [p for p in held.called("answer", held.where(_turns.are_calls)) if "[]" not in p]
+    calls = [p for p in held.called("answer", held.where(_turns.are_replies)) if "[]" not in p]
     return calls + inside + [f"{path}[first]" for path in plain]
 
 

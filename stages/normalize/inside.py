@@ -262,9 +262,10 @@ def said_in(name: str, values: Sequence[Any]) -> list[Any]:
     return [inside.get(str(one)) for one in values] if known else []
 
 
-def are_lists(values: Sequence[Any]) -> bool:
+def are_lists(name: str, values: Sequence[Any]) -> bool:
     """Whether all values that say anything are JSON lists of texts that are more than names, or of
-    calls."""
+    calls; or of turns, which are read as they are under a name for turns."""
     told = [judgements.listed_in(one) for one in values if one not in EMPTY]
     calls = all(map(signals.are_calls, told))
-    return all(told) and (calls or shapes.mostly(map(signals.is_prose, told)))
+    turns = role_names.is_talk(name) and dict in map(type, judgements.flat(told))
+    return all(told) and not turns and (calls or shapes.mostly(map(signals.is_prose, told)))

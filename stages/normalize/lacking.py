@@ -325,13 +325,13 @@ def _judged(held: role_columns.Columns) -> tuple[str, str] | None:
 
 
 def _is_made_up(path: str, rows: Sequence[contract.Row]) -> bool:
-    """Whether nearly all of each text stands in other columns, of which it was put together."""
+    """Whether a question was made of others: it is called so, or nearly all of it stands there."""
     told = [row for row in rows if shapes.is_text(row.get(path)) and row[path].strip()]
     others = [[v for n, v in row.items() if n != path and shapes.is_text(v)] for row in told]
     both = zip((row[path] for row in told), others, strict=True)
     parts = [(text, [one for one in some if one.strip() and one in text]) for text, some in both]
     made = (len(some) > 1 and sum(map(len, some)) > 0.8 * len(text) for text, some in parts)
-    return bool(told) and all(made)
+    return is_a(path, "rewritten") or (bool(told) and all(made))
 
 
 def which(found: Sequence[Candidate], rows: Sequence[contract.Row], where: str) -> DataError:

@@ -45,9 +45,10 @@ def _options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> li
         return [mapped("history", path)]
     if path in (both := wholes(row, reading)):
         return [maps([*both.values()], [*both])]
-    if column_names.is_a(path, "corrected") and text and "answer" in read and "." not in path:
-        answered = next((name for name in read["answer"] if name in (found or row)), None)
-        return [] if answered is None else [mapped(answered, path)]
+    for told, meanings in (("corrected", ("answer",)), ("rewritten", _ASKING)):
+        if column_names.is_a(path, told) and text and "." not in path:
+            able = [name for one in meanings for name in read.get(one, ())]
+            return [mapped(name, path) for name in able if name in (found or row)][:1]
     thought = column_names.is_a(path, "reasoning") and text and not signals.are_flags(column.values)
     if thought and "reasoning" in read and name != "message_thinking":
         return [f"{mapped(read['reasoning'][0], path)} --reasoning-in think"]
@@ -55,10 +56,10 @@ def _options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> li
         each = [n for n in row if column_names.is_a(n, "reasoning") and answer_beside(n, row)]
         each = sorted(each, key=lambda n: -how_good(n, rows)) if path in each else [path]
         asked, answered = (_column_of(record_format, row, *some) for some in (_ASKING, ("answer",)))
-        told = [n for n in row if _is_context(n) and n not in (asked, path)]
-        told *= len(told) == 1 and all(shapes.is_passages(one.get(told[0]) or "") for one in rows)
-        names = _WITH_INPUT if told else _THOUGHT
-        columns = ([asked, *told, one, answer_beside(one, row) or answered] for one in each)
+        also = [n for n in row if _is_context(n) and n not in (asked, path)]
+        also *= len(also) == 1 and all(shapes.is_passages(one.get(also[0]) or "") for one in rows)
+        names = _WITH_INPUT if also else _THOUGHT
+        columns = ([asked, *also, one, answer_beside(one, row) or answered] for one in each)
         # Every template has a place for a <think> block; not every one prints the field.
         return [f"{maps(names, some)} --reasoning-in think" for some in columns]
     return _before_the_question(path, column, record_format, rows)

@@ -67,7 +67,7 @@ def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) ->
             del values[path]
     listed = [p for p in values if role_names.may_be_listed(p)]
     listed += [p for both in role_names.by_better([*values]) for p in both if p not in listed]
-    lists = [p for p in listed if inside.are_lists(values[p])]
+    lists = [p for p in listed if inside.are_lists(p, values[p])]
     asked = {p for p in listed if role_names.role_of(p) == "question"}
     if not asked <= {*lists}:  # beside a question, what looks like another belongs to it
         lists = [p for p in lists if p not in asked]
@@ -280,9 +280,8 @@ class Columns:
             named = [p for p in named if not role_names.is_failed(p) and p not in sides]
         named = self.varied(named)
         if self.guess and self.answers_alone and not named:
-            open_ = [
-                p for p in self.alone if not (role_names.role_of(p) or role_names.is_failed(p))
-            ]
+            failed = [*filter(role_names.is_failed, self.alone)]
+            open_ = [p for p in self.alone if not role_names.role_of(p) and p not in failed]
             open_ = [p for p in open_ if self.is_varied(p) and self.is_spoken(p) and self.long(p)]
             open_ = [p for p in open_ if not self.all(p, signals.nested_in)]
             return open_ if len(open_) == 1 else []
@@ -347,4 +346,5 @@ def _exchanges(held: Columns) -> Iterator[str]:
 def conversation(held: Columns) -> list[str]:
     """Turns that have an answer, and are no side of a pair."""
     sides = {path for pair in role_names.by_better([*held.values]) for path in pair}
-    return [p for p in talks(held) if p not in sides and not role_names.is_worse(p)]
+    own = [p for p in talks(held) if p not in sides and not role_names.is_worse(p)]
+    return [p for p in own if held.all(p, lambda value: _turns.are_talks(value, False))]

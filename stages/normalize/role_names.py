@@ -150,8 +150,10 @@ def numbered_turns(paths: Iterable[str]) -> list[str]:
 
 def titled(paths: Sequence[str]) -> dict[str, str]:
     """Names with that of their title: ``question_body`` with ``question_title``."""
-    each = ((text, title, words.differing(title, text)) for title in paths for text in paths)
-    return {text: title for text, title, odd in each if odd and odd[0] == "title" and odd[1]}
+    several = [path for path in paths if len(parts(path)) > 1]
+    each = ((b, a, words.differing(a, b)) for a in several for b in several)
+    told = ((b, a, *odd) for b, a, odd in each if odd)
+    return {b: a for b, a, odd, own in told if odd == "title" and words.role(own) == "topic"}
 
 
 def are_answers(path: str) -> bool:

@@ -13,8 +13,9 @@ names name from best to worst. ``scores[best]`` is the place of the highest, ``t
 ``a,b[options]`` is one text of several, a line with a letter of each.
 ``log[turns]`` are turns with ``role`` and ``content``, whatever their keys are called, and
 ``asked,answered[exchanges]`` those of two lists of texts, each text with that of the other list.
-``prompt[json]`` is what a JSON text lists, of a list of one text that text. ``solution[step]`` are
-texts without their + or - at the end, ``solution[sign]`` these signs. Endings may follow others."""
+``prompt[json]`` is what a JSON text lists, texts or turns, of a list of one text that text.
+``solution[step]`` are texts without their + or - at the end, ``solution[sign]`` these signs.
+Endings may follow others."""
 
 import functools
 import re
@@ -164,16 +165,14 @@ def depth(value: Any) -> int:
     return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
 
 
-_LISTED = re.compile(r'\s*\[\s*["{]')
-
-
 def listed_in(value: Any) -> list[Any]:
-    """What stands in a JSON list of texts, or of calls of tools; nothing of any other value."""
-    if not isinstance(value, str) or _LISTED.match(value) is None:
-        return []
-    found = signals.nested_in(value) or []
-    known = signals.are_calls(found) or all(isinstance(one, str) for one in found)
-    return [*found] if known else []
+    """What stands in a JSON list of texts, of calls of tools or of turns, and the turn that a JSON
+    object is; nothing of any other value."""
+    said = signals.nested_in(value) if isinstance(value, str) else None
+    found = [said] if isinstance(said, dict) and said else said or []
+    turns = all(isinstance(one, dict) and {"role", "content"} <= one.keys() for one in found)
+    known = turns or (found is said and signals.are_calls(found))
+    return [*found] if known or all(isinstance(one, str) for one in found) else []
 
 
 _SIGNED = re.compile(r"(?P<step>.*\S)\s+(?P<sign>[+-])\s*", re.DOTALL)

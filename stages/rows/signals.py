@@ -99,6 +99,8 @@ def classes(path: str) -> Mapping[str, bool]:
         rated = [found.pop(name) for name in ("label", "verdict") if name in found]
         if named and rated:
             found["sign"] = False
+    if "corrected" in found and "question" in found:
+        found["rewritten"] = found.pop("corrected")
     for name in ("question", "answer"):
         if not found.get(name, True):  # an output format is no output
             del found[name]
