@@ -276,10 +276,10 @@ def test_the_first_way_leaves_out_what_is_bad(name, good, bad, sign, place):
 @pytest.mark.parametrize("own", ["answer", "solution", "predicted_answer", "pred"])
 def test_answers_that_differ_from_what_they_are_checked_against_are_asked_about(own, check):
     """What is trained, or was taken out of it, whatever both are called; where all agree, or only
-    one differs, nothing is asked."""
+    one differs, nothing is asked. No filter is offered that would keep what differs."""
 
-    def rows(wrong: int, of: int = 40) -> list[Row]:
-        found = [str(at + 100 * (at < wrong)) for at in range(of)]
+    def rows(wrong: int, by: int = 400, of: int = 40) -> list[Row]:
+        found = [str(100 + at + by * (at < wrong)) for at in range(of)]
         told = found if own == "answer" else [f"Counting on from there, we get {n}." for n in found]
         more = {own: found} if own.startswith("pred") else {}
         answer = own if own in ("answer", "solution") else "solution"
@@ -287,15 +287,17 @@ def test_answers_that_differ_from_what_they_are_checked_against_are_asked_about(
         names = [*more, answer]
         return [
             {
-                "problem": f"What is {at} and 0?",
+                "problem": f"What is {100 + at} and 0?",
                 **dict(zip(names, one, strict=True)),
-                check: str(at),
+                check: str(100 + at),
             }
             for at, one in enumerate(each)
         ]
 
     holds = f"contains({own}, {check})" if own == "solution" else f"{own} = {check}"
     assert _first_way(rows(8)) == f"--filter {holds}"
+    kept = own == "solution"  # 1100 has 100 in it
+    assert _first_way(rows(8, 1000)) == (f"--ignore {check}" if kept else f"--filter {holds}")
     config = Config.of("sft", ("rows.jsonl",), "qwen2-1.5b", Path("out"))
     for wrong in (0, 1):
         assert recognise_rows(rows(wrong), "rows.jsonl", config, False, other_tasks=False).reading

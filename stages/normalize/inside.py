@@ -3,6 +3,7 @@
 The rows are read as a build reads them, so a question here is one that rows would be refused with.
 """
 
+import itertools
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -128,7 +129,8 @@ def _how(error: RowError, rows: Sequence[Row]) -> str:
 _PREDICTED = words.exact("predicted", "role")
 _ALIKE, _OTHER = 0.3, 0.1  # shares of rows: that agree at least; of solutions that say another one
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
-_STATED = re.compile(r"boxed\{[^{}]*|####.*|answer(?: is|:)\W*\w+", re.IGNORECASE)
+_STATED = re.compile(r"boxed\{[^{}]*|####.*|answer(?: is|:)\W*(?!boxed\{)\w+", re.IGNORECASE)
+_LETTER = re.compile(r"(?<![A-Za-z])[A-Z](?=\W*$)")  # at the end of that
 _AROUND = re.compile(r"[^\w./+-]|_|[dt](?=frac)")  # marks around an answer
 
 
@@ -217,6 +219,9 @@ def _agree(answer: str, check: str) -> bool | None:
     number = judgements.spelled(check)
     if own == other or (number is not None and judgements.spelled(answer) == number):
         return True
+    stated = [one[0] for said in _STATED.findall(answer) if (one := _LETTER.search(said))]
+    if stated and _fields.is_letter(check):
+        return stated[-1] == check.strip(" .()").upper()
     word = re.search(rf"(?<![\w./-]){re.escape(check)}(?![\w/]|\.\d)", answer, re.IGNORECASE)
     if word or (len(other) > 3 and other in own):
         return True
@@ -237,13 +242,13 @@ def _column_of(rows: Sequence[Row], texts: Sequence[str]) -> str:
 def _kept(both: Sequence[tuple[Any, Any]], own: str, check: str) -> str:
     """The expression that keeps rows in which two columns agree; empty where none can say it."""
     texts = [(a, b) for a, b in both if isinstance(a, str) and isinstance(b, str) and a and b]
-    alike = sum(_agree(*one) is True for one in texts)
-    ways = {
-        "{} = {}": sum(a == b for a, b in texts),
-        "contains({}, {})": sum(b in a for a, b in texts),
-    }
-    fits = (way for way, kept in ways.items() if kept and kept >= shapes.NEARLY_ALL * alike)
-    return next(fits, "").format(own, check) if own.isidentifier() else ""
+    agree = [_agree(*one) for one in texts]
+    ways = {"{} = {}": [a == b for a, b in texts], "contains({}, {})": [b in a for a, b in texts]}
+    for way, keeps in ways.items() if own.isidentifier() else ():
+        kept = [*itertools.compress(agree, keeps)]
+        if kept and False not in kept and len(kept) >= shapes.NEARLY_ALL * agree.count(True):
+            return way.format(own, check)
+    return ""
 
 
 # Columns of JSON texts.

@@ -61,6 +61,7 @@ SPOKEN, TALKS = exact("spoken", "role"), exact("talk", "role")
 # What answers are checked against; it is trained only where it is no more than a short name of one.
 _REFERENCE = exact("reference", "role")
 _REVISED, _DRAFT = exact("revised", "role"), exact("draft", "role")
+_OVERALL = exact("overall", "sign")
 _CHECKED = _REFERENCE | exact("checked", "role")
 BETTER, WORSE = exact("better", "both", "role"), exact("worse", "both", "role")
 _FAILED = WORSE | exact("failed", "role")
@@ -181,6 +182,11 @@ def is_reference(path: str) -> bool:
 def may_be_checked_against(path: str) -> bool:
     """Whether the name may also be that of a reference: ``correct_answer``."""
     return is_reference(path) or not _CHECKED.isdisjoint(parts(path))
+
+
+def is_overall(path: str) -> bool:
+    """Whether the name is that of a judgement on the whole."""
+    return not _OVERALL.isdisjoint(parts(path))
 
 
 def is_draft(path: str) -> bool:

@@ -18,7 +18,6 @@ _OF_BOTH = ("scores", "ranks")
 _VERDICTS = 5  # different values of a verdict: each side, its name, a tie
 _SOME = 0.5  # of the rows, in which a verdict must stand: who judged may have skipped others
 _SCALES = (3, 4, 5, 6, 7, 10, 100)  # the best mark of a scale that begins at 0 or 1
-_OVERALL = {"overall", "final"}  # of what several judgements say, the whole
 
 
 # Numbers of answers.
@@ -141,7 +140,7 @@ def numbers_of_both(path: str, columns: Mapping[str, Column], reading: str, row:
     found = formats.load(reading)
     able = found.columns.keys() >= {"choice", "numbers"} and "[]" not in path and not found.fans_out
     of_aspects = sum(_measures(one) == "number" for one, _ in role_names.by_side([*row])) > 1
-    able &= not of_aspects or not _OVERALL.isdisjoint(role_names.parts(path))
+    able &= not of_aspects or role_names.is_overall(path)
     for names in (*role_names.by_side([*columns]), (path,)) if able else ():
         told = [one for name in names for one in judgements.flat(columns[name].values)]
         listed = all(isinstance(v, list) and len(v) == 2 for v in columns[path].values)
@@ -203,13 +202,14 @@ def verdict(held: Columns) -> list[str]:
     scalars = _deciding(held)
     of_sides = {path for pair in role_names.by_side(scalars) for path in pair}
     verdicts = [p for p in scalars if role_names.mentions(p, "verdict")]
-    named = dict.fromkeys([*verdicts, *held.called("number", scalars)])
+    rate = dict.fromkeys([*verdicts, *held.called("number", scalars)])
     between = held.where(lambda v: type(v) is float and 1 <= v <= 2, _SOME)
     between = [p for p in between if not all(v in (None, 1, 2) for v in held.values[p])]
-    few = [p for p in named if p not in (*of_sides, *between) and _is_few(held, p)]
+    few = [p for p in rate if p not in (*of_sides, *between) and _is_few(held, p)]
     few += [f"{p}[nearest]" for p in between if role_names.mentions(p, "verdict")]
     said = [p for p in verdicts if _is_few(held, p) and _names_columns(held, p)]
-    said += _one_hot(held) or _named_winners(held, scalars) or [*few, *_votes(held)]
+    named = _named_winners(held, scalars)  # which of two names it is; a column's own goes before
+    said += _one_hot(held) or (named and (said or named)) or [*few, *_votes(held)]
     return [*dict.fromkeys(said)]
 
 
@@ -286,7 +286,7 @@ def _votes(held: Columns) -> list[str]:
     words = [p for p in held.called("number", said) if not held.all(p, judgements.are_numbers)]
     for path in (*held.called("verdict", lists), *words):
         by_key.setdefault(path.rpartition("[].")[2], []).append(path)
-    said_of_all = sorted(by_key, key=lambda key: _OVERALL.isdisjoint(role_names.parts(key)))
+    said_of_all = sorted(by_key, key=role_names.is_overall, reverse=True)
     found = []
     for path in (",".join(by_key[key]) for key in said_of_all):  # two lists: two groups of judges
         said = [value for value in held.told(f"{path}[most]") if value not in column_names.EMPTY]
