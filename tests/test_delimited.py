@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zstandard
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from support import raised, table
 from stages import readers
 from stages.contract import Record
 from stages.errors import ContainerError, UsageError
-from stages.files import content
+from stages.files import content, printed
 from stages.readers import _cells
 
 BOM = b"\xef\xbb\xbf"
@@ -201,3 +202,33 @@ def test_salvage_keeps_the_rows_before_a_damage_and_not_the_row_that_it_cuts(tmp
     found, _, damage = read(path, "csv", salvage=True)
     assert [one.data for one in found] == [{"a": "1", "b": "2"}]
     assert damage == "The file:3: the quote that opens there is never closed."
+
+
+_TEXTS = st.text(max_size=20)
+_ITEMS = st.one_of(
+    _TEXTS,
+    st.dictionaries(_TEXTS, _TEXTS, min_size=1, max_size=3),
+    st.dictionaries(_TEXTS, st.lists(_TEXTS, min_size=1, max_size=3), min_size=1, max_size=3),
+)
+
+
+@given(st.lists(_ITEMS, min_size=1, max_size=4))
+def test_what_python_and_numpy_print_is_what_they_had(values):
+    """Lists, objects and texts in them, with commas and without; arrays inside of objects too."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    assert printed.value_of(str(values)) == values
+    assert printed.value_of(str(array)) == values
+    for one in (one for one in values if list in map(type, getattr(one, "values", list)())):
+        assert printed.value_of(repr({k: np.array(v) for k, v in one.items()})) == one
+
+
+@pytest.mark.parametrize("numbers", [[1, -1, 0], [0.5, -1.25], [True, False]])
+def test_numbers_that_numpy_prints_are_numbers(numbers):
+    assert printed.value_of(str(np.array(numbers))) == numbers
+
+
+@pytest.mark.parametrize("text", table("no_printed_values.jsonl"))
+def test_any_other_text_is_a_text(text):
+    """Sums, calls, keys that are given twice, lists that were cut short, links and times."""
+    assert printed.value_of(text) is None

@@ -269,7 +269,7 @@ def test_brackets_of_lists_on_both_sides_are_asked_about(task: str, tmp_path: Pa
         rows = [{**row, "prompt": f"What is {i}, and why?"} for i, row in enumerate(rows)]
     path = write_rows(tmp_path / "x.jsonl", rows)
     config = Config.of(task, (str(path),), "qwen2-1.5b", tmp_path / "out")
-    with pytest.raises(DataError, match="JSON") as asked:
+    with pytest.raises(DataError, match="lists stand as text") as asked:
         readings.recognise_looks(readings.opened(config)[1], config)
     said = [f"{written(way)} " for way in ways(asked.value.remedy)]
     whole = [one for one in said if any(f"={name} " in one for name in names)]

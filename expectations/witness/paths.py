@@ -1,5 +1,6 @@
 """What stands at a path of a row, as ``--map``, ``--where`` and filters name it."""
 
+import ast
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -59,11 +60,25 @@ def at(value: Any, path: str) -> Any:
 
 def _inside(value: Any) -> Any:
     """A value; of the text of a list or an object, what JSON has there."""
-    if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
-        return None if isinstance(value, str) else value
+    return _said(value) if isinstance(value, str) else value
+
+
+def _said(text: str) -> Any:
+    """The list or the object that a text is as JSON or as Python has it; None of any other text.
+
+    Raises:
+        UnreadError: numpy may have printed it.
+    """
+    if text.lstrip()[:1] not in ("[", "{"):
+        return None
     try:
-        return json.loads(value)
+        return json.loads(text)
     except ValueError:
+        if re.search(r"array\(|['\"\w\])}]\s+['\"\[({-]", text):
+            raise UnreadError("what numpy may have printed") from None
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
 
 
@@ -207,10 +222,11 @@ def _options(texts: Any) -> Any:
 def _listed(value: Any) -> Any:
     """The texts of the JSON of a list of texts; the only one where there is one. The turns of a
     list of turns, or of one of them."""
-    listed = isinstance(value, str) and re.match(r'\s*(?:\[\s*["{]|\{)', value)
-    found = json.loads(value) if listed else []
+    found = (_said(value) if isinstance(value, str) else None) or []
     found = [found] if isinstance(found, dict) else found
-    if found and all(isinstance(one, dict) and "role" in one and "content" in one for one in found):
+    keys = [{*one} for one in found if isinstance(one, dict)]
+    turns = [one for one in keys if {"role", "content"} <= one or {"from", "value"} <= one]
+    if found and len(turns) == len(found):
         return found
     texts = found if all(isinstance(one, str) for one in found) else []
     return texts[0] if len(texts) == 1 else texts or None

@@ -291,14 +291,14 @@ def _kind_of(cell: str) -> str:
 
 
 def lists_of_texts(listed: Sequence[str], reading: str, where: str) -> DataError:
-    """The question about columns of JSON lists: a list may be an answer as it stands, but nobody
-    asks in JSON."""
+    """The question about columns of lists as text: a list may be an answer as it stands, but nobody
+    asks in one."""
     inside = maps(listed, [f"{name}[json]" for name in listed])
     columns = formats.load(reading).columns
     asked = {name for one in ("question", "prompt", "problem") for name in columns.get(one, ())}
-    whole = "" if asked & {*listed} else f", or the JSON as it stands with {maps(listed, listed)}"
+    whole = "" if asked & {*listed} else f", or the text as it stands with {maps(listed, listed)}"
     said = "Say which: read" if whole else "Read"
     return DataError(
-        f"{where}: JSON lists stand in {' and '.join(listed)}.",
+        f"{where}: lists stand as text in {' and '.join(listed)}.",
         f"{said} what is inside with {inside}{whole}.",
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Sequence
@@ -118,21 +117,6 @@ def parse(raw: bytes) -> contract.Row:
     if below is None or not _all_keys_once(raw, below + len(row)):
         json.loads(raw, object_pairs_hook=_unique, parse_int=_int64)
     return row
-
-
-def quoted(text: str) -> Any:
-    """The value of a text that quotes texts as Python does, where JSON can say the same; else None.
-
-    A key that is given twice is refused as in JSON.
-    """
-    with suppress(RowError, ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        tree = ast.parse(text.strip(), mode="eval")
-        objects = [node for node in ast.walk(tree) if isinstance(node, ast.Dict)]
-        keys = [[ast.dump(key) for key in one.keys if key is not None] for one in objects]
-        value = ast.literal_eval(tree)
-        alike = parse(orjson.dumps({"value": value}))["value"] == value
-        return value if alike and all(len({*one}) == len(one) for one in keys) else None
-    return None
 
 
 def _no_number(raw: bytes) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from stages.contract import Row
 from stages.errors import RowError
-from stages.files import line_block
+from stages.files import line_block, printed
 from stages.formats._fields import columns_of
 from stages.rows import words
 
@@ -216,7 +216,7 @@ def json_value(value: Any, where: str, code: str) -> Any:
     try:
         holder = line_block.parse(f'{{"value":{value}}}'.encode())
     except RowError as error:
-        if code == "bad_tool_call" and (said := line_block.quoted(value)) is not None:
+        if code == "bad_tool_call" and (said := printed.value_of(value)) is not None:
             return said
         raise RowError(code, f"{where} is not JSON: {error.detail}") from error
     if len(holder) != 1:  # the text closed the object that it was put in: 1, "more": 2

@@ -272,5 +272,5 @@ def are_lists(name: str, values: Sequence[Any]) -> bool:
     calls; or of turns, which are read as they are under a name for turns."""
     told = [judgements.listed_in(one) for one in values if one not in EMPTY]
     calls = all(map(signals.are_calls, told))
-    turns = role_names.is_talk(name) and dict in map(type, judgements.flat(told))
+    turns = role_names.is_talk(name) and any(map(_turns.turns_in, values))
     return all(told) and not turns and (calls or shapes.mostly(map(signals.is_prose, told)))

@@ -58,11 +58,11 @@ class Candidate:
             other = self.options.replace(*_SIGNS, 1)
             return what, f"Say which with {self.options}, or with {other}"
         if said := sorted({judgements.bare(path) for path in self.paths if JSON in path}):
-            what = f"JSON lists stand in {' and '.join(said)}"
+            what = f"lists stand as text in {' and '.join(said)}"
             if "[first]" not in self.options:
                 return what, f"Read what is inside with {self.options}"
             plain = role_names.maps([*self.renamed], [*map(judgements.bare, self.renamed.values())])
-            ways = f"{self.options}, or the JSON as it stands with {plain}"
+            ways = f"{self.options}, or the text as it stands with {plain}"
             return what, f"Read the first of each with {ways}"
         for path in self.renamed.values():
             before, how = judgements.ended(path)

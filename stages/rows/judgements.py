@@ -13,9 +13,9 @@ names name from best to worst. ``scores[best]`` is the place of the highest, ``t
 ``a,b[options]`` is one text of several, a line with a letter of each.
 ``log[turns]`` are turns with ``role`` and ``content``, whatever their keys are called, and
 ``asked,answered[exchanges]`` those of two lists of texts, each text with that of the other list.
-``prompt[json]`` is what a JSON text lists, texts or turns, of a list of one text that text.
-``solution[step]`` are texts without their + or - at the end, ``solution[sign]`` these signs.
-Endings may follow others."""
+``prompt[json]`` is what a text lists, texts or turns, as JSON or as Python prints it, of a list of
+one text that text. ``solution[step]`` are texts without their + or - at the end, ``solution[sign]``
+these signs. Endings may follow others."""
 
 import functools
 import re
@@ -166,11 +166,12 @@ def depth(value: Any) -> int:
 
 
 def listed_in(value: Any) -> list[Any]:
-    """What stands in a JSON list of texts, of calls of tools or of turns, and the turn that a JSON
-    object is; nothing of any other value."""
+    """What stands in a text that is a list of texts, of calls of tools or of turns, and the turn
+    that it is; nothing of any other value."""
     said = signals.nested_in(value) if isinstance(value, str) else None
     found = [said] if isinstance(said, dict) and said else said or []
-    turns = all(isinstance(one, dict) and {"role", "content"} <= one.keys() for one in found)
+    keys = ({"role", "content"}, {"from", "value"})  # of a turn
+    turns = all(isinstance(one, dict) and any(one.keys() >= k for k in keys) for one in found)
     known = turns or (found is said and signals.are_calls(found))
     return [*found] if known or all(isinstance(one, str) for one in found) else []
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from stages.files import printed
 from stages.rows import words
 from stages.rows.words import FILLERS, RATING, SIDES, signs, signs_of
 
@@ -310,13 +311,14 @@ def is_declared(value: Any, alone: bool) -> bool:
 
 
 def nested_in(text: str) -> list[Any] | dict[str, Any] | None:
-    """The list or the object of a text that is the JSON of one; None of any other text."""
+    """The list or the object of a text that is the JSON of one, or that Python or numpy printed;
+    None of any other text."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        found: list[Any] | dict[str, Any] = orjson.loads(text)
+        found: list[Any] | dict[str, Any] | None = orjson.loads(text)
     except orjson.JSONDecodeError:
-        return None
+        found = printed.value_of(text)
     return found
 
 
