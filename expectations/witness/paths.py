@@ -77,9 +77,17 @@ def _said(text: str) -> Any:
         if re.search(r"array\(|['\"\w\])}]\s+['\"\[({-]", text):
             raise UnreadError("what numpy may have printed") from None
     try:
-        return ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        tree = ast.parse(text.strip(), mode="eval")
+        keys = [
+            [ast.dump(key) for key in one.keys if key]
+            for one in ast.walk(tree)
+            if isinstance(one, ast.Dict)
+        ]
+        said = ast.literal_eval(tree)
+        again = json.loads(json.dumps(said, allow_nan=False))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None
+    return said if again == said and all(len({*some}) == len(some) for some in keys) else None
 
 
 def number(value: Any) -> float | None:
@@ -205,7 +213,7 @@ def _top(both: Any) -> Any:
     return both[0][-max(known)[1]] if known else ""
 
 
-def _options(texts: Any) -> Any:
+def options(texts: Any) -> Any:
     """Several texts as one, each on a line behind its letter."""
     if not isinstance(texts, list) or not 2 <= len(texts) <= 26:
         return texts
@@ -298,7 +306,7 @@ _OF_ONE: dict[str, Callable[[Any], Any]] = {
     "turns": turned,
     "exchanges": _exchanges,
     "top": _top,
-    "options": _options,
+    "options": options,
     "place": _place,
     "nearest": _nearest,
     "order": _order,

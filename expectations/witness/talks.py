@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from expectations.witness import trees
+from expectations.witness.paths import options
 from expectations.witness.raw import UnreadError
 from expectations.witness.said import QUESTIONS, TOOLS, Given, Said, Talk, View, opened, tools
 from expectations.witness.turns import Turn, assistant, role_of, text, thinking, turns, user, weight
@@ -33,8 +34,10 @@ def instruction(view: View, more: Any = None) -> str | None:
     """An instruction and its input, with an empty line between them."""
     asked = view.text("instruction")
     more = view.get("input", "context") if more is None else more or None
-    if isinstance(more, list) and all(isinstance(one, str) for one in more):
-        more = "\n\n".join(more)
+    if isinstance(more, list):
+        told = [options(one) if isinstance(one, list) else one for one in more if one]
+        more = "\n\n".join(told) if all(isinstance(one, str) for one in told) else more
+        more = more or None
     if isinstance(more, dict) and all(len(key) == 1 for key in more):
         more = "\n".join(f"{key}. {text(more[key], key)}" for key in more if more[key])
     more = text(more, "input")

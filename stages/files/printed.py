@@ -1,11 +1,7 @@
 """Lists and objects as Python and numpy print them: what cells have that pandas wrote as CSV."""
 
 import ast
-import io
 import re
-import token
-import tokenize
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -14,10 +10,14 @@ import orjson
 from stages.errors import RowError
 from stages.files import line_block
 
-# How such a text begins, and where numpy may have left out a comma, or says what an array is.
-_BEGINS = re.compile(r"\s*[\[{]\s*[\[{(]*\s*(?:array\(|['\"\w.-])")
-_BESIDE = re.compile(r"array\(|['\"\w\])}][ \n]+['\"\w\[({.-]")
-_VALUES = (token.STRING, token.NUMBER, token.NAME)
+_STRING = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\"""")
+_STANDS_FOR = re.compile("\ue000(\\d+);")  # stands for one, by its number
+_ODD = re.compile(r"(?<!\\)(?:\\\\)*\\[^\\'\"nrtxuU]")  # an escape that nothing prints
+# What such a text is without its strings; what none is: texts side by side, b'' and the like.
+_PRINTED = re.compile("[\\[{][\\[\\]{}(),:;\\s\\w.+=\ue000-]*[\\]}]")
+_JOINED = re.compile(r"[;\w]\ue000")
+_ARRAYS = re.compile(r"array\(|,\s*shape=\([\d,\s]*\)|(?:,\s*dtype=[\w\ue000;]+)?\s*\)")
+_BETWEEN = re.compile(r"(?<=[;\w\]}.])\s+(?=[\ue000\w\[{]|-[\d.])")  # no comma of numpy's
 
 
 def value_of(text: str) -> Any:
@@ -26,42 +26,28 @@ def value_of(text: str) -> Any:
     numpy prints no commas between values, and ``array([...], dtype=object)`` inside of others. A
     key that is given twice is refused as in JSON, and so is a list that was cut short (``...``).
     """
-    if not _BEGINS.match(text):
+    text = text.strip()
+    if text[:1] not in ("[", "{") or text[-1:] not in ("]", "}") or "\ue000" in text:
         return None
+    strings: list[str] = []
+
+    def taken(found: re.Match[str]) -> str:
+        strings.append(found[0])
+        return f"\ue000{len(strings) - 1};"
+
+    bare = _STRING.sub(taken, text)
+    if not _PRINTED.fullmatch(bare) or _JOINED.search(bare) or any(map(_ODD.search, strings)):
+        return None
+    if bare.count("(") != bare.count("array(") + bare.count("shape=("):
+        return None
+    bare = _BETWEEN.sub(",", _ARRAYS.sub("", bare))
     errors = (RowError, ValueError, SyntaxError, TypeError, MemoryError, RecursionError)
-    with suppress(*errors, tokenize.TokenError):
-        text = text.strip()
-        tree = ast.parse(" ".join(_separated(text)) if _BESIDE.search(text) else text, mode="eval")
+    with suppress(*errors):
+        whole = _STANDS_FOR.sub(lambda found: strings[int(found[1])], bare)
+        tree = ast.parse(whole, mode="eval")
         objects = [node for node in ast.walk(tree) if isinstance(node, ast.Dict)]
         keys = [[ast.dump(key) for key in one.keys if key is not None] for one in objects]
         value = ast.literal_eval(tree)
         alike = line_block.parse(orjson.dumps({"value": value}))["value"] == value
         return value if alike and all(len({*one}) == len(one) for one in keys) else None
     return None
-
-
-def _separated(text: str) -> Iterator[str]:
-    """The tokens of what numpy printed, with commas between values, and arrays as lists."""
-    read = tokenize.generate_tokens(io.StringIO(text).readline)
-    tokens = [one for one in read if one.type in (*_VALUES, token.OP)]
-    opened: list[str] = []  # the brackets that stand open, and "array"
-    ends, end = False, (1, 0)  # whether a value may have ended, and where the last token did
-    for one, then in zip(tokens, [*tokens[1:], tokens[-1]], strict=True):
-        said = one.string
-        if said == "array" and then.string == "(":
-            opened.append(said)
-        elif opened[-1:] == ["array"] and said not in ("[", ")"):
-            pass  # its parenthesis, or what its type is
-        elif said == ")" and opened.pop() == "array":
-            ends = True
-        else:
-            if said in ("(", "[", "{"):
-                opened.append(said)
-            elif said in ("]", "}"):
-                opened.pop()
-            below_zero = said == "-" and one.end == then.start and end != one.start
-            if ends and (one.type in _VALUES or said in ("(", "[", "{") or below_zero):
-                yield ","
-            yield said
-            ends = one.type in _VALUES or said in (")", "]", "}")
-        end = one.end

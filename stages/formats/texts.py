@@ -9,12 +9,11 @@ from stages.format import Format
 from stages.formats import _fields, _turns, message_trees
 from stages.formats._fields import Asking, Field, columns_of, fields_of, is_any, open_question, says
 from stages.kinds import CONVERSATION
-from stages.rows import stop_text
-from stages.rows.column_names import Overlaid, peek
+from stages.rows import stop_text, words
+from stages.rows.column_names import EMPTY, Overlaid, peek
 from stages.rows.shapes import is_text
 from stages.rows.speakers import role_named
 from stages.rows.unread import ignore, mapped
-from stages.rows.words import parts
 
 _ANSWER = functools.partial(_turns.are_said, calls=True)
 
@@ -121,7 +120,7 @@ def _speakers(rows: Sequence[Row]) -> str | None:
     for name in rows[0]:
         said = [value for row in rows if isinstance(value := peek(row, name), str) and value]
         few = len({*said}) > 1 and 3 * len({*said}) <= len(said)
-        if few and any(part in _SPEAKERS for part in parts(name)):
+        if few and any(part in _SPEAKERS for part in words.parts(name)):
             return name
     return None
 
@@ -174,16 +173,20 @@ def asked(row: Row, options: FormatOptions) -> str:
     if dialect := stop_text.dialect_of(instruction):
         detail = f"the instruction already carries a chat template ({dialect}), so {name} has "
         raise RowError("bad_column", f"{detail}no place after it")
-    return f"{instruction}\n\n{_passages(row, name)}"
+    more = _passages(row, name)
+    return f"{instruction}\n\n{more}" if more else instruction
 
 
 def _passages(row: Row, name: str) -> str:
-    """A text, or those of a list with a blank line between them; options with their letters."""
+    """A text, or those of a list with a blank line between them; options with their letters, also
+    in a list among other texts."""
     value = row.get(name)
     if isinstance(value, dict) and _fields.are_options(value):
         return "\n".join(f"{letter}. {said}" for letter, said in value.items() if said)
-    if isinstance(value, list) and all(map(is_text, value)):
-        return "\n\n".join(value)
+    if isinstance(value, list):
+        told = [words.lettered(one) for one in value if one not in EMPTY]
+        if all(map(is_text, told)):
+            return "\n\n".join(told)
     return _turns.text(row, name)
 
 

@@ -129,8 +129,11 @@ def _how(error: RowError, rows: Sequence[Row]) -> str:
 _PREDICTED = words.exact("predicted", "role")
 _ALIKE, _OTHER = 0.3, 0.1  # shares of rows: that agree at least; of solutions that say another one
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
-_STATED = re.compile(r"boxed\{[^{}]*|####.*|answer(?: is|:)\W*(?!boxed\{)\w+", re.IGNORECASE)
-_LETTER = re.compile(r"(?<![A-Za-z])[A-Z](?=\W*$)")  # at the end of that
+_STATED = re.compile(
+    r"boxed\{(?:\\\w+\{)?[^{}]*|####.*|answer(?: is|:)\W*(?!boxed\{)\w+", re.IGNORECASE
+)
+# The letter of an option in that, alone or before its text.
+_LETTER = re.compile(r"\D*?(?:\{|#|is|:)\W*(?:option )?([A-Z])(?:\W*|[.):]+\s.*)")
 _AROUND = re.compile(r"[^\w./+-]|_|[dt](?=frac)")  # marks around an answer
 
 
@@ -219,7 +222,7 @@ def _agree(answer: str, check: str) -> bool | None:
     number = judgements.spelled(check)
     if own == other or (number is not None and judgements.spelled(answer) == number):
         return True
-    stated = [one[0] for said in _STATED.findall(answer) if (one := _LETTER.search(said))]
+    stated = [one[1] for said in _STATED.findall(answer) if (one := _LETTER.fullmatch(said))]
     if stated and _fields.is_letter(check):
         return stated[-1] == check.strip(" .()").upper()
     word = re.search(rf"(?<![\w./-]){re.escape(check)}(?![\w/]|\.\d)", answer, re.IGNORECASE)
@@ -268,8 +271,8 @@ def said_in(name: str, values: Sequence[Any]) -> list[Any]:
 
 
 def are_lists(name: str, values: Sequence[Any]) -> bool:
-    """Whether all values that say anything are JSON lists of texts that are more than names, or of
-    calls; or of turns, which are read as they are under a name for turns."""
+    """Whether all values that say anything are texts of lists of texts that are more than names, or
+    of calls; or of turns, but not of such as formats read under a name for turns."""
     told = [judgements.listed_in(one) for one in values if one not in EMPTY]
     calls = all(map(signals.are_calls, told))
     turns = role_names.is_talk(name) and any(map(_turns.turns_in, values))

@@ -8,7 +8,8 @@ from stages.format import Format
 from stages.formats import _fields, _turns
 from stages.normalize.role_names import answer_beside, how_good, maps, role_of
 from stages.normalize.survey import Column
-from stages.rows import column_names, shapes, signals
+from stages.rows import column_names, judgements, shapes, signals
+from stages.rows.column_names import EMPTY
 from stages.rows.unread import mapped
 
 _THOUGHT = ("problem", "message_thinking", "message_content")
@@ -45,7 +46,7 @@ def _options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> li
         return [mapped("history", path)]
     if path in (both := wholes(row, reading)):
         return [maps([*both.values()], [*both])]
-    for told, meanings in (("corrected", ("answer",)), ("rewritten", _ASKING)):
+    for told, meanings in (("corrected", ("answer",)), ("rewritten", (*_ASKING, "problem"))):
         if column_names.is_a(path, told) and text and "." not in path:
             able = [name for one in meanings for name in read.get(one, ())]
             return [mapped(name, path) for name in able if name in (found or row)][:1]
@@ -56,10 +57,11 @@ def _options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> li
         each = [n for n in row if column_names.is_a(n, "reasoning") and answer_beside(n, row)]
         each = sorted(each, key=lambda n: -how_good(n, rows)) if path in each else [path]
         asked, answered = (_column_of(record_format, row, *some) for some in (_ASKING, ("answer",)))
-        also = [n for n in row if _is_context(n) and n not in (asked, path)]
-        also *= len(also) == 1 and all(shapes.is_passages(one.get(also[0]) or "") for one in rows)
+        also = ",".join(n for n in _contexts(rows) if n not in (asked, path))
         names = _WITH_INPUT if also else _THOUGHT
-        columns = ([asked, *also, one, answer_beside(one, row) or answered] for one in each)
+        columns = (
+            [asked, *filter(None, [also]), one, answer_beside(one, row) or answered] for one in each
+        )
         # Every template has a place for a <think> block; not every one prints the field.
         return [f"{maps(names, some)} --reasoning-in think" for some in columns]
     return _before_the_question(path, column, record_format, rows)
@@ -103,14 +105,25 @@ def _before_the_question(
         return [f"{maps(_WITH_INPUT, (asked, path, own, answered))} --reasoning-in think"]
     if not (able and passages):
         return []
+    several = [] if pairs else _contexts(rows)
+    if judgements.bare(path) in several and several[1:]:
+        order = (asked, ",".join(several))
     if name == "alpaca":
-        return [mapped("input", path)]
+        return [mapped("input", order[1])]
     placed = _is_placed(path, name)
     if (pairs or placed) and turns:  # before which a text stands
         return [mapped("system", path)] * text
     if pairs:
         return [maps(_INPUT, order)] * (isinstance(row.get(asked), str) and asked != path)
     return [maps((*_INPUT, "output"), (*order, answered))] if placed else []
+
+
+def _contexts(rows: Sequence[Row]) -> list[str]:
+    """The columns of contexts that differ from row to row, which may stand there one by one."""
+    told = {name: [row.get(name) for row in rows] for name in rows[0] if _is_context(name)}
+    said = {name: [one for one in some if one not in EMPTY] for name, some in told.items()}
+    able = (name for name, some in said.items() if all(map(shapes.is_passages, some)))
+    return [name for name in able if said[name] and not signals.are_few(said[name])]
 
 
 def _column_of(record_format: Format, row: Row, *meanings: str) -> str:

@@ -52,7 +52,7 @@ parts, without_numbers = words.parts, words.words
 # These go before the others where several words of a name mean one; of the others the last word
 # that means one is the noun: model_input is a question, question_answer an answer.
 _FIRST = ("system", "tools", "history")
-_LETTERS = {"q": "question", "a": "answer"}
+_ALONE = {"q": "question", "a": "answer", "sql": "answer"}  # of names with no other word
 # A column about another one is not that one: question_id, response_model, solution_is_valid.
 _ABOUT = exact("about", "both", "role")
 _SAID, _KEPT = exact("said", "role"), exact("kept", "role")
@@ -85,7 +85,7 @@ def role_of(path: str) -> str:
     meant = [one for word in said if (one := words.role(word))]
     first = next((one for one in meant if one in _FIRST), "")
     if first or len(said) == 1:
-        return first or _LETTERS.get(said[0], "") or "".join(meant)
+        return first or _ALONE.get(said[0], "") or "".join(meant)
     if not {"is", "has", "num"}.isdisjoint(said):
         return ""
     return ([one for one in meant if one != "topic"] or meant or [""])[-1]

@@ -136,8 +136,7 @@ def are_verdicts(name: str, values: Sequence[Any], kind: "Kind") -> bool:
         return False
     if found or "." in name:
         return next(iter(found), None) == "verdict" and signals.are_few(values)
-    of_answers = all(words.role(word) in ("", "answer") for word in words.words(name))
-    return of_answers and {*map(type, values)} == {bool} and len({*values}) > 1
+    return {*map(type, values)} == {bool} and len({*values}) > 1
 
 
 def are_set_aside(name: str, values: Sequence[Any], of: int) -> bool:

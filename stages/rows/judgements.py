@@ -166,12 +166,11 @@ def depth(value: Any) -> int:
 
 
 def listed_in(value: Any) -> list[Any]:
-    """What stands in a text that is a list of texts, of calls of tools or of turns, and the turn
-    that it is; nothing of any other value."""
+    """What a text lists, which is a list of texts, of calls of tools or of turns, or one turn;
+    nothing of any other value."""
     said = signals.nested_in(value) if isinstance(value, str) else None
     found = [said] if isinstance(said, dict) and said else said or []
-    keys = ({"role", "content"}, {"from", "value"})  # of a turn
-    turns = all(isinstance(one, dict) and any(one.keys() >= k for k in keys) for one in found)
+    turns = all(isinstance(one, dict) and speakers.is_said(one) for one in found)
     known = turns or (found is said and signals.are_calls(found))
     return [*found] if known or all(isinstance(one, str) for one in found) else []
 

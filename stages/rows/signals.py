@@ -100,7 +100,8 @@ def classes(path: str) -> Mapping[str, bool]:
         rated = [found.pop(name) for name in ("label", "verdict") if name in found]
         if named and rated:
             found["sign"] = False
-    if "corrected" in found and "question" in found:
+    again = all({"corrected", "question"}.intersection(signs(w)) or w in FILLERS for w in said)
+    if again and found.keys() >= {"corrected", "question"}:
         found["rewritten"] = found.pop("corrected")
     for name in ("question", "answer"):
         if not found.get(name, True):  # an output format is no output

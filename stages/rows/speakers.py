@@ -82,6 +82,12 @@ def role_named(name: Any) -> str | None:
 KEYS = ("role", "from")  # of a turn, under which it says who speaks
 
 
+def is_said(turn: Mapping[str, Any]) -> bool:
+    """Whether an object has the keys of a turn, and somebody who is known says it."""
+    both = (("role", "content"), ("from", "value"))
+    return any(what in turn and role_named(turn.get(who)) for who, what in both)
+
+
 def _opened(value: Any) -> Any:
     """A value; of a text that is the JSON of a list of turns, these."""
     if not isinstance(value, str) or not value.lstrip().startswith("["):
