@@ -226,6 +226,7 @@ def test_what_python_and_numpy_print_is_what_they_had(values):
 @pytest.mark.parametrize("numbers", [[1, -1, 0], [0.5, -1.25], [True, False]])
 def test_numbers_that_numpy_prints_are_numbers(numbers):
     assert printed.value_of(str(np.array(numbers))) == numbers
+    assert printed.value_of("{'x': array([], shape=(0, 3), dtype=float64)}") == {"x": []}
 
 
 @pytest.mark.parametrize("text", table("no_printed_values.jsonl"))
