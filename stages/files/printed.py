@@ -10,8 +10,9 @@ import orjson
 from stages.errors import RowError
 from stages.files import line_block
 
+# A text is taken apart from its strings: each is \ue000, its number and a semicolon meanwhile.
 _STRING = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\"""")
-_STANDS_FOR = re.compile("\ue000(\\d+);")  # stands for one, by its number
+_STANDS_FOR = re.compile("\ue000(\\d+);")
 _ODD = re.compile(r"(?<!\\)(?:\\\\)*\\[^\\'\"nrtxuU]")  # an escape that nothing prints
 # What such a text is without its strings; what none is: texts side by side, b'' and the like.
 _PRINTED = re.compile("[\\[{][\\[\\]{}(),:;\\s\\w.+=\ue000-]*[\\]}]")

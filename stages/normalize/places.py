@@ -107,9 +107,10 @@ def _before_the_question(
         return []
     several = [] if pairs else _contexts(rows)
     if judgements.bare(path) in several and several[1:]:
-        order = (asked, ",".join(several))
+        path = ",".join(several)
+        order = (asked, path)
     if name == "alpaca":
-        return [mapped("input", order[1])]
+        return [mapped("input", path)]
     placed = _is_placed(path, name)
     if (pairs or placed) and turns:  # before which a text stands
         return [mapped("system", path)] * text
