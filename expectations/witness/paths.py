@@ -221,10 +221,10 @@ def options(texts: Any) -> Any:
         return texts
     lines = [(f"{chr(65 + at)}.", one) for at, one in enumerate(texts) if one]
     begun = [re.match(r"\W?([A-Z])\W", one) for _, one in lines]
-    each = zip(lines, begun, strict=True)
-    return "\n".join(
-        one if x and x[1] == letter[0] else f"{letter} {one}" for (letter, one), x in each
-    )
+    each = [
+        x is not None and x[1] == letter[0] for (letter, _), x in zip(lines, begun, strict=True)
+    ]
+    return "\n".join(one if all(each) else f"{letter} {one}" for letter, one in lines)
 
 
 def _listed(value: Any) -> Any:

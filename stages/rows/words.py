@@ -195,14 +195,14 @@ def differing(left: str, right: str) -> tuple[str, str] | None:
 
 
 def lettered(texts: Any) -> Any:
-    """Options as one text, each on a line with its letter (``A. blue``), which it may begin with;
-    any other value itself."""
+    """Options as one text, each on a line with its letter (``A. blue``), which all of them may
+    begin with; any other value itself."""
     listed = isinstance(texts, list) and 1 < len(texts) <= len(ascii_uppercase)
     if not listed or not all(isinstance(one, str | None) for one in texts):
         return texts
-    lines = zip(ascii_uppercase, texts, strict=False)
-    told = ((said, re.match(rf"\W?{letter}\W", said or ""), letter) for letter, said in lines)
-    return "\n".join(said if own else f"{letter}. {said}" for said, own, letter in told if said)
+    lines = [(letter, said) for letter, said in zip(ascii_uppercase, texts, strict=False) if said]
+    own = all(re.match(rf"\W?{letter}\W", said) for letter, said in lines)
+    return "\n".join(said if own else f"{letter}. {said}" for letter, said in lines)
 
 
 FAMILY = 3  # names that differ in their number alone
