@@ -349,6 +349,12 @@ def test_words_without_a_separator_are_cut_and_halves_of_one_are_joined():
     for word in ("toxic", "preferred", "safe", "valid"):
         assert words.parts(f"non_{word}") == (f"non{word}",)
     assert words.parts("non_final") == ("non", "final")
+    assert words.parts("Complex_CoT") == ("complex", "cot")
+
+
+def test_a_digit_above_the_line_counts_nothing():
+    """Units such as m² are no numbered answers."""
+    assert words.ranks_in(["x²", "y²"]) == []
 
 
 def test_a_role_and_a_sign_are_of_one_class():

@@ -29,6 +29,7 @@ _WON = {
 }
 _NOUN = r"(?:(?:model|response|answer|output|assistant|option|completion)_?)?([ab])"
 _COMPARED = re.compile(rf"{_NOUN}(?:(>+|<+){_NOUN})?")
+_SENTENCE = re.compile(r"(?:response|answer|model|output|option) ([ab012]) is (?:\w+ ){0,2}better")
 _ANSWERS = re.compile(
     r"(output|response|answer|completion|candidate|text|response_model|conversation|summary"
     r"|generation|human_ref)[_-]?(0|1|2|a|b)"
@@ -139,7 +140,19 @@ def _preference(view: View) -> list[Said]:
     chosen, rejected = (
         view.get(*(name.format(side) for name in named)) for side in ("chosen", "rejected")
     )
+    if "prefix" in view.named:
+        before = view.text("prefix") or ""
+        if not isinstance(chosen, str) or not isinstance(rejected, str):
+            raise UnreadError("answers that go on from something else than a text")
+        chosen, rejected = (_after(before, one) for one in (chosen, rejected))
     return [pair(view, chosen, rejected, margin(view))]
+
+
+def _after(before: str, answer: str) -> str:
+    """Two parts of an answer; a blank stands between them, of one of them or of its own."""
+    apart = not before or not answer or before != before.rstrip() or answer != answer.lstrip()
+    spaced = (before[-1:] + answer[:1]).isascii()  # Chinese and Japanese have no blanks
+    return before + answer if apart or not spaced else f"{before} {answer}"
 
 
 def _dialogues(view: View) -> list[Said]:
@@ -177,6 +190,9 @@ def _named(choice: str, names: Sequence[str]) -> int:
     """Which answer a letter or a column's name names, or two letters with a sign between them."""
     if choice.strip() in names:
         return names.index(choice.strip())
+    told, ends = _SENTENCE.fullmatch(choice.strip().lower()), [one[-1].lower() for one in names]
+    if told is not None and told[1] in ends:  # response 2 is slightly better
+        return ends.index(told[1])
     found = _COMPARED.fullmatch("".join(choice.split()).lower().strip("[]"))
     if found is None or found[1] == found[3]:
         raise UnreadError("a choice in other words")
@@ -186,7 +202,7 @@ def _named(choice: str, names: Sequence[str]) -> int:
 
 def _better(choice: Any, names: Sequence[str], variant: str) -> int:
     """Which answer is the better one: a list may be a winner and both sides, or a flag of each."""
-    if isinstance(choice, str) and choice.strip().isdigit():
+    if isinstance(choice, str) and choice.strip().isdecimal():
         choice = int(choice)
     if isinstance(choice, list) and all(isinstance(one, str) for one in choice):
         flags = [_WON.get(one.strip().lower()) for one in choice]
@@ -239,6 +255,8 @@ def _against(view: View) -> list[Said]:
     asked = view.get("query", "question", "prompt", "input")
     if isinstance(talk, list):
         own = said.opened(view, _side(talk, view.words))
+    elif isinstance(asked, list):
+        own = said.opened(view, _side(asked, view.words))
     elif isinstance(asked, str):
         own = said.opened(view, [turns.user(asked)], whole=False)
     else:

@@ -9,14 +9,8 @@ from typing import Any
 from expectations.witness.raw import UnreadError
 
 _ENDED = re.compile(r"(.+)\[(\w+|-?\d+\.\.-?\d+)\]", re.DOTALL)
-_WHOLE = (
-    "best",
-    "good",
-    "top",
-    "options",
-    "first",
-    "exchanges",
-)  # of what several paths give together
+# Of what several paths give together.
+_WHOLE = ("best", "good", "top", "options", "first", "exchanges", "stopped")
 _JOINED = ("most", "mean")  # of what several lists say, as one list
 _BEHIND = ("step", "sign")  # of a text that ends with + or -
 _WHO = ("role", "from", "speaker", "sender", "actor", "who", "author", "by", "type", "name")
@@ -46,7 +40,7 @@ def at(value: Any, path: str) -> Any:
     for key in head.split("."):
         value = _inside(value)
         if isinstance(value, list):
-            value = value[int(key)] if key.isdigit() and int(key) < len(value) else None
+            value = value[int(key)] if key.isdecimal() and int(key) < len(value) else None
         else:
             value = value.get(key) if isinstance(value, dict) else None
     value = _inside(value) if inside else value
@@ -184,12 +178,17 @@ def _nearest(value: Any) -> Any:
 def _order(value: Any) -> list[int] | None:
     """The ranks of the answers that letters, or the numbers of their columns, name from the best
     to the worst."""
-    said = [str(one).lower() for one in value] if isinstance(value, list) else []
+    rows = [[one] for one in value] if isinstance(value, list) else []
+    if isinstance(value, str):  # B > A = C
+        rows = [one.split("=") for one in value.split(">")]
+    said = [str(one).strip().lower() for row in rows for one in row]
     ends = [re.split(r"[^a-z0-9]|(?<=[a-z])(?=[0-9])", one)[-1] for one in said]
     every = [*"abcdefghijklmnopqrstuvwxyz"], [*map(str, range(26))], [*map(str, range(1, 26))]
     known = any(sorted(ends) == some[: len(ends)] for some in every)
-    known = known and len(ends) > 1 and not all(map(str.isdigit, said))
-    return [ends.index(one) + 1 for one in sorted(ends)] if known else None
+    named = isinstance(value, str) or not all(map(str.isdecimal, said))
+    place = [at for at, row in enumerate(rows, 1) for _ in row]
+    ranks = [place[ends.index(one)] for one in sorted(ends)]
+    return ranks if known and named and len(ends) > 1 else None
 
 
 def _exchanges(both: Any) -> list[dict[str, Any]]:
@@ -302,6 +301,39 @@ def turned(value: Any) -> Any:
     return [{"role": one.get(who), "content": one.get(what), **more} for one, more in both]
 
 
+def _parted(value: Any) -> Any:
+    """The parts of a text that commas part."""
+    if not isinstance(value, str):
+        return value
+    return [one.strip() for one in value.replace(";", ",").replace("|", ",").split(",")]
+
+
+_WRONG = (
+    "0",
+    "0.0",
+    "false",
+    "-",
+    "-1",
+    "incorrect",
+    "wrong",
+    "bad",
+    "no",
+    "fail",
+    "failed",
+    "invalid",
+)
+
+
+def _stopped(both: Any) -> list[Any]:
+    """Marks up to a bad one, with nothing for each step that is left."""
+    if not isinstance(both, list) or [*map(type, both)] != [list, list]:
+        raise UnreadError("marks of steps of another shape")
+    marks, steps = both
+    if len(marks) < len(steps) and str([None, *marks][-1]).lower() not in _WRONG:
+        raise UnreadError("marks that end before the steps do")
+    return [*marks, *(None for _ in steps[len(marks) :])]
+
+
 _OF_ONE: dict[str, Callable[[Any], Any]] = {
     "turns": turned,
     "exchanges": _exchanges,
@@ -310,5 +342,7 @@ _OF_ONE: dict[str, Callable[[Any], Any]] = {
     "place": _place,
     "nearest": _nearest,
     "order": _order,
+    "listed": _parted,
+    "stopped": _stopped,
     "json": _listed,
 }

@@ -78,6 +78,7 @@ def _answered(asked: Sequence[str], said: Sequence[str]) -> Callable[[View], lis
         own: list[Turn] = []
         weights: list[float | None] = []
         for value, turn in ((question, user), (answer, assistant)):
+            value = [value] if isinstance(value, dict) and turn is assistant else value
             if isinstance(value, str):
                 own, weights = [*own, turn(value)], [*weights, None]
             elif isinstance(value, list):

@@ -4,8 +4,9 @@ The sample goes through the very stages of a build. Only the limit on length is 
 sample answers for every ``--max-length``.
 """
 
+import itertools
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from pipeline.builder import contaminated, max_reject
 from pipeline.builder.preparation import row_name, through
 from pipeline.builder.rejects import TOO_LONG, Ledger
 from pipeline.inputs import declared, readings
-from pipeline.inputs.readings import Looks, recognise_looks
+from pipeline.inputs.readings import Looks
 from pipeline.inputs.recipe import Models, Recipe, opened_otherwise, refusals, resolve_recipe
 from pipeline.options.config import Config
 from pipeline.shards import chain, facts
@@ -160,19 +161,18 @@ class Forecast(NamedTuple):
         ]
 
 
-def _looks(seen: Looks, config: Config) -> Iterator[Look]:
-    """What was found out about each input of one source."""
-    detected = recognise_looks(seen, config, refusals(Models(config)))
-    for (name, file, reader, glimpse), detection in zip(seen, detected, strict=True):
-        yield Look(
-            name=name,
-            origin=file.origin,
-            bytes=file.version.size if file.version else Path(file.path).stat().st_size,
-            reader=reader,
-            glimpse=glimpse,
-            detection=detection,
-            source=file.source,
-        )
+def _look(seen: readings.Look, detection: Detection) -> Look:
+    """What was found out about an input."""
+    name, file, reader, glimpse = seen
+    return Look(
+        name=name,
+        origin=file.origin,
+        bytes=file.version.size if file.version else Path(file.path).stat().st_size,
+        reader=reader,
+        glimpse=glimpse,
+        detection=detection,
+        source=file.source,
+    )
 
 
 def _affordable(records: list[Record], budget: int) -> list[Record]:
@@ -306,19 +306,12 @@ def forecast(config: Config) -> Forecast:
 
 def of_glimpses(config: Config, files: int, seen: Looks) -> Forecast:
     """The same, of inputs that were looked at before."""
-    numbers = dict.fromkeys(file.source for _, file, _, _ in seen)
-    groups = {number: [one for one in seen if one[1].source == number] for number in numbers}
-    looks = tuple(one for n, mine in groups.items() for one in _looks(mine, config.only(n)))
+    read = readings.recognise_sources(seen, config, refusals(Models(config)))
+    looks = tuple(itertools.starmap(_look, read))
     files = len(looks) if files <= readings.MOST_FILES else files  # empty ones are no looks
     # A sample is encoded sooner by the reference than the fast encoder is loaded; ids are the same.
-    recipe = resolve_recipe(config, [], choose=lambda _: "tokenizers")
-    recipe = replace(
-        recipe,
-        config=recipe.config.leaving((look.source, look.detection.left) for look in looks),
-        formats=tuple(look.detection.reading for look in looks),
-        evidence=tuple(look.detection.evidence for look in looks),
-        sources=tuple(look.source for look in looks),
-    )
+    known = [(look.source, look.detection) for look in looks]
+    recipe = resolve_recipe(config, [], lambda _: "tokenizers", known)
     left_out = tuple(sources.left_out(config.data))
     return Forecast(recipe, files, looks, _sampled(recipe, looks), left_out)
 

@@ -103,13 +103,10 @@ class _Explorer:
         """
         found: dict[Way, list[_Chain]] = {}
         for way in ways(error.remedy):
-            if not _go_together((*taken, way)):
-                continue
-            after = self._after(error, way, config, taken, every=every and not found)
-            if after:
+            if after := self._after(error, way, config, taken, every=every and not found):
                 found[way] = after
-            if after and not after[0].refused and not every:
-                break
+                if not (every or after[0].refused):
+                    break
         good = {way: after for way, after in found.items() if not after[0].refused} or found
         dead = frozenset(ways(error.remedy)).difference(good) if every else frozenset()
         # Of several answers, each with what it leads to at first; of one, with all of that.
@@ -123,7 +120,7 @@ class _Explorer:
         self, error: PipelineError, way: Way, config: Config, taken: tuple[Way, ...], *, every: bool
     ) -> list[_Chain]:
         """What may follow an answer; nothing where it leads nowhere, or too far to be tried."""
-        if len(taken) == _DEEPEST or not self._left:
+        if len(taken) == _DEEPEST or not self._left or not _go_together((*taken, way)):
             return []
         self._left -= 1
         try:
@@ -187,7 +184,18 @@ def explained(
             return None
     if not chains and explorer.behind is not None:
         error = _moved(error, *explorer.behind)
-    return _told(error, [one.asked for one in chains], read, config, page)
+    first, after = chains[0].asked if chains else (), config
+    for one in first:
+        after = applied(one.answer, after)
+    if isinstance(error, DataError):
+        pairs = [(pair, one.error.what) for one in first for pair in one.answer]
+        error.figures |= page(after, {path: what for p, what in pairs for path in _columns(*p)})
+    if any(len(chain.asked) > 1 for chain in chains):
+        each = [chain.asked for chain in chains]
+        return _together(error, [*each, *_leaving_rest(read, config, first)])
+    dead = first[0].dead if first else frozenset(ways(error.remedy))
+    error.remedy = without(error.remedy, dead) or (error.remedy and _OTHER)
+    return error
 
 
 def _moved(error: PipelineError, way: Way, behind: PipelineError) -> PipelineError:
@@ -195,27 +203,6 @@ def _moved(error: PipelineError, way: Way, behind: PipelineError) -> PipelineErr
     said = f"{error.what} With {written(way)}, what follows is: {behind.what}"
     own = without(error.remedy, frozenset(ways(error.remedy)))
     return type(error)(said, f"{own} {behind.remedy}".lstrip(), error.figures)
-
-
-def _told(
-    error: PipelineError,
-    chains: Sequence[Sequence[Asked]],
-    read: Callable[[Config], object],
-    config: Config,
-    page: Page,
-) -> PipelineError:
-    """The error for a question, with what was found out by answering it."""
-    first, after = chains[0] if chains else (), config
-    for one in first:
-        after = applied(one.answer, after)
-    if isinstance(error, DataError):
-        error.figures |= page(after, _asked_about(first))
-    if any(len(chain) > 1 for chain in chains):
-        return _together(error, [*chains, *_leaving_rest(read, config, first)])
-    dead = first[0].dead if first else frozenset(ways(error.remedy))
-    error.remedy = without(error.remedy, dead) or (error.remedy and _OTHER)
-    error.args = (error.what, error.remedy, error.figures)
-    return error
 
 
 def _leaving_rest(
@@ -233,16 +220,6 @@ def _leaving_rest(
     yield [*others, rest]
 
 
-def _asked_about(chain: Sequence[Asked]) -> dict[str, str]:
-    """The columns that answers name, each with its question."""
-    return {
-        path: one.error.what
-        for one in chain
-        for flag, value in one.answer
-        for path in _columns(flag, value)
-    }
-
-
 def _joined(answers: Iterable[Way]) -> Way:
     """Answers as one, of an option that has one value the last."""
     pairs = itertools.chain(*answers)
@@ -253,14 +230,12 @@ def _joined(answers: Iterable[Way]) -> Way:
 def _go_together(answers: Sequence[Way]) -> bool:
     """Whether no answer takes another one back: leaves a column out that one reads, or gives a name
     another value."""
-    pairs = [*itertools.chain(*answers)]
+    pairs = {*itertools.chain(*answers)}
     left = {value for flag, value in pairs if flag == "--ignore"}
     used = {path for flag, value in pairs if flag != "--ignore" for path in _columns(flag, value)}
-    named = {(flag, value.partition("=")[0]): value for flag, value in pairs if flag in _PAIRS}
-    same = all(
-        named[flag, value.partition("=")[0]] == value for flag, value in pairs if flag in _PAIRS
-    )
-    return same and left.isdisjoint(itertools.chain(*(judgements.bare(p).split(",") for p in used)))
+    named = [(flag, value.partition("=")[0]) for flag, value in pairs if flag in _PAIRS]
+    once = len(named) == len({*named})
+    return once and left.isdisjoint(itertools.chain(*(judgements.bare(p).split(",") for p in used)))
 
 
 def _columns(flag: str, value: str) -> Sequence[str]:

@@ -28,7 +28,7 @@ def resolved(config: Config) -> tuple[Resolved, ModelProfile]:
     """The model of a build as it was found, and its profile as the options have it.
 
     Raises:
-        ModelError: there is no such model, or the options do not suit it.
+        ModelError: there is no such model, it is not trained on this task, or not padded so.
     """
     overrides = Overrides(
         chat_template=config.parts.chat_template,
@@ -37,25 +37,8 @@ def resolved(config: Config) -> tuple[Resolved, ModelProfile]:
         added_tokens=config.parts.add_token,
     )
     found = resolve(config.parts.model, config.run.cache, overrides, fetch=config.run.fetch)
-    return found, _suited(found.profile, config)
-
-
-def require_model(config: Config) -> None:
-    """A model's name is a known one, a path, or may be on the hub: asked before any row is read.
-
-    Raises:
-        ModelError: it is none of these.
-    """
-    require_known(config.parts.model)
-
-
-def _suited(profile: ModelProfile, config: Config) -> ModelProfile:
-    """The profile with the build's padding side.
-
-    Raises:
-        ModelError: the family is not trained on this task, or not padded so.
-    """
-    if profile.pair is not None and not tasks.kind_of(config.task).compares:
+    profile = found.profile
+    if profile.pair is not None and not config.parts.kind.compares:
         raise ModelError(
             f"{profile.name} is an encoder: it reads a pair of texts and generates no text.",
             f"Use it for rm, or name a language model for {config.task}.",
@@ -69,7 +52,17 @@ def _suited(profile: ModelProfile, config: Config) -> ModelProfile:
         from stages.tokens import inference  # which renders prompts
 
         profile = inference.chosen(profile, config.parts.thinking)
-    return replace(profile, padding_side=config.plan.padding_side or profile.padding_side)
+    side = config.plan.padding_side or profile.padding_side
+    return found, replace(profile, padding_side=side)
+
+
+def require_model(config: Config) -> None:
+    """A model's name is a known one, a path, or may be on the hub: asked before any row is read.
+
+    Raises:
+        ModelError: it is none of these.
+    """
+    require_known(config.parts.model)
 
 
 def layout_of(config: Config, task: tasks.Task) -> str:
@@ -80,9 +73,9 @@ def layout_of(config: Config, task: tasks.Task) -> str:
     """
     if config.plan.index_only:
         return _indexed(config, task)
-    export = exports.load(config.plan.trainer) if config.plan.trainer else None
     if not config.plan.layout:
-        return export.layout(task.name, task.layouts) if export else task.layouts[0]
+        trainer = config.plan.trainer
+        return exports.load(trainer).layout(task.name, task.layouts) if trainer else task.layouts[0]
     if layouts.load(config.plan.layout).indexed:
         raise UsageError(
             f"Layout {config.plan.layout} is that of --index-only.", "Give --index-only instead."
@@ -92,16 +85,25 @@ def layout_of(config: Config, task: tasks.Task) -> str:
             f"{task.name} does not support layout {config.plan.layout}.",
             f"Choose {' or '.join(task.layouts)}.",
         )
-    if export is not None:
-        export.require(
-            exports.ExportFacts(
-                task=config.task,
-                layout=config.plan.layout,
-                max_length=config.plan.max_length,
-                bound=None,
-            )
-        )
+    _require_trainer(config)
     return config.plan.layout
+
+
+def _require_trainer(config: Config, recurrent: str = "") -> None:
+    """The trainer of a build, where one is named, reads its rows.
+
+    Raises:
+        UsageError: it does not; or would let the documents of a row run into each other.
+    """
+    if config.plan.trainer:
+        facts = exports.ExportFacts(
+            task=config.task,
+            layout=config.plan.layout,
+            max_length=config.plan.max_length,
+            bound=None,
+            recurrent=recurrent,
+        )
+        exports.load(config.plan.trainer).require(facts)
 
 
 def _indexed(config: Config, task: tasks.Task) -> str:
@@ -127,18 +129,10 @@ def fitted(config: Config, profile: ModelProfile) -> Config:
     """The options with a length that the model can read: an encoder's positions are absolute.
 
     Raises:
-        UsageError: the trainer would let the documents of a row run into each other.
+        UsageError: see ``_require_trainer``.
     """
-    plan = config.plan
-    if plan.trainer and profile.recurrent:
-        facts = exports.ExportFacts(
-            task=config.task,
-            layout=plan.layout,
-            max_length=plan.max_length,
-            bound=None,
-            recurrent=profile.recurrent,
-        )
-        exports.load(plan.trainer).require(facts)
+    if profile.recurrent:
+        _require_trainer(config, profile.recurrent)
     if profile.pair is None:
         return config
     return config.but(max_length=min(config.plan.max_length, profile.context_length))

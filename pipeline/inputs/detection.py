@@ -9,7 +9,13 @@ from pipeline import tasks
 from pipeline.builds import limits
 from pipeline.builds.place import place_of
 from pipeline.inputs import ratings
-from pipeline.inputs.opening import asked_about_cells, format_options, require_known, selection_of
+from pipeline.inputs.opening import (
+    SampledRows,
+    asked_about_cells,
+    format_options,
+    require_known,
+    selection_of,
+)
 from pipeline.inputs.questions import ask
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
@@ -24,16 +30,9 @@ from stages.normalize.mixture import detect_mixture
 from stages.normalize.role_columns import ENOUGH
 from stages.normalize.survey import Survey, is_talk, survey
 from stages.rows import column_names, selection, signals, speakers
-from stages.rows.selection import Selection, lookup, names_something, renamed
+from stages.rows.selection import lookup, names_something, renamed
 
 _LISTED = 24  # names that a message lists
-
-
-def way_on(error: str, path: str) -> str:
-    """The remedy for a file without a single readable row."""
-    if "UTF-8" in error:
-        return f"Convert it, for example: iconv -f latin1 -t utf-8 {path} > utf8.jsonl"
-    return "Give a file of JSON objects, one a line."
 
 
 def rows_of(glimpse: contract.Glimpse) -> list[contract.Row]:
@@ -57,7 +56,9 @@ def recognise_glimpse(
     if not rows:
         wrong = (f"line {r.line + 1}: {r.error[1]}" for r in glimpse.records if r.error)
         error = next(wrong, "there are no rows in it")
-        raise DataError(f"{where} has no row that can be read; {error}.", way_on(error, where))
+        convert = f"Convert it, for example: iconv -f latin1 -t utf-8 {where} > utf8.jsonl"
+        remedy = convert if "UTF-8" in error else "Give a file of JSON objects, one a line."
+        raise DataError(f"{where} has no row that can be read; {error}.", remedy)
     typed = any(record.typed for record in glimpse.records)
     with asked_about_cells(rows, where, config, reader) as cells:
         found = recognise_rows([*cells], where, config, typed, other_tasks=other_tasks)
@@ -73,7 +74,7 @@ def _format_chosen(config: Config) -> Format:
         UsageError: there is none, or it is one of another task, which the error names.
     """
     try:
-        return formats.choose(config.source.format, tasks.kind_of(config.task))
+        return formats.choose(config.source.format, config.parts.kind)
     except UsageError as error:
         if re.split("[/?]", config.source.format)[0] not in catalog.names(formats.__name__):
             raise
@@ -83,10 +84,6 @@ def _format_chosen(config: Config) -> Format:
                 remedy = f"Use the task that it is for: pipeline run {task}. {error.remedy}"
                 raise UsageError(error.what, remedy) from error
         raise
-
-
-def _columns_of(rows: list[contract.Row]) -> str:
-    return ", ".join(dict.fromkeys(itertools.chain(*rows[:10])))
 
 
 def _require_named(where: str, rows: list[contract.Row], config: Config) -> None:
@@ -105,12 +102,13 @@ def _require_named(where: str, rows: list[contract.Row], config: Config) -> None
     speakers.require_said(config.source.role, rows, where)
     if config.source.filter or Keep.of(config.plan.dedup_keep).column:
         require_known(config, rows, where)
+    columns = [*dict.fromkeys(itertools.chain(*rows[:10]))]
     for option, column in missing:
-        near = column_names.nearest(column, _columns_of(rows).split(", "))
+        near = column_names.nearest(column, columns)
         meant = " or ".join(option.replace(column, one) for one in near)
         what = f"{option}: no sampled row of {where} has {column}."
         hint = f"Did you mean {meant}? " if near else ""
-        raise UsageError(what, f"{hint}Its columns: {_columns_of(rows)}.")
+        raise UsageError(what, f"{hint}Its columns: {', '.join(columns)}.")
 
 
 def _require_read(names: Iterable[str], known: Iterable[str], whose: str) -> None:
@@ -148,30 +146,25 @@ def _require_together(
             raise DataError(what, "Give one of the two alone, and leave the other column out.")
 
 
-def _taken(rows: list[contract.Row], where: str, config: Config) -> list[contract.Row]:
+def _taken(rows: list[contract.Row], where: str, config: Config, typed: bool) -> list[contract.Row]:
     """The sampled rows that ``--where`` keeps, without ignored columns, as formats get them.
 
     Raises:
-        DataError: ``--where`` keeps none of them.
+        DataError: ``--where`` keeps none of them, or nobody said what their nulls are.
     """
-    selection = selection_of(config)
-    taken = [renamed(selection.read(r), config.source.map) for r in rows if selection.takes(r)]
+    chosen = selection_of(config)
+    taken = [renamed(chosen.read(r), config.source.map) for r in rows if chosen.takes(r)]
     if not taken:
         said = " and ".join(config.source.where)
         what = f"{where}: none of {counted(len(rows), 'sampled row')} meets --where {said}."
-        raise DataError(what, f"Check the values; the first row has {_shown(rows[0], selection)}.")
-    return taken
-
-
-def _with_nulls_settled(rows: list[contract.Row], where: str, config: Config) -> list[contract.Row]:
+        first = (f"{c.column} {lookup(rows[0], c.column)!r}"[:60] for c in chosen.where)
+        raise DataError(what, f"Check the values; the first row has {', '.join(first)}.")
+    if not typed:
+        return taken
     try:
-        return [selection.settled(row, config.source.null_fields) for row in rows]
+        return [selection.settled(row, config.source.null_fields) for row in taken]
     except errors.AskError as error:
         raise DataError(f"{where}: {error.detail}.", error.remedy) from error
-
-
-def _shown(row: contract.Row, selection: Selection) -> str:
-    return ", ".join(f"{c.column} {lookup(row, c.column)!r}"[:60] for c in selection.where)
 
 
 def recognise_rows(
@@ -188,7 +181,7 @@ def recognise_rows(
         DataError: the rows fit no format, or more than one, or a column that nothing would read
             must not be left out without a question.
     """
-    kind = tasks.kind_of(config.task)
+    kind = config.parts.kind
     named = None if config.source.format == "auto" else _format_chosen(config)
     _require_named(where, raw, config)
     for name, path in config.source.map.items():
@@ -200,80 +193,72 @@ def recognise_rows(
     offered = formats.usable_for(kind) if named is None else [named]
     whose = f"format {named.name} does not read" if named else f"no format of {kind.words} reads"
     _require_read(config.source.map, (n for f in offered for n in formats.names_of(f)), whose)
-    rows = _taken(raw, where, config)
+    rows = _taken(raw, where, config, typed)
     if not config.source.mixed_formats:
         _require_together(rows, config.source.map, offered, kind.words)
-    if typed:
-        rows = _with_nulls_settled(rows, where, config)
-    if named is None:
-        detection = _detected(rows, where, config, other_tasks)
-    else:
-        detection = _as_named(named, rows, where, config)
+    read = SampledRows(rows, raw, where, config)
+    detection = _as_named(named, read) if named else _detected(read, other_tasks)
     if detection.change is None:
         whose = f"format {detection.format.name} does not read"
         _require_read(config.source.map, formats.names_of(detection.format), whose)
         given = [renamed(row, detection.format.renamed) for row in rows]
         seen = survey(given, detection.format, kind, format_options(config), selection_of(config))
-        _require_some(seen, rows, where, config)
+        read = replace(read, reading=detection.reading)
+        _require_some(seen, read)
         if kind.trains_answers:
             ask_of_checks(seen, rows, detection.reading, format_options(config))
         settled = _left_out(seen.asked, config)
-        ask(seen, rows, raw, detection.reading, where, config, settled)
+        ask(seen, read, settled)
         detection = replace(detection, left=tuple(sorted(settled)))
     return detection
 
 
-def _require_some(seen: Survey, rows: list[contract.Row], where: str, config: Config) -> None:
+def _require_some(seen: Survey, read: SampledRows) -> None:
     """Some row is not refused, unless no other task reads them.
 
     Raises:
         UnknownFormatError: all are, and the error names the task.
     """
-    failed = None if seen.rows or seen.refused or len(rows) < ENOUGH else seen.failed
+    failed = None if seen.rows or seen.refused or len(read.rows) < ENOUGH else seen.failed
     if not isinstance(failed, errors.RowError):
         return
-    what = f"{where}: {config.task} can use none of {counted(len(rows), 'sampled row')}"
+    sampled = counted(len(read.rows), "sampled row")
+    what = f"{read.where}: {read.config.task} can use none of {sampled}"
     option = next(map(written, ways(failed.detail)), "")
     remedy = f"Add {option}." if option else f"What they lack: pipeline explain {failed.code}."
     none = UnknownFormatError(f"{what}: {failed.detail}.", remedy)
-    if (told := ratings.naming_the_task(none, rows, where, config)) is not none:
+    if (told := ratings.naming_the_task(none, read)) is not none:
         raise told
 
 
 _ASKED = ("question", "prompt", "problem", "text")  # meanings of texts that differ from row to row
 
 
-def require_believable(
-    rows: list[contract.Row], found: Detection, where: str, given: Config, config: Config
-) -> None:
-    """Options that a message would offer take no few texts that come again and again for what each
-    row asks, leave out no turns where none are read, and are believable to the format.
+def is_believable(
+    rows: list[contract.Row], found: Detection, given: Config, config: Config
+) -> bool:
+    """Whether options that a message would offer take no few texts that come again and again for
+    what each row asks, leave out no turns where none are read, and are believable to the format.
 
     Args:
         given: the options without them.
-
-    Raises:
-        UsageError: they do, so nobody is offered them.
     """
     meant, maps = found.format.columns, config.source.map
-    constant: list[str] = []
     few = min(signals.FEW, len({*map(repr, rows)}) // 5)
     for names in (meant.get(meaning, ()) for meaning in _ASKED):
         paths = [maps.get(name, name) for name in names]
-        new = [path for name, path in maps.items() if name in names and path in paths]
-        told = {repr([lookup(row, path) for path in paths]) for row in rows}
-        constant += new if len(told) <= few and {*new} - {*given.source.map.values()} else []
-    left = {*config.source.ignore, *found.left}.difference(given.source.ignore)
-    said = {path: sum(is_talk(lookup(row, path)) for row in rows) for path in left}
-    talks = [path for path, rows_of in said.items() if 2 * rows_of > len(rows)]
-    trains = tasks.kind_of(config.task).trains_answers
-    turns = talks if trains and "turns" not in meant else []
-    if constant or turns:
-        raise UsageError(f"{where}: {' and '.join(constant or turns)} cannot be read so.")
-    if config.source.neutral != given.source.neutral:
-        read = [renamed(renamed(row, maps), found.format.renamed) for row in rows]
-        if not found.format.is_believable(read, found.format.told(format_options(config))):
-            raise UsageError(f"{where}: --neutral {config.source.neutral} cannot be believed.")
+        new = {path for name, path in maps.items() if name in names} - {*given.source.map.values()}
+        if new and len({repr([lookup(row, path) for path in paths]) for row in rows}) <= few:
+            return False
+    if config.parts.kind.trains_answers and "turns" not in meant:
+        left = {*config.source.ignore, *found.left}.difference(given.source.ignore)
+        said = (sum(is_talk(lookup(row, path)) for row in rows) for path in left)
+        if any(2 * talks > len(rows) for talks in said):
+            return False
+    if config.source.neutral == given.source.neutral:
+        return True
+    read = [renamed(renamed(row, maps), found.format.renamed) for row in rows]
+    return found.format.is_believable(read, found.format.told(format_options(config)))
 
 
 def _left_out(asked: frozenset[str], config: Config) -> frozenset[str]:
@@ -294,38 +279,40 @@ def _left_out(asked: frozenset[str], config: Config) -> frozenset[str]:
     return asked & {column.column for one in inputs for column in one.unread}
 
 
-def _detected(rows: list[contract.Row], where: str, config: Config, other_tasks: bool) -> Detection:
+def _detected(read: SampledRows, other_tasks: bool) -> Detection:
     """The reading that rows show: of one format, or with ``--mixed-formats`` of several."""
-    kind, source = tasks.kind_of(config.task), config.source
-    if source.mixed_formats:
-        found = detect_mixture(rows, kind, where, format_options(config))
-        if found is not None:
-            return found
+    told = read.rows, read.kind, read.where, format_options(read.config)
+    if read.config.source.mixed_formats and (found := detect_mixture(*told)) is not None:
+        return found
     try:
-        return detect(rows, kind, where, format_options(config))
+        return detect(*told)
     except UnknownFormatError as error:
         if not other_tasks:
             raise
-        raise ratings.naming_the_task(error, rows, where, config) from error
+        raise ratings.naming_the_task(error, read) from error
 
 
-def _as_named(named: Format, rows: list[contract.Row], where: str, config: Config) -> Detection:
+def _as_named(named: Format, read: SampledRows) -> Detection:
     """The reading that ``--format`` names."""
-    source, reading, more = config.source, config.source.format, ""
-    given = [renamed(row, named.renamed) for row in rows]
-    fitting = [row for row in given if named.matches(row)]
-    if not fitting and not named.renamed:
-        kind = tasks.kind_of(config.task)
-        if len(found := roles.find(rows, kind, source.map, named.name)) == 1:
-            variant = reading.partition("/")[2]
-            reading = formats.reading_of(named.name, variant, found[0].renamed)
-            named, more = formats.load(reading), f": {found[0].words}"
-            given = [renamed(row, named.renamed) for row in rows]
-            fitting = [row for row in given if named.matches(row)]
+    rows, source, more = read.rows, read.config.source, ""
+    reading = source.format
+    fitting = _fitting(named, rows)
+    found = [] if fitting or named.renamed else roles.find(rows, read.kind, source.map, named.name)
+    if len(found) == 1:
+        variant = reading.partition("/")[2]
+        reading = formats.reading_of(named.name, variant, found[0].renamed)
+        named, more = formats.load(reading), f": {found[0].words}"
+        fitting = _fitting(named, rows)
     if "/" not in reading:
-        reading, why = settle(named, fitting, where, named.told(format_options(config)))
+        told = named.told(format_options(read.config))
+        reading, why = settle(named, fitting, read.where, told)
         more += why
     counts = {named.name: len(fitting)}
     of = counted(len(rows), "sampled row")
     evidence = f"named by --format, fits {len(fitting):,} of {of}{more}"
     return Detection(reading=reading, evidence=evidence, sampled=len(rows), counts=counts)
+
+
+def _fitting(named: Format, rows: list[contract.Row]) -> list[contract.Row]:
+    """The rows that a format reads, with columns as it names them."""
+    return [row for row in (renamed(one, named.renamed) for one in rows) if named.matches(row)]

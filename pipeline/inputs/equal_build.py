@@ -20,7 +20,6 @@ from pipeline.manifest.json_records import problem
 from pipeline.manifest.manifest import MANIFEST, Named, id_of_recipe
 from pipeline.manifest.records import RUN
 from pipeline.options.config import Config
-from pipeline.sources import Located
 from stages.errors import PipelineError
 from stages.files.file_hash import Identity, KnownHashes, identity
 
@@ -64,30 +63,25 @@ def look(config: Config) -> Look:
         UsageError: the output is not ours to replace, or an input does not exist.
         DataError, SurroundingsError: an input is damaged or not readable.
     """
-    place = place_of(config.run)
-    files = located(config)
-    if config.run.data_docs is not None:  # which an equal build does not have
-        return Look(place, tuple(scan(config, files, hash_now=False)), None)
-    hashes = known_hashes(config)
+    place, files, hashes = place_of(config.run), located(config), known_hashes(config)
+    # An equal build does not have the pages that --data-docs asks for.
+    is_before = config.run.data_docs is None and place.before.exists()
+
+    def equal(inputs: Sequence[Named]) -> build.Build | None:
+        return up_to_date(place, *_identify(config, inputs), hashes)
+
     known = [None if file.version else hashes.of(file.path) for file in files]
-    if all(known) and place.before.exists():
+    if is_before and all(known):
         sources = [config.sources[file.source].name for file in files]
-        every = list(zip(short_names(files), map(str, known), sources, strict=True))
-        there = up_to_date(place, *_identify(config, every), hashes)
+        there = equal([*zip(short_names(files), map(str, known), sources, strict=True)])
         if there is not None:
             hashes.save()
             return Look(place, (), _built(config, place, there))
-    return _read(config, place, files, hashes)
-
-
-def _read(config: Config, place: Place, files: Sequence[Located], hashes: KnownHashes) -> Look:
     here = [file.path for file in files if file.version is None]
     began, before = time.time_ns(), {path: identity(path) for path in here}
     inputs = tuple(scan(config, files, hash_now=False))
-    there = None
-    if place.before.exists() and all(one.sha256 for one in inputs):
-        key = _identify(config, [_named(one) for one in inputs])
-        there = up_to_date(place, *key, hashes)
+    is_before = is_before and all(one.sha256 for one in inputs)
+    there = equal([_named(one) for one in inputs]) if is_before else None
     if there is None:
         return Look(place, inputs, None)
     for one in inputs:
@@ -146,7 +140,9 @@ def _built(config: Config, place: Place, there: build.Build) -> limits.Built:
     if place.versions is not None and place.versions.current() != key:
         guarded = None if config.run.replace else limits.opened(place.before)
         if guarded is not None and place.withdrawn(key):
-            there, step, notes = guarded, lambda: ((), ()), (_taken_back(key),)
+            what = f"these inputs give version {key[: versions.SHORT]}, which was rolled back"
+            stays = "so the current version stays; --replace publishes it again"
+            there, step, notes = guarded, lambda: ((), ()), (f"{what}, {stays}",)
         else:
             if guarded is not None:
                 model, shown = there.manifest.model.name, place.shown_before
@@ -166,13 +162,6 @@ def _built(config: Config, place: Place, there: build.Build) -> limits.Built:
     built = failed.publishing(replace(built, removed=removed, notes=(*notes, *kept)))
     failed.clear(config.run.place)  # of a build that was refused since
     return built
-
-
-def _taken_back(key: str) -> str:
-    return (
-        f"these inputs give version {key[: versions.SHORT]}, which was rolled back, so the current "
-        f"version stays; --replace publishes it again"
-    )
 
 
 def _identify(config: Config, inputs: Sequence[Named]) -> tuple[str | None, Mapping[str, object]]:
@@ -222,11 +211,9 @@ def _there(place: Place, key: str, hashes: KnownHashes) -> build.Build | None:
         broken = any(problem((target / name).read_bytes()) for name in (MANIFEST, RUN))
         if there.manifest.build_id != key or broken:
             return None
-        differ = (d for d in there.differences(hashes.sha256) if not _is_left_over(d))
-        return None if any(differ) else there
+        for one in there.differences(hashes.sha256):
+            if one.code != stored.UNKNOWN or not dataset_files.is_one(one.name):
+                return None
+        return there
     except (PipelineError, OSError):
         return None
-
-
-def _is_left_over(difference: stored.Difference) -> bool:
-    return difference.code == stored.UNKNOWN and dataset_files.is_one(difference.name)

@@ -1,27 +1,32 @@
 """Which reader a file of a source gets, what the source's options tell it, and how its rows and
 cells are read."""
 
+import itertools
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from pipeline.options.build_options import OPTIONS, SourceOptions
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
-from pipeline.options.source import Source
 from pipeline.sources import Located
 from stages import contract, formats, readers
 from stages.contract import Record, Row
-from stages.errors import DataError, PipelineError, UsageError, did_you_mean
+from stages.errors import DataError, UsageError, did_you_mean
+from stages.format import Format
+from stages.kinds import Kind
 from stages.normalize.role_names import maps
 from stages.readers._delimited import RFC4180, Delimited
 from stages.rows.expressions import FIGURES, Expression, parse
 from stages.rows.selection import Selection, condition, lookup
+
+if TYPE_CHECKING:
+    from pipeline.inputs.scan import Input
 
 _SHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
 # The filter's settings: comma, double quote, UTF-8.
@@ -48,33 +53,26 @@ def _of_tables(options: SourceOptions) -> str:
     return next((f"--cells {name}={kind}" for name, kind in options.cells.items()), "")
 
 
-def reader_of(file: Located, options: SourceOptions) -> contract.Reader:
+def reader_of(file: "Located | Input", options: SourceOptions) -> contract.Reader:
     """What reads a file.
 
     Raises:
         UsageError: nothing does.
     """
     name = file.reader or readers.of_path(file.path)
-    if name is None:
-        raise _unread(file)
-    reader = readers.load(name)
-    if isinstance(reader, Delimited):
-        return reader.having(options.delimiter, options.quoting, options.cells)
-    return reader
-
-
-def _unread(file: Located) -> UsageError:
-    suffix = Path(file.path).suffix.lower()
-    if suffix in _SHEETS:
-        return UsageError(
+    if name is None and Path(file.path).suffix.lower() in _SHEETS:
+        raise UsageError(
             f"{file.origin} is a spreadsheet, whose cells are formulas, dates and formats.",
             "Export each sheet as CSV UTF-8 and give the .csv file. Without a screen: "
             f"{_EXPORT} {shlex.quote(file.origin)}",
         )
-    return UsageError(
-        f"{file.origin}: no reader for this suffix.",
-        f"Known: {', '.join(sorted(readers.suffixes()))}.",
-    )
+    if name is None:
+        known = f"Known: {', '.join(sorted(readers.suffixes()))}."
+        raise UsageError(f"{file.origin}: no reader for this suffix.", known)
+    reader = readers.load(name)
+    if isinstance(reader, Delimited):
+        return reader.having(options.delimiter, options.quoting, options.cells)
+    return reader
 
 
 def require_used(files: Sequence[Located], config: Config) -> None:
@@ -119,20 +117,36 @@ def selection_of(config: Config) -> Selection:
     return Selection(tuple(map(condition, source.where)), source.ignore, filtered, source.role)
 
 
-@contextmanager
-def said_of_source(source: Source) -> Iterator[None]:
-    """Errors that offer an option also say which of the sources it is for, since an option of the
-    command would be for all of them."""
-    try:
-        yield
-    except PipelineError as error:
-        if source.name and "--" in error.remedy:
-            error.remedy = (
-                f"{error.remedy} In the recipe, options of these rows are keys of the [[source]] "
-                f"{source.name}."
-            ).lstrip()
-            error.args = (error.what, error.remedy)
-        raise
+@dataclass(frozen=True, slots=True)
+class SampledRows:
+    """Sampled rows of a file, and how they are read.
+
+    Attributes:
+        rows: as formats get them; ``raw``: with all that the file has.
+        where: what a message calls the file.
+        reading: as ``formats.load`` takes it; empty until one is found.
+    """
+
+    rows: list[Row]
+    raw: list[Row]
+    where: str
+    config: Config
+    reading: str = ""
+
+    @property
+    def format(self) -> Format:
+        """The format that reads them."""
+        return formats.load(self.reading)
+
+    @property
+    def kind(self) -> Kind:
+        """Of the task's examples."""
+        return self.config.parts.kind
+
+    def which(self, what: str, ways: Sequence[str]) -> DataError:
+        """The question about something in these rows, with the answers to choose from."""
+        remedy = f"Say which: {', or '.join(ways)}." if ways else ""
+        return DataError(f"{self.where}: {what}", remedy)
 
 
 # Names that filters read, and that no row has: probably misspelt.
@@ -168,35 +182,28 @@ def require_known(config: Config, rows: Sequence[contract.Row], where: str) -> N
     Raises:
         UsageError: it is, so it is probably misspelt; or it could mean either.
     """
-    known: set[str] = set()
+    known = {*itertools.chain(*map(_paths, rows))} if config.source.filter else set()
     for expression in map(parse, config.source.filter if rows else ()):
         for name in set(expression.figures) - {*config.source.ignore, "margin"}:
             if name not in expression.columns and any(row.get(name) is not None for row in rows):
                 raise called_like_a_figure(name, where)
         for path in set(expression.columns) - expression.expected:
-            if all(lookup(row, path) is None for row in rows):
-                known = known or _paths(rows)
-                if did_you_mean(path, {*known, *FIGURES}):
-                    raise unknown(expression, path, f"no sampled row of {where}", known)
+            nowhere = all(lookup(row, path) is None for row in rows)
+            if nowhere and did_you_mean(path, {*known, *FIGURES}):
+                raise unknown(expression, path, f"no sampled row of {where}", known)
     keep = Keep.of(config.plan.dedup_keep).column
     if keep and all(lookup(row, keep) is None for row in rows):
         what = f"--dedup-keep compares {keep}, and no sampled row of {where} has a value in it."
-        if meant := did_you_mean(keep, _paths(rows), most=1):
+        if meant := did_you_mean(keep, {*itertools.chain(*map(_paths, rows))}, most=1):
             raise UsageError(what, meant)
 
 
-def _paths(rows: Sequence[contract.Row], deepest: int = 3) -> set[str]:
-    """The paths of all columns of some raw rows, with those inside of objects."""
-    found: set[str] = set()
-    waiting = [("", row, 1) for row in rows]
-    while waiting:
-        before, row, depth = waiting.pop()
-        for key, value in row.items():
-            path = f"{before}{key}"
-            found.add(path)
-            if isinstance(value, dict) and depth < deepest:
-                waiting.append((f"{path}.", value, depth + 1))
-    return found
+def _paths(row: Row, before: str = "", deepest: int = 3) -> Iterator[str]:
+    """The paths of all columns of a raw row, with those inside of objects."""
+    for key, value in row.items():
+        yield f"{before}{key}"
+        if isinstance(value, dict) and deepest > 1:
+            yield from _paths(value, f"{before}{key}.", deepest - 1)
 
 
 # Cells of tables of texts that may be JSON: the user has to say so before a build begins.
@@ -222,18 +229,28 @@ def asked_about_cells(
     decided = {**known.cells, **config.source.cells}
     open_to_doubt = [c for c in rows[0] if c not in decided and c not in config.source.ignore]
     kinds = {column: _kind([row[column] for row in rows]) for column in open_to_doubt}
-    _require_said({c: kind for c, kind in kinds.items() if kind in ("lists", "objects")}, where)
+    if nested := [c for c, kind in kinds.items() if kind in ("lists", "objects")]:
+        first, *more = nested
+        others = f" (and of {', '.join(more)})" if more else ""
+        raise DataError(
+            f"{where}: the cells of column {first!r}{others} are JSON {kinds[first]}, but cells "
+            "are read as text unless --cells says that they are JSON.",
+            f"Say which: {_cells(nested, 'json')} or {_cells(nested, 'text')}.",
+        )
     as_json = _as_json(config, known)
     try:
         yield [_parsed(row, as_json) for row in rows]
     except DataError as error:
         named = [c for c, kind in kinds.items() if kind == "scalars" and c in error.what]
-        plain = [f"--cells {shlex.quote(f'{column}=json')}" for column in named]
-        if plain:
-            said = f"To read numbers, true and false as values, add {' '.join(plain)}."
+        if named:
+            said = f"To read numbers, true and false as values, add {_cells(named, 'json')}."
             error.remedy = f"{error.remedy} {said}".lstrip()
-            error.args = (error.what, error.remedy)
         raise
+
+
+def _cells(columns: Iterable[str], kind: str) -> str:
+    """The options that say what the cells of some columns are."""
+    return " ".join(f"--cells {shlex.quote(f'{column}={kind}')}" for column in columns)
 
 
 def _as_json(config: Config, known: Delimited) -> set[str]:
@@ -255,50 +272,32 @@ def parsed(records: Sequence[Record], config: Config, reader: str) -> list[Recor
     return [replace(one, data=one.data and _parsed(one.data, as_json)) for one in records]
 
 
-def _require_said(nested: Mapping[str, str], where: str) -> None:
-    """Raises DataError if there are such columns."""
-    if not nested:
-        return
-    first, *more = nested
-    others = f" (and of {', '.join(more)})" if more else ""
-    ways = [
-        " ".join(f"--cells {shlex.quote(f'{column}={kind}')}" for column in nested)
-        for kind in ("json", "text")
-    ]
-    raise DataError(
-        f"{where}: the cells of column {first!r}{others} are JSON {nested[first]}, but cells are "
-        "read as text unless --cells says that they are JSON.",
-        f"Say which: {ways[0]} or {ways[1]}.",
-    )
-
-
 def _kind(cells: Sequence[str]) -> str:
     """What all cells of a column are that have something in them; empty where they differ."""
     kinds = {_kind_of(cell) for cell in cells if cell.strip()}
     return kinds.pop() if len(kinds) == 1 else ""
 
 
+_OF_JSON: Mapping[type, str] = {list: "lists", dict: "objects", str: ""}
+
+
 def _kind_of(cell: str) -> str:
     try:
-        value: Any = orjson.loads(cell)
+        kind = type(orjson.loads(cell))
     except orjson.JSONDecodeError:
         return ""
-    if isinstance(value, list):
-        return "lists"
-    if isinstance(value, dict):
-        return "objects"
-    return "" if isinstance(value, str) else "scalars"
+    return _OF_JSON.get(kind, "scalars")
 
 
-def lists_of_texts(listed: Sequence[str], reading: str, where: str) -> DataError:
+def lists_of_texts(listed: Sequence[str], read: SampledRows) -> DataError:
     """The question about columns of lists as text: a list may be an answer as it stands, but nobody
     asks in one."""
     inside = maps(listed, [f"{name}[json]" for name in listed])
-    columns = formats.load(reading).columns
+    columns = read.format.columns
     asked = {name for one in ("question", "prompt", "problem") for name in columns.get(one, ())}
     whole = "" if asked & {*listed} else f", or the text as it stands with {maps(listed, listed)}"
     said = "Say which: read" if whole else "Read"
     return DataError(
-        f"{where}: lists stand as text in {' and '.join(listed)}.",
+        f"{read.where}: lists stand as text in {' and '.join(listed)}.",
         f"{said} what is inside with {inside}{whole}.",
     )

@@ -19,7 +19,7 @@ from pipeline.options.config import Config
 from stages import encoders, kinds
 from stages.chat_template.render import Renderer
 from stages.files import file_hash
-from stages.profile import ModelProfile, TargetModel, declare
+from stages.profile import TargetModel, declare
 from stages.tokenizers import probes
 from stages.tokenizers.resolve import Resolved
 from stages.tokens.segment_encoder import SegmentEncoder
@@ -33,32 +33,23 @@ def find_model(config: Config) -> tuple[Resolved, TargetModel]:
     """
     found, profile = resolved(config)
     with_steps = tasks.load(config.task).with_steps
-    proved: list[TargetModel] = []
-
-    def prove() -> Mapping[str, str]:
-        proved.append(_bound(config, found, profile, with_steps))
-        return proved[0].probes
-
-    asked = [config.source.train_on, config.source.system, with_steps]
-    subject = [asdict(profile), file_hash.of_content(found.tokenizer_json), asked]
-    seen = _kept(config.run.cache, "probes", subject, prove)
-    if proved:
-        return found, proved[0]
     model = declare(profile, found.tokenizer_json, with_steps)
-    model.probes.update(seen)
-    return found, model
-
-
-def _bound(config: Config, found: Resolved, profile: ModelProfile, with_steps: bool) -> TargetModel:
-    model = probes.bind(profile, found.tokenizer_json, with_steps)
     subject = probes.ProbeSubject(
         model=model,
         stock=found.tokenizer_json,
         train_on=config.source.train_on,
         system=config.source.system,
     )
-    model.probes.update(probes.require(subject, probes.rendering(model)))
-    return model
+
+    def prove() -> Mapping[str, str]:
+        for kind in (probes.TOKENS, probes.rendering(model)):
+            model.probes.update(probes.require(subject, kind))
+        return model.probes
+
+    asked = [config.source.train_on, config.source.system, with_steps]
+    depends = [asdict(profile), file_hash.of_content(found.tokenizer_json), asked]
+    model.probes.update(_kept(config.run.cache, "probes", depends, prove))
+    return found, model
 
 
 def _chosen(tokenizer_json: bytes, _: None) -> str:

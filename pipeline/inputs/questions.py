@@ -10,12 +10,10 @@ from collections.abc import Collection, Sequence
 
 import orjson
 
-from pipeline import tasks
 from pipeline.inputs import ratings
-from pipeline.inputs.opening import lists_of_texts
+from pipeline.inputs.opening import SampledRows, lists_of_texts
 from pipeline.options.config import FEW_ROWS, Config
 from pipeline.options.ways import leaving
-from stages import formats
 from stages.contract import Row
 from stages.errors import AskError, DataError, counted
 from stages.normalize import places, role_names
@@ -26,11 +24,11 @@ from stages.rows.selection import lookup
 from stages.rows.unread import differs_from, ignore, mapped
 
 
-def _of_steps(path: str, column: Column, reading: str) -> str:
+def _of_steps(path: str, column: Column, read: SampledRows) -> str:
     """The remedy where a column rates steps too, or numbers some behind the first wrong one, which
     somebody looked at then; empty where the format leaves none of these open."""
-    variant = f"{reading.partition('?')[0].partition('/')[2]}-whole"
-    found = formats.load(reading)
+    variant = f"{read.reading.partition('?')[0].partition('/')[2]}-whole"
+    found = read.format
     if True in column.numbers and variant in found.variants:
         whole = f"--format {found.name}/{variant} {ignore(path)}"
         ways = f"rate all steps that are not listed as good with {whole}, or leave those after"
@@ -41,8 +39,8 @@ def _of_steps(path: str, column: Column, reading: str) -> str:
     return f"Say which: read it with {mapped('labels', path)}, or leave it out with {ignore(path)}."
 
 
-def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where: str) -> DataError:
-    found = formats.load(reading)
+def _unseen(path: str, column: Column, read: SampledRows) -> DataError:
+    found, rows, reading = read.format, read.rows, read.reading
     much = "much" if found.name == "text" else "most"
     why = f"holds {much} of the rows' text" if column.asked is None else column.asked.detail
     why = why.removeprefix(path).lstrip().removesuffix(", and nothing reads it")
@@ -64,8 +62,8 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
     beside |= signals.are_few(column.values)
     if not (column_names.is_a(path, "context") and places.are_letters(reading, rows)):
         ways.insert(0 if beside else len(ways), f"leave it out with {left}")
-    what = f"{where}: column {path!r} ({column.contents(len(rows))}) {why}, and format {found.name}"
-    return DataError(f"{what} does not read it.", f"Say which: {', or '.join(ways)}." * bool(ways))
+    what = f"column {path!r} ({column.contents(len(rows))}) {why}, and format {found.name}"
+    return read.which(f"{what} does not read it.", ways)
 
 
 def _without(path: str, rows: Sequence[Row]) -> str:
@@ -77,57 +75,47 @@ def _without(path: str, rows: Sequence[Row]) -> str:
     return f"--where {shlex.quote(f'{path}={said}')}"
 
 
-def _weighing(
-    path: str, column: Column, rows: Sequence[Row], reading: str, where: str
-) -> DataError:
+def _weighing(path: str, column: Column, read: SampledRows) -> DataError:
     """The question about a column that weighs or leaves out rows, or turns."""
     assert column.asked is not None
     ways = [f"leave it out with {ignore(path)}"]
     scale = any(type(value) is float and value not in (0, 1) for value in column.values)
     known = column.asked.code == "unread_weight" or column_names.is_rating(path)
-    read = formats.load(reading).columns.get("weights of turns", ())
-    if read and all(isinstance(value, list) for value in column.values):
-        ways.insert(0, f"read it as the weights of the turns with {mapped(read[0], path)}")
+    weights = read.format.columns.get("weights of turns", ())
+    if weights and all(isinstance(value, list) for value in column.values):
+        ways.insert(0, f"read it as the weights of the turns with {mapped(weights[0], path)}")
     elif known and not scale and (chosen := ratings.condition_for(path, column)):
         ways.insert(0, f"use only the rows that it keeps with {chosen}")
-    what = f"{where}: {column.asked.detail} ({column.contents(len(rows))})."
-    return DataError(what, f"Say which: {', or '.join(ways)}.")
+    return read.which(f"{column.asked.detail} ({column.contents(len(read.rows))}).", ways)
 
 
-def ask(
-    survey: Survey,
-    rows: Sequence[Row],
-    raw: Sequence[Row],
-    reading: str,
-    where: str,
-    config: Config,
-    settled: Collection[str] = (),
-) -> None:
-    """Stop at the first column that must not be left out without the user's decision; ``raw``: the
-    rows with all that the file has, ``settled``: columns that may be left out."""
+def ask(survey: Survey, read: SampledRows, settled: Collection[str]) -> None:
+    """Stop at the first column that must not be left out without the user's decision, but for some
+    that are settled."""
+    where, config, of = read.where, read.config, len(read.rows)
     if listed := [n for n in survey.listed if config.source.cells.get(n) != "text"]:
-        raise lists_of_texts(listed, reading, where)
+        raise lists_of_texts(listed, read)
     late = survey.late
     for path, column in sorted(survey.columns.items(), key=lambda one: late.get(one[0], 0)):
         error = column.asked
         if error is None or path in settled:
             continue
-        if error.code == "rated" and tasks.kind_of(config.task).trains_answers:
-            raise ratings.rated(path, column, rows, raw, reading, config, where, late.get(path, 0))
-        if error.code == "rated" and tasks.kind_of(config.task).compares:
-            raise ratings.scored(path, survey, rows, raw, reading, config, where)
+        if error.code == "rated" and read.kind.trains_answers:
+            raise ratings.rated(path, column, read, late.get(path, 0))
+        if error.code == "rated" and read.kind.compares:
+            raise ratings.scored(path, survey, read)
         if error.code in ("unread_weight", "unknown_flag"):
-            raise _weighing(path, column, rows, reading, where)
+            raise _weighing(path, column, read)
         if error.code == "unread_column":
-            raise _unseen(path, column, rows, reading, where)
-        what = f"{where}: {error.detail} ({column.contents(len(rows))})."
+            raise _unseen(path, column, read)
+        what = f"{where}: {error.detail} ({column.contents(of)})."
         own = words.words(path)
         alike = [p for p in survey.asked if words.words(p) == own]
-        remedy = _of_steps(path, column, reading) or error.remedy  # of all of a family at once
+        remedy = _of_steps(path, column, read) or error.remedy  # of all of a family at once
         raise DataError(what, remedy.replace(ignore(path), " ".join(map(ignore, sorted(alike)))))
     if survey.most is not None and survey.most not in settled:
-        raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
-    refused, of = list(survey.refused.values()), len(rows)
+        raise _unseen(survey.most, survey.columns[survey.most], read)
+    refused = list(survey.refused.values())
     left = [errors for errors in refused if leaving([errors[0].remedy])]
     way = leaving([errors[0].remedy for errors in left])
     some = [*itertools.chain(*left)] if way else []

@@ -2,14 +2,13 @@
 them as what they are."""
 
 import shlex
-from collections.abc import Sequence
 from typing import Any
 
 from pipeline import tasks
-from pipeline.inputs.opening import selection_of
+from pipeline.inputs.opening import SampledRows, selection_of
 from pipeline.options.config import Config
 from stages import formats
-from stages.contract import FormatOptions, Row
+from stages.contract import FormatOptions
 from stages.errors import DataError, PipelineError, UnknownFormatError
 from stages.normalize import evidence, role_names, verdict_columns
 from stages.normalize.survey import Column, Survey, counts_of
@@ -35,27 +34,26 @@ def condition_for(path: str, column: Column) -> str:
     if nearly and (rated or not option):  # the few rows without a value are no better than others
         option = shapes.keeping(path, column.values) or option
     flag, *text = shlex.split(option) or [""]
-    kept = (condition(text[0].replace(path, "it", 1)).holds({"it": v}) for v in column.values)
-    return option if flag != "--where" or any(kept) else ""
+    return option if flag != "--where" or _kept(text[0], path, column) else ""
+
+
+def _kept(text: str, path: str, column: Column) -> list[Any]:
+    """The values of a column that a condition on it keeps."""
+    inside = condition(text.replace(path, "it", 1))
+    return [value for value in column.values if inside.holds({"it": value})]
 
 
 def _what_it_does(option: str, path: str, column: Column) -> str:
     """What an option does with the rows, in words."""
     if column.of:
         return "leave out the rows in which none is good"
-    flag, text, *more = shlex.split(option)
-    if more:
-        return "leave out the ties"
+    flag, text = shlex.split(option)
     if flag != "--where":
         silent = column.of_rows - column.rows
         return "leave out the bad ones" + (f", and train {silent:,} without a value" * bool(silent))
-    inside = condition(text.replace(path, "it", 1))
-    kept = [one for one in column.values if inside.holds({"it": one})]
+    said, kept = condition(text), _kept(text, path, column)
     if len(kept) == len(column.values):
         return "say how good they must be (all of these are)"
-    said = condition(text)
-    if said.sign == "!=" and signals.is_tie(said.value):
-        return "leave out the ties"
     if isinstance(said.value, str) and said.sign == "=" and not shapes.says_good(path, said.value):
         return f"train only those that say {said.value} ({len(kept):,} of them)"
     if said.sign == "=" or "[]" in said.column:
@@ -63,10 +61,9 @@ def _what_it_does(option: str, path: str, column: Column) -> str:
     return f"train only the better ones ({counts_of(kept) or f'{len(kept):,} of them'})"
 
 
-def _of_another(
-    path: str, rows: Sequence[Row], raw: Sequence[Row], reading: str, config: Config
-) -> str:
+def _of_another(path: str, read: SampledRows) -> str:
     """The answer that a column rates, where nothing trains it, or texts that its lists rate."""
+    rows, raw, config = read.rows, read.raw, read.config
     taken = (p for p in config.source.map.values() if p.endswith(judgements.CHOSEN))
     for name in (*config.source.ignore, *(p.partition(",")[0] for p in taken)):
         told = [one for one in raw if one.get(path) not in EMPTY]
@@ -79,12 +76,13 @@ def _of_another(
     own = [repr(v)[1:-1] in str(row) for v, row in texts]
     if own and not shapes.mostly(own):  # an answer beside its rating
         return path
-    given = {**rows[0], **dict.fromkeys(config.source.ignore, "")}
-    found, about = formats.load(reading), role_names.answer_beside(path, given)
-    told = [row for row in rows if isinstance(row.get(about), str) and signals.is_prose(row[about])]
+    given = {**raw[0], **dict.fromkeys(config.source.ignore, "")}
+    about = role_names.answer_beside(path, given)
+    told = [row for row in raw if isinstance(row.get(about), str) and signals.is_prose(row[about])]
     repeated = (repr(row[about].strip())[1:-1] in str({**row, about: ""}) for row in told)
-    read = {*formats.names_of(found), *found.renamed.values()}
-    return "" if about in read or shapes.mostly(repeated) else about
+    known = {*formats.names_of(read.format), *read.format.renamed.values()}
+    trained = about in known or about in config.source.map.values()
+    return "" if trained or shapes.mostly(repeated) else about
 
 
 def _is_decided(path: str, late: int, config: Config) -> bool:
@@ -98,73 +96,53 @@ def _are_as_many(texts: Any, marks: Any) -> bool:
     return shapes.is_list_of_texts(texts) and isinstance(marks, list) and len(texts) == len(marks)
 
 
-def rated(
-    path: str,
-    column: Column,
-    rows: Sequence[Row],
-    raw: Sequence[Row],
-    reading: str,
-    config: Config,
-    where: str,
-    late: int,
-) -> DataError:
+def rated(path: str, column: Column, read: SampledRows, late: int) -> DataError:
     """The question about a column that rates what would be trained; ``late``: as of ``Survey``."""
-    said = f"{where}: column {path!r} ({column.contents(len(rows))})"
-    if column_names.is_a(path, "label") and _are_texts_alone(reading):
-        return DataError(
-            f"{said} is the class of each text. Texts with a class are data for a classifier; no "
-            "answer is written here that could be trained.",
-            "Give rows with a question and its answer.",
-        )
-    what = f"{said} rates the answers, and {config.task} would train every answer."
+    said = f"column {path!r} ({column.contents(len(read.rows))})"
+    if column_names.is_a(path, "label") and "text" in read.format.columns:
+        why = "Texts with a class are data for a classifier; no answer is written here that could "
+        what = f"{read.where}: {said} is the class of each text. {why}be trained."
+        return DataError(what, "Give rows with a question and its answer.")
+    what = f"{said} rates the answers, and {read.config.task} would train every answer."
     if column.of:
         shown = "a good one is" if column.own else "nothing shows that a good one is"
         what = f"{said} rates the texts in {column.of!r}, and {shown} trained where there is one."
     ways, flags = [f"train all of them with {ignore(path)}"], {*map(type, column.values)} == {bool}
-    if about := _of_another(path, rows, raw, reading, config):
-        kept = any(one.startswith(f"{about},") for one in config.source.map.values())
+    if about := _of_another(path, read):
+        kept = any(one.startswith(f"{about},") for one in read.config.source.map.values())
         how = "of which another column says which is trained" if kept else "which is not trained"
         what = f"{said} rates {about!r}, {how}."
         ways = [f"leave it out with {ignore(path)}"]
     elif any(map(signals.is_tie, column.values)):
         what += " It says which of two answers is better, and not whether this one is good."
-    elif (flags or not role_names.is_worse(path)) and (chosen := condition_for(path, column)):
+    elif (flags or not role_names.says(path, "worse")) and (chosen := condition_for(path, column)):
         known = column.of or shapes.have_a_middle(column.values)  # else the user alone knows
-        decided = _is_decided(path, late, config)
+        decided = _is_decided(path, late, read.config)
         ways.insert(decided or not known, f"{_what_it_does(chosen, path, column)} with {chosen}")
         if late > 1 and not decided:  # which of the measures of one thing holds, nobody else knows
-            return DataError(f"{what} So do other columns like it.", f"For example: {chosen}.")
-    if (other := _other_task(rows, where, config)) is not None:
+            what = f"{read.where}: {what} So do other columns like it."
+            return DataError(what, f"For example: {chosen}.")
+    if (other := _other_task(read)) is not None:
         what += f" The rows also read as {other[0]} data ({other[1]})."
         ways.append(f"use another task: pipeline run {other[0]}")
-    return DataError(what, f"Say which: {', or '.join(ways)}.")
+    return read.which(what, ways)
 
 
-def scored(
-    path: str,
-    survey: Survey,
-    rows: Sequence[Row],
-    raw: Sequence[Row],
-    reading: str,
-    config: Config,
-    where: str,
-) -> DataError:
+def scored(path: str, survey: Survey, read: SampledRows) -> DataError:
     """The question about a column that rates an answer of a pair, or says how sure its order is."""
-    read = {**formats.load(reading).renamed, **config.source.map}.values()
-    beside = "[]" in path and any(f"{path.partition('[]')[0]}[]" in one for one in read)
-    shown = survey.columns[path].contents(len(rows))
+    taken = {**read.format.renamed, **read.config.source.map}.values()
+    beside = "[]" in path and any(f"{path.partition('[]')[0]}[]" in one for one in taken)
+    shown = survey.columns[path].contents(len(read.rows))
     sides = next((both for both in role_names.by_better([*survey.columns]) if path in both), None)
     if sides is not None:
         both = role_names.maps(("chosen_score", "rejected_score"), sides)
-        return DataError(
-            f"{where}: columns {sides[0]!r} and {sides[1]!r} ({shown}) may be the scores of the "
-            "answers, and no format reads them under these names.",
-            f"Say which: read both with {both}, or leave both out with "
-            f"{' '.join(map(ignore, sides))}.",
-        )
+        what = f"columns {sides[0]!r} and {sides[1]!r} ({shown}) may be the scores of the answers"
+        left = f"leave both out with {' '.join(map(ignore, sides))}"
+        unread = "no format reads them under these names"
+        return read.which(f"{what}, and {unread}.", [f"read both with {both}", left])
     values, ways = survey.columns[path].values, [f"leave it out with {ignore(path)}"]
     unread = "no format reads it under this name"
-    if both := verdict_columns.numbers_of_both(path, survey.columns, reading, raw[0]):
+    if both := verdict_columns.numbers_of_both(path, survey.columns, read.reading, read.raw[0]):
         unread = "it is read beside the verdict only where --map names it"
         ways.insert(0, f"read those of both answers with {both}")
     elif all(isinstance(value, list) for value in values):
@@ -176,57 +154,48 @@ def scored(
         unread = "it says the order that is read already"
     elif chosen := condition_for(path, own):
         # A pair is one where its better side has a low number, too.
-        known = role_names.BETTER | role_names.WORSE
-        of_one = signals.has_side(path) and known.isdisjoint(role_names.parts(path))
+        of_one = signals.has_side(path) and not role_names.says(path, "better worse")
         if (ties := "!=" in chosen) or not of_one:
             late = signals.has_side(path) or beside or not (ties or {*map(type, values)} == {bool})
-            kept = "leave out the ties" if ties else "keep only the rows that it says most of"
+            tied = any(map(signals.is_tie, judgements.flat([*values])))
+            kept = f"leave out the {'ties' if tied else 'bad ones'}"
+            kept = kept if ties else "keep only the rows that it says most of"
             ways.insert(late, f"{kept} with {chosen}")
     odd = sum(type(value) not in (int, float) for value in values)  # rows that are refused then
     if 10 * odd <= len(values) and column_names.is_a(path, "margin") and not signals.has_side(path):
         ways.insert(0, f"read it as the margin with {mapped('margin', path)}")
-    return DataError(
-        f"{where}: column {path!r} ({shown}) may be the score of one answer, or say how sure the "
-        f"order of the two is, and {unread}.",
-        f"Say which: {', or '.join(ways)}.",
-    )
+    may_be = "may be the score of one answer, or say how sure the order of the two is"
+    return read.which(f"column {path!r} ({shown}) {may_be}, and {unread}.", ways)
 
 
-def _are_texts_alone(reading: str) -> bool:
-    """Whether a format reads texts without a question."""
-    return "text" in formats.load(reading).columns
-
-
-def _other_task(rows: Sequence[Row], where: str, config: Config) -> tuple[str, str] | None:
+def _other_task(read: SampledRows) -> tuple[str, str] | None:
     """The first other task that has a format for these rows, and the evidence."""
-    told = FormatOptions(columns=config.source.map)
+    told = FormatOptions(columns=read.config.source.map)
     for task in tasks.names():
-        if task == config.task:
+        if task == read.config.task:
             continue
         try:
-            found = evidence.detect(rows, tasks.kind_of(task), where, told)
+            found = evidence.detect(read.rows, tasks.kind_of(task), read.where, told)
         except PipelineError as error:
             if isinstance(error, evidence.UnsettledError) and tasks.kind_of(task).marks:
-                return task, error.what.removeprefix(f"{where}: ")
+                return task, error.what.removeprefix(f"{read.where}: ")
             continue
         steps = found.format.renamed.get("steps", "steps")  # whole answers may be rated, too
-        alone = tasks.kind_of(task).trains_answers and _are_texts_alone(found.reading)
+        alone = tasks.kind_of(task).trains_answers and "text" in found.format.columns
         usable = found.change is None and found.format.usable and not alone
         if usable and role_names.mentions(steps, "steps"):
             return task, found.evidence
     return None
 
 
-def naming_the_task(
-    error: UnknownFormatError, rows: Sequence[Row], where: str, config: Config
-) -> UnknownFormatError:
+def naming_the_task(error: UnknownFormatError, read: SampledRows) -> UnknownFormatError:
     """The same error; where the rows are for another task, it says for which."""
-    other = _other_task(rows, where, config)
+    other = _other_task(read)
     if other is None:
         return error
     task, why = other
-    read = f"{error.what} They read as {task} data ({why})"
+    what = f"{error.what} They read as {task} data ({why})"
     remedy = f"Use the task that reads them: pipeline run {task}."
     if tasks.kind_of(task).trains_answers:  # what was to be compared or rated is not trained whole
-        read, remedy = f"{read}, which trains every answer", error.remedy
-    return UnknownFormatError(f"{read}.", remedy, error.figures)
+        what, remedy = f"{what}, which trains every answer", error.remedy
+    return UnknownFormatError(f"{what}.", remedy, error.figures)

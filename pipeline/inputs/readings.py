@@ -6,23 +6,22 @@ a compressed file, is sampled there.
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from pipeline import tasks
 from pipeline.inputs import answers, questions, scan, sheet
-from pipeline.inputs.detection import recognise_glimpse, require_believable, rows_of
-from pipeline.inputs.opening import parsed, reader_of, said_of_source, selection_of
+from pipeline.inputs.detection import is_believable, recognise_glimpse, rows_of
+from pipeline.inputs.opening import parsed, reader_of, selection_of
 from pipeline.messages import explanations
 from pipeline.options.build_options import SourceOptions
 from pipeline.options.config import Config
 from pipeline.options.ways import leaving, ways, written
 from pipeline.sources import Located
 from stages import contract, formats, readers
-from stages.errors import DataError, PipelineError, counted
+from stages.errors import DataError, PipelineError, UsageError, counted
 from stages.format import Format
 from stages.normalize.evidence import Detection
 from stages.normalize.mixture import in_words
@@ -42,20 +41,11 @@ LEAST_ROWS = 30  # of each input, where there are many
 TRIED_ROWS = 100  # of all inputs, which go on to the chat template
 MOST_FILES = 48  # of which rows are looked at
 _SOURCES = "Files that need other answers stand in a recipe, each under a [[source]] of its own."
+_IN_RECIPE = "In the recipe, options of these rows are keys of the [[source]]"
 EMPTY = "the file is empty"  # the evidence for how it is read
 
 
-def rows_each(inputs: int) -> int:
-    """How many rows of each input are sampled, with so many inputs."""
-    return max(LEAST_ROWS, SAMPLE_ROWS // max(inputs, 1))
-
-
-def is_empty(glimpse: contract.Glimpse) -> bool:
-    """There is no row in the file, not even one that cannot be read."""
-    return glimpse.exact and glimpse.rows == 0 and not glimpse.records
-
-
-def refuse_empty(empty: Sequence[str], files: int, choice: str) -> None:
+def _refuse_empty(empty: Sequence[str], files: int, choice: str) -> None:
     """Stop for files without rows, where all are, or where ``--empty`` does not allow some.
 
     Args:
@@ -73,13 +63,27 @@ def refuse_empty(empty: Sequence[str], files: int, choice: str) -> None:
     raise DataError(what, remedy, {"files": files, "empty": list(empty)})
 
 
-def _changed(source: scan.Input, kinds: tuple[str, str], config: Config, mixed: str) -> DataError:
-    """The error for a file with rows of two formats; it names the line where the second begins.
+def _two_shapes(file: Located | scan.Input, found: Detection, config: Config) -> DataError:
+    """The error for rows of two formats, which nobody has allowed; of a file that a build reads,
+    it names the line where the second begins."""
+    one, other = found.change or ("one format", "another")
+    way = ""
+    if {one, other} <= {known.name for known in formats.usable_for(config.parts.kind)}:
+        counts = in_words({name: found.counts[name] for name in (one, other)}, found.sampled)
+        way = f"Say which: read each row by its own format with --mixed-formats ({counts})"
+    met = _meeting(file, (one, other), config) if isinstance(file, scan.Input) else None
+    if met is not None:
+        split = f"{way or 'Split the file there'}, or have the other rows refused one by one"
+        return DataError(met[0], f"{split} with --format {met[1]}.")
+    what = f"{file.origin} changes shape: its rows read as {one} and as {other}."
+    return DataError(what, f"{way or 'Split it'}, or name one with --format.")
 
-    The sample shows that there are two, but not where they meet, so the file is read again.
-    """
-    pair = [formats.load(kind) for kind in kinds]
-    usable = formats.usable_for(tasks.kind_of(config.task))
+
+def _meeting(source: scan.Input, change: tuple[str, str], config: Config) -> tuple[str, str] | None:
+    """Where rows of one format end and those of another begin, as a sentence, and which of the two
+    the task reads. A sample does not show where they meet, so the file is read again."""
+    pair = [*map(formats.load, change)]
+    usable = formats.usable_for(config.parts.kind)
     selection, mapping = selection_of(config), config.source.map
     begun: tuple[Format, str] | None = None
     for line, record in readers.numbered(source.splits):
@@ -87,64 +91,46 @@ def _changed(source: scan.Input, kinds: tuple[str, str], config: Config, mixed: 
             continue
         row = renamed(selection.read(record.data), mapping)
         fits = [(kind, reason) for kind in pair if (reason := kind.matches(row))]
-        if begun is None and fits:
-            begun = fits[0]
-        elif begun is not None and fits and all(kind is not begun[0] for kind, _ in fits):
+        begun = begun or next(iter(fits), None)
+        if begun is not None and fits and all(kind is not begun[0] for kind, _ in fits):
             named = next((kind for kind, _ in (begun, fits[0]) if kind in usable), begun[0])
-            return DataError(
-                f"{source.name}:{line} has a different shape from the rows before it: {fits[0][1]} "
-                f"({fits[0][0].name}) after {begun[1]} ({begun[0].name}).",
-                f"{mixed or 'Split the file there'}, or have the other rows refused one by one "
-                f"with --format {named.name}.",
-            )
-    return DataError(f"{source.path} has rows of two shapes.", "Name one with --format.")
-
-
-def mixed_formats(found: Detection, config: Config) -> str:
-    """A remedy for rows of two formats; empty where the task can read only one of them."""
-    usable = {one.name for one in formats.usable_for(tasks.kind_of(config.task))}
-    if found.change is None or not usable.issuperset(found.change):
-        return ""
-    counts = in_words({name: found.counts[name] for name in found.change}, found.sampled)
-    return f"Say which: read each row by its own format with --mixed-formats ({counts})"
-
-
-def two_shapes(found: Detection, where: str, config: Config) -> DataError:
-    """The error for rows of two formats, which nobody has allowed."""
-    one, other = found.change or ("one format", "another")
-    return DataError(
-        f"{where} changes shape: its rows read as {one} and as {other}.",
-        f"{mixed_formats(found, config) or 'Split it'}, or name one with --format.",
-    )
+            said = f"{source.name}:{line} has a different shape from the rows before it:"
+            both = f"{fits[0][1]} ({fits[0][0].name}) after {begun[1]} ({begun[0].name})."
+            return f"{said} {both}", named.name
+    return None
 
 
 def glimpses(
-    files: Sequence[Located],
+    files: Sequence[Located | scan.Input],
     openings: Sequence[SourceOptions] = (SourceOptions(()),),
     empty: str = "refuse",
+    most: int = MOST_FILES,
 ) -> Looks:
     """Name, file, reader and sample of every input with rows, or of some where there are many.
 
     Args:
         openings: of each source, how its files are opened.
         empty: whether some may be empty: the choice of ``--empty``.
+        most: so many are looked at.
 
     Raises:
         DataError: a file is damaged, or empty where it must not be.
     """
-    each = rows_each(len(files))
+    each = max(LEAST_ROWS, SAMPLE_ROWS // max(len(files), 1))
     named = list(zip(scan.short_names(files), files, strict=True))
-    if len(named) > MOST_FILES:
-        places = np.linspace(0, len(named) - 1, MOST_FILES).astype(int)
-        named = [named[place] for place in places]
-    seen = []
+    if len(named) > most:
+        named = [named[place] for place in np.linspace(0, len(named) - 1, most).astype(int)]
+    seen, without = [], []
     for name, file in named:
         opening = openings[file.source]
         reader = reader_of(file, opening)
         glimpse = reader.glimpse(file.version or file.path, each, opening.salvage)
-        seen.append((name, file, reader.name, glimpse))
-    refuse_empty([file.origin for _, file, _, look in seen if is_empty(look)], len(seen), empty)
-    return [one for one in seen if not is_empty(one[-1])]
+        if glimpse.exact and not glimpse.rows and not glimpse.records:
+            without.append(file.origin)
+        else:
+            seen.append((name, file, reader.name, glimpse))
+    _refuse_empty(without, len(named), empty)
+    return seen
 
 
 def opened(config: Config) -> tuple[int, Looks]:
@@ -158,19 +144,12 @@ class _Reading:
     """Reads the samples of the inputs of one source.
 
     Args:
-        changed: the error for an input whose rows have two shapes.
         refusals: of rows that are read; None where no model is known.
+        other_tasks: see ``recognise_glimpse``.
     """
 
-    def __init__(
-        self,
-        looks: Looks,
-        changed: Callable[[int, Detection, Config], DataError],
-        refusals: Refusals | None,
-        **said: bool,
-    ) -> None:
-        self._looks, self._changed, self._said = looks, changed, said
-        self._refusals = refusals
+    def __init__(self, looks: Looks, refusals: Refusals | None, other_tasks: bool) -> None:
+        self._looks, self._refusals, self._other_tasks = looks, refusals, other_tasks
         self._asking: int | None = None  # the input of the first question
         self._given: Config | None = None  # the options that nobody has to be offered
 
@@ -181,11 +160,12 @@ class _Reading:
             try:
                 where = file.origin or file.path
                 own = self._own(number, config)
-                one = recognise_glimpse(glimpse, where, own, reader, **self._said)
+                one = recognise_glimpse(glimpse, where, own, reader, other_tasks=self._other_tasks)
                 if one.change is not None:
-                    raise self._changed(number, one, config)
-                if config is not self._given:
-                    require_believable(rows_of(glimpse), one, where, self._given, own)
+                    raise _two_shapes(file, one, config)
+                new = config is not self._given
+                if new and not is_believable(rows_of(glimpse), one, self._given, own):
+                    raise UsageError(f"{where} cannot be read so.")
             except PipelineError:
                 self._asked_by(number)
                 raise
@@ -224,37 +204,29 @@ class _Reading:
         Raises:
             RefusedError: more are; it has the options that may help, as what it means says them.
         """
-        seen: list[contract.Refused | None] = []
-        of: list[int] = []  # the input of each
-        lines: list[int] = []  # of each, from 1
-        for number, ((_, _, reader, glimpse), one) in enumerate(
-            zip(self._looks, found, strict=True)
-        ):
+        seen: list[tuple[int, int, contract.Refused | None]] = []  # input, line from 1, why
+        for number, ((*_, reader, glimpse), one) in enumerate(zip(self._looks, found, strict=True)):
             step = -(-len(glimpse.records) * len(self._looks) // TRIED_ROWS)
-            own = config.leaving([(0, one.left)])
             some = parsed(glimpse.records[:: max(step, 1)], config, reader)
-            told = refusals(own, one.reading, some)
-            lines += [some[at].line + 1 for at in told]
-            seen += told.values()
-            of += [number] * (len(seen) - len(of))
-        refused = [one for one in seen if one is not None]
+            told = refusals(config.leaving([(0, one.left)]), one.reading, some)
+            seen += [(number, some[at].line + 1, why) for at, why in told.items()]
+        refused = [(number, line, why) for number, line, why in seen if why is not None]
         if not questions.too_many(len(refused), len(seen), config):
             return
-        codes = Counter(one.code for one in refused)
-        code = codes.most_common(1)[0][0]
-        details = [*dict.fromkeys(one.detail for one in refused if one.code == code)]
-        place = next(at for at, one in enumerate(seen) if one and one.code == code)
-        self._asked_by(first := of[place])
-        where, many = self._looks[first][1].origin, len(self._looks) > 1
-        what = f"{codes[code]:,} of {counted(len(seen), 'sampled row')} would be refused as {code}"
+        ((code, count),) = Counter(why.code for *_, why in refused).most_common(1)
+        mine = [one for one in refused if one[2].code == code]
+        number, line, _ = mine[0]
+        self._asked_by(number)
+        details = [*dict.fromkeys(why.detail for *_, why in mine)]
+        where, one = self._looks[number][1].origin, found[number]
+        what = f"{count:,} of {counted(len(seen), 'sampled row')} would be refused as {code}"
+        what = f"{where}: {what}" if len(found) == 1 else f"the inputs: {what}, first in {where}"
         left = len(seen) - len(refused)
-        one = found[first]
         how = f" ({one.evidence})" if one.format.renamed else ""
         who = f"{left:,}" if left else "They"
         others = f" {who} read as {one.format.name}{how}." if left or how else ""
         raise answers.RefusedError.of(
-            f"{f'the inputs: {what}, first in {where}' if many else f'{where}: {what}'}: "
-            f"{details[0]} (row {lines[place]}).{others}",
+            f"{what}: {details[0]} (row {line}).{others}",
             _way_on(code, details),
             code,
             found,
@@ -285,65 +257,52 @@ def _way_on(code: str, details: Sequence[str]) -> str:
 def recognise_looks(
     looks: Looks, config: Config, refusals: Refusals | None = None, *, other_tasks: bool = True
 ) -> list[Detection]:
-    """The reading of inputs of one source that were looked at; all that they ask, at once.
+    """The reading of inputs of one source that were looked at; all that they ask, at once. Errors
+    say which source they are about.
 
     Raises:
         UsageError, DataError: see ``recognise_glimpse``; also where rows change shape.
     """
+    reading = _Reading(looks, refusals, other_tasks)
+    try:
+        return answers.settled(reading, config, reading.page)
+    except PipelineError as error:
+        (source,) = config.sources
+        if isinstance(error, DataError) and reading.of_shapes and error.remedy:
+            error.remedy += f" {_SOURCES}"
+        if source.name and "--" in error.remedy:  # of the command, it would be for all of them
+            error.remedy += f" {_IN_RECIPE} {source.name}."
+        raise
 
-    def changed(number: int, found: Detection, own: Config) -> DataError:
-        return two_shapes(found, looks[number][1].origin, own)
 
-    return _settled(_Reading(looks, changed, refusals, other_tasks=other_tasks), config)
-
-
-def _settled(reading: _Reading, config: Config) -> list[Detection]:
-    """What reading the rows of one source gives; errors say which source they are about."""
-    with said_of_source(*config.sources):
-        try:
-            return answers.settled(reading, config, reading.page)
-        except DataError as error:
-            if reading.of_shapes and error.remedy:
-                error.remedy = f"{error.remedy} {_SOURCES}"
-                error.args = (error.what, error.remedy, error.figures)
-            raise
+def recognise_sources(
+    looks: Looks, config: Config, refusals: Refusals | None = None
+) -> list[tuple[Look, Detection]]:
+    """Inputs of several sources, each with its reading; those of one source are read together."""
+    found: list[tuple[Look, Detection]] = []
+    for number in dict.fromkeys(file.source for _, file, _, _ in looks):
+        mine = [look for look in looks if look[1].source == number]
+        found += zip(mine, recognise_looks(mine, config.only(number), refusals), strict=True)
+    return found
 
 
 def recognise_all(
     sources: Sequence[scan.Input], config: Config, refusals: Refusals | None = None
 ) -> list[Detection]:
-    """The reading of each input; one without rows is read as the first that has some.
+    """The reading of each input; one without rows is read as the first that has some, of the same
+    source if one has.
 
     Raises:
         UsageError, DataError: see ``recognise_rows``; also where rows change shape, and where an
             input is empty that must not be.
     """
-    each = rows_each(len(sources))
-    looks: dict[int, Look] = {}
-    for number, source in enumerate(sources):
-        salvage = config.only(source.source).source.salvage
-        glimpse = readers.load(source.reader).glimpse(source.version or source.path, each, salvage)
-        if not is_empty(glimpse):
-            looks[number] = (source.name, source, source.reader, glimpse)
-    empty = [source.origin for number, source in enumerate(sources) if number not in looks]
-    refuse_empty(empty, len(sources), config.judge.empty)
-    found: dict[int, Detection] = {}
-    for mine in dict.fromkeys(sources[number].source for number in looks):
-        numbers = [number for number in looks if sources[number].source == mine]
+    openings = [one.options for one in config.sources]
+    looks = glimpses(sources, openings, config.judge.empty, len(sources))
+    read = [(look[1], one) for look, one in recognise_sources(looks, config, refusals)]
+    found = {file.path: one for file, one in read}
 
-        def changed(at: int, one: Detection, own: Config, mine: list[int] = numbers) -> DataError:
-            kinds = one.change or ("", "")
-            return _changed(sources[mine[at]], kinds, own, mixed_formats(one, own))
+    def like(source: scan.Input) -> Detection:
+        mine = (one for file, one in read if file.source == source.source)
+        return replace(next(mine, read[0][1]), evidence=EMPTY)
 
-        reading = _Reading([looks[number] for number in numbers], changed, refusals)
-        found |= zip(numbers, _settled(reading, config.only(mine)), strict=True)
-    return [
-        found.get(number) or replace(found[_like(number, sources, found)], evidence=EMPTY)
-        for number in range(len(sources))
-    ]
-
-
-def _like(number: int, sources: Sequence[scan.Input], found: Collection[int]) -> int:
-    """The first input with rows, of the same source if one has some."""
-    mine = [other for other in found if sources[other].source == sources[number].source]
-    return next(iter(mine or found))
+    return [found.get(source.path) or like(source) for source in sources]

@@ -24,6 +24,7 @@ from stages.chat_template.render import template_of_profile
 from stages.contract import Refused
 from stages.errors import ContainerError, DataError, PipelineError, UsageError
 from stages.files import file_hash
+from stages.normalize.evidence import Detection
 from stages.normalize.stage import Normalize
 from stages.profile import ModelProfile, TargetModel
 from stages.tokenizers import claims, hub, resolve
@@ -95,10 +96,8 @@ class Recipe:
     @property
     def splits_turns(self) -> bool:
         """Whether every trained turn of a conversation becomes an example of its own."""
-        if self.config.source.train_on == "all":  # which trains the text as it is printed
-            return False
-        if self.config.parts.history == APPENDED:
-            return False
+        if self.config.source.train_on == "all" or self.config.parts.history == APPENDED:
+            return False  # the text is trained as it is printed
         return self.model.profile.one_example_per_turn and self.task.kind.trains_answers
 
     @property
@@ -134,7 +133,10 @@ class Recipe:
 
     def normalize(self, format_name: str) -> Normalize:
         """Normalize for rows of one format."""
-        config = self.config
+        config, template = self.config, self.model.profile.chat_template
+        printed = printed_fields(template)
+        # A template that prints no reasoning is left to refuse it.
+        thinks = config.source.reasoning_in == "think"
         return Normalize(
             kind=self.task.kind,
             format=formats.load(format_name),
@@ -142,11 +144,11 @@ class Recipe:
             train_on=config.source.train_on,
             turn_by_turn=self.splits_turns,
             raw=config.parts.prm_template == "raw",
-            reasoning=self._reasoning_field,
+            reasoning=None if thinks else reasoning.spelled_by(printed) or reasoning.FIELD,
             strip_reasoning=config.source.reasoning == "strip",
             selection=opening.selection_of(config),
-            printed=printed_fields(self.model.profile.chat_template),
-            offers_tools=offers_tools(self.model.profile.chat_template),
+            printed=printed,
+            offers_tools=offers_tools(template),
             stop_text=config.source.stop_text,
             drops_greeting=config.source.greeting == "drop",
             step_separator=self.model.profile.step_tokens.separator,
@@ -157,16 +159,6 @@ class Recipe:
             leave=frozenset(config.sources[0].left),
             spelled=_spelled(self.model.profile),
         )
-
-    @property
-    def _reasoning_field(self) -> str | None:
-        """Where reasoning goes; a template that prints none is left to refuse it."""
-        if self.config.source.reasoning_in == "think":
-            return None
-        from stages.chat_template.printed_fields import printed_fields
-
-        fields = printed_fields(self.model.profile.chat_template)
-        return reasoning.spelled_by(fields) or reasoning.FIELD
 
     def stages(self, format_name: str) -> tuple[contract.Stage, ...]:
         """The stages after normalize for rows of one format, made in this process."""
@@ -308,11 +300,15 @@ def opened_otherwise(error: ContainerError, config: Config) -> DataError:
 
 
 def resolve_recipe(
-    config: Config, inputs: Sequence[scan.Input], choose: Callable[[bytes], str] | None = None
+    config: Config,
+    inputs: Sequence[scan.Input],
+    choose: Callable[[bytes], str] | None = None,
+    read: Sequence[tuple[int, Detection]] = (),
 ) -> Recipe:
     """Resolve a build's options over its inputs.
 
     Args:
+        read: the source and the reading of inputs that were read already.
         choose: names the encoder for a tokenizer; by default the fast one, if it agrees
             with the reference and there is enough to encode.
 
@@ -324,21 +320,20 @@ def resolve_recipe(
     config = config.but(layout=declared.layout_of(config, task))  # before any row is read
     models = Models(config)
     detected = readings.recognise_all(inputs, config, refusals(models))
+    read = [*read, *((one.source, found) for one, found in zip(inputs, detected, strict=True))]
     found, model = models.proved()
     content = model.tokenizer_json
     backend = choose(content) if choose else _encoder_for(config, inputs, content)
     recipe = Recipe(
-        config=declared.fitted(config, model.profile).leaving(
-            (source.source, one.left) for source, one in zip(inputs, detected, strict=True)
-        ),
+        config=declared.fitted(config, model.profile).leaving((n, one.left) for n, one in read),
         model=model,
-        formats=tuple(d.reading for d in detected),
-        evidence=tuple(d.evidence for d in detected),
+        formats=tuple(one.reading for _, one in read),
+        evidence=tuple(one.evidence for _, one in read),
         tokenizer_source=found.source,
         fetched=hub.downloaded(found.tokenizer_json),
         backend=backend,
         repairs=found.repairs,
-        sources=tuple(source.source for source in inputs),
+        sources=tuple(number for number, _ in read),
     )
     if inputs:
         _check_columns(recipe)

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ from stages.errors import SurroundingsError, UsageError, no_permission
 from stages.files import content, row_counts
 from stages.files.file_version import FileVersion, look, take
 
+_SURROGATE = re.compile("[\ud800-\udfff]")  # stands for a byte that is not UTF-8
 SMALL = 32 << 20  # bytes of all inputs that are hashed before anything else is done
 
 
@@ -56,6 +58,11 @@ class Input:
     def pieces(self) -> int:
         """How many pieces of it are hashed, each by itself."""
         return max(len(self.splits), 1) if self.version is not None else 1
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Its name in pieces, as of ``Located``."""
+        return (self.name,)
 
     def having(self, splits: Sequence[Split]) -> "Input":
         """The same with splits of which more is known."""
@@ -115,13 +122,13 @@ def _each_once(files: list[Located]) -> list[Located]:
                 "have only bucket or host, and path.",
                 "Download one of them, and give the file.",
             )
-    odd = next((file.origin for file in files if not _is_unicode(file.origin)), None)
+    odd = next((one.origin for one in files if _SURROGATE.search(one.origin)), None)
     if odd is not None:
         raise UsageError(f"The name of {odd!r} is not UTF-8.", "Rename it; row ids contain it.")
     return files
 
 
-def short_names(files: Sequence[Located]) -> list[str]:
+def short_names(files: Sequence[Located | Input]) -> list[str]:
     """The shortest end of each file's name that no other shares."""
     # How many files share each ending of one, two, ... parts: counted once for all of them, since
     # a folder may have thousands.
@@ -134,10 +141,6 @@ def short_names(files: Sequence[Located]) -> list[str]:
             length += 1
         names.append("/".join(parts[-length:]))
     return names
-
-
-def _is_unicode(path: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in path)
 
 
 def _opened(file: Located, name: str, config: Config, *, is_small: bool, hash_now: bool) -> Input:
@@ -219,6 +222,4 @@ def _is_small(files: Sequence[Located]) -> bool:
     for file in files:
         with suppress(OSError):  # said by who opens it
             size += file.version.size if file.version else os.path.getsize(file.path)
-        if size > SMALL:
-            return False
-    return True
+    return size <= SMALL

@@ -5,18 +5,18 @@ from typing import Any
 
 import orjson
 
-from pipeline import tasks
 from pipeline.inputs.opening import format_options, selection_of
 from pipeline.options.config import Config
 from stages import formats
 from stages.contract import Row
 from stages.format import Format
 from stages.formats._fields import tried
-from stages.normalize.survey import Survey, survey
+from stages.normalize.survey import survey
 from stages.rows import judgements
 from stages.rows.column_names import EMPTY, Watched
 from stages.rows.selection import renamed
-from stages.rows.shapes import is_turn, shape_of
+from stages.rows.shapes import shape_of
+from stages.rows.speakers import is_turn
 
 _OF_TURNS = {"role", "from", "content", "value"}  # keys that are what a turn is
 _DEEPEST = 2  # keys inside keys that have a line of their own
@@ -63,21 +63,27 @@ def _covers(column: str, path: str) -> bool:
 class _Roles:
     """What becomes of the columns of rows that a format reads."""
 
-    def __init__(self, rows: Sequence[Row], reading: Format, config: Config, left: Survey) -> None:
-        self._config, self._left = config, left
+    def __init__(self, rows: Sequence[Row], reading: Format, config: Config) -> None:
+        self._selection, options = selection_of(config), format_options(config)
         self._mapped = {**reading.renamed, **config.source.map}
         self._meant = {name: m for m, names in reading.columns.items() for name in names}
-        self._read = _read(rows, reading, config)
+        taken = [self._selection.read(row) for row in rows if self._selection.takes(row)]
+        taken = [renamed(row, self._mapped) for row in taken]
+        self._left = survey(taken, reading, config.parts.kind, options, self._selection).columns
+        self._read: set[str] = set()  # by the names that formats know
+        for watched in map(Watched, taken):
+            if not isinstance(tried(reading, watched, options), Exception):
+                self._read |= watched.read_columns
 
     def of(self, path: str) -> str:
         """What becomes of a column: its role, ``left out``, or empty where nothing stands in it."""
-        selection = selection_of(self._config)
+        selection = self._selection
         if any(_covers(one, path) for one in selection.ignore):
             return LEFT_OUT
         decided = any(_covers(one, path) for one in selection.decided)
         each = [(name, one) for name, many in self._mapped.items() for one in many.split(",")]
-        by_source = {judgements.bare(one): name for name, one in each}
-        left = [column for one, column in self._left.columns.items() if _covers(one, path)]
+        by_source = {judgements.bare(one): name for name, one in reversed(each)}
+        left = [column for one, column in self._left.items() if _covers(one, path)]
         seldom = all(2 * column.rows <= column.of_rows for column in left)  # where rows are odd
         if left and not decided and not (seldom and (path in by_source or path in self._read)):
             return LEFT_OUT
@@ -86,17 +92,6 @@ class _Roles:
         if name is None:
             return FILTER if decided else ""
         return self._meant.get(name, "read")
-
-
-def _read(rows: Sequence[Row], reading: Format, config: Config) -> set[str]:
-    """The columns that are read of some row, by the names that formats know."""
-    found: set[str] = set()
-    options = format_options(config)
-    for row in rows:
-        watched = Watched(row)
-        if not isinstance(tried(reading, watched, options), Exception):
-            found |= watched.read_columns
-    return found
 
 
 def lines(
@@ -115,14 +110,7 @@ def lines(
         words, and the first as an ``example``; what it ``becomes``: its role, ``left out``, or
         ``filter``; ``why`` leaving it out may change what is trained, or nothing.
     """
-    roles = None
-    if reading:
-        found, selection = formats.load(reading), selection_of(config)
-        columns = {**found.renamed, **config.source.map}
-        taken = [renamed(selection.read(r), columns) for r in rows if selection.takes(r)]
-        kind = tasks.kind_of(config.task)
-        left = survey(taken, found, kind, format_options(config), selection)
-        roles = _Roles(taken, found, config, left)
+    roles = _Roles(rows, formats.load(reading), config) if reading else None
     return [
         {
             "column": path,

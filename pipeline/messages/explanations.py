@@ -228,11 +228,6 @@ class Block(NamedTuple):
 
 def _input(example: Example, *, fixed: bool) -> Iterator[Block]:
     """The data, where it differs, and the command."""
-    commands = example.fixed_commands if fixed else example.commands
-    if commands:
-        yield from _files(example) if not fixed else ()
-        yield Block("sh", "\n".join(commands))
-        return
     row = example.fixed if fixed else example.row
     program = example.fixed_write if fixed else example.write
     if program:
@@ -244,7 +239,9 @@ def _input(example: Example, *, fixed: bool) -> Iterator[Block]:
     if not fixed and example.encoding != "utf-8":
         yield Block(TEXT, f"The file is stored as {example.encoding}.")
     yield from _files(example) if not fixed else ()
-    if not fixed or example.fixed_options:
+    if commands := example.fixed_commands if fixed else example.commands:
+        yield Block("sh", "\n".join(commands))
+    elif not fixed or example.fixed_options:
         yield Block("sh", example.command(fixed=fixed))
 
 

@@ -31,8 +31,8 @@ class Log(Follower):
 
     def beat(self) -> None:
         """How far the phase is; nothing between two phases."""
-        if self.phases and self.phases[-1].ended is None:
-            self._tell(self.phases[-1])
+        if self.going is not None:
+            self._tell(self.going)
 
     def _tell(self, phase: Phase) -> None:
         log(
@@ -74,8 +74,8 @@ class Lines(Follower):
 
     def beat(self) -> None:
         """How far the phase is."""
-        if self.phases and self.phases[-1].ended is None:
-            self._told = self.phases[-1]
+        if self.going is not None:
+            self._told = self.going
             click.echo(line_of(self._told), err=True)
 
 

@@ -190,12 +190,17 @@ class Follower:
             phase.heard = phase.began, 0
         self._step(phase)
 
-    def _at(self, what: str) -> Phase:
+    @property
+    def going(self) -> Phase | None:
+        """The phase that goes on; None between two."""
         last = self.phases[-1] if self.phases else None
-        if last is not None and last.what == what:
-            return last
-        if last is not None and last.ended is None:
-            last.ended = time.monotonic()
+        return last if last is not None and last.ended is None else None
+
+    def _at(self, what: str) -> Phase:
+        if self.phases and self.phases[-1].what == what:
+            return self.phases[-1]
+        if self.going is not None:
+            self.going.ended = time.monotonic()
         self.phases.append(Phase(what))
         return self.phases[-1]
 

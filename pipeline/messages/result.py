@@ -197,14 +197,15 @@ def _failed(
         error = _from_system(error)
     if isinstance(error, PipelineError):
         code = error.exit_code
+        remedy, commands = _offered(arguments, error.remedy)
         return Result(
             status=status_of(code),
             code=code,
             message=error.what,
-            remedy=(remedy := _without_given(arguments, error.remedy)),
+            remedy=remedy,
             figures=error.figures,
             paths=places,
-            commands=_corrected(arguments, remedy),
+            commands=commands,
         )
     text = secrets.shown(" ".join(str(error).split()))[:300]
     message = f"internal error{_place(error)}, {type(error).__name__}: {text}"
@@ -212,23 +213,16 @@ def _failed(
     return Result(FAILED, 1, message, remedy, paths=places)
 
 
-def _without_given(arguments: Sequence[str], remedy: str) -> str:
-    """A remedy without the options that the command has already."""
-    if "--" not in remedy or not arguments:
-        return remedy
-    from pipeline.options.ways import given, without
+def _offered(arguments: Sequence[str], remedy: str) -> tuple[str, Sequence[str]]:
+    """A remedy without the options that the command has already, and the command with each way
+    that it offers."""
+    if not arguments:
+        return remedy, ()
+    from pipeline.options.ways import commands, given, without
 
     had = given(arguments, remedy)
-    return without(remedy, had) if had else remedy
-
-
-def _corrected(arguments: Sequence[str], remedy: str) -> Sequence[str]:
-    """The command, with the options that a remedy offers."""
-    if not arguments:
-        return ()
-    from pipeline.options.ways import commands
-
-    return commands(arguments, remedy)
+    remedy = without(remedy, had) if had else remedy
+    return remedy, commands(arguments, remedy)
 
 
 def _help(error: click.ClickException) -> str:

@@ -114,11 +114,8 @@ def recipe_in(data: Sequence[str]) -> Path | None:
     return path
 
 
-def folder(
-    name: str, metavar: str, text: str, kind: click.ParamType[Any] | None = None
-) -> Decorator:
+def folder(name: str, metavar: str, text: str, kind: click.ParamType[Any] = FOLDER) -> Decorator:
     """An argument that is a folder, a build's if nothing else is said."""
-    kind = kind or FOLDER
     return argument(
         name,
         metavar=metavar,
@@ -239,7 +236,6 @@ def config_from(task: str, data: tuple[str, ...], given: Mapping[str, Any]) -> c
     for _, foreign in unread(task, written):
         raise UsageError(foreign, "Leave it out.")
     values = settled(written)
-    values.setdefault("cache_dir", default_cache())
     values.setdefault("output", default_output(data[0], task, values["model"]))
     return config.Config.of(task, data, **values)
 

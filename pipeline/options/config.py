@@ -255,7 +255,5 @@ def from_record(recorded: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in recorded.items()
-        if name in phases.PHASE_OF
-        and phases.PHASE_OF[name] != "run"
-        and name not in overlaps.NOT_READ_BACK
+        if phases.PHASE_OF.get(name, "run") != "run" and name not in overlaps.NOT_READ_BACK
     }

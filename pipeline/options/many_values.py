@@ -50,13 +50,15 @@ class Pairs(Value):
 
     Attributes:
         flag: an example of it, which a message shows.
-        numbers: whether the values are numbers, else they are texts.
+        numbers: whether the values are numbers, else they are texts; ``of``: the texts that there
+            are, where not any is one.
         names: those that there are; empty where any is one.
         check: raises where they are no values of the option.
     """
 
     flag: str = ""
     numbers: bool = False
+    of: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     check: Callable[[Mapping[str, Any]], object] | None = None
     many = True
@@ -68,6 +70,8 @@ class Pairs(Value):
     @property
     def each(self) -> Value:
         """What a value of the table is."""
+        if self.of:
+            return v.one_of(*self.of)
         return v.Number() if self.numbers else Value()
 
     def schema(self) -> Schema:
@@ -117,6 +121,10 @@ class Pairs(Value):
 
     def settled(self, value: Any) -> Any:
         found = dict(self.loosened(value))
+        for name, word in found.items() if self.of else ():
+            if word not in self.of:
+                what = f"{self.flag.partition(' ')[0]} {name}={word}: {word!r} is none of"
+                raise UsageError(f"{what} {', '.join(self.of)}.", f"For example {self.flag}.")
         if found and self.check is not None:
             self.check(found)
         return found
@@ -163,30 +171,6 @@ class Delimiter(Value):
                 "Give one character that is no letter, digit or quote: ',', ';', '|' or tab.",
             )
         return value
-
-
-@dataclass(eq=False, repr=False)
-class Chosen(Pairs):
-    """By name, one of a few words.
-
-    Attributes:
-        of: the words.
-    """
-
-    of: tuple[str, ...] = ()
-
-    @property
-    def each(self) -> Value:
-        return v.one_of(*self.of)
-
-    def settled(self, value: Any) -> Any:
-        found = super().settled(value)
-        odd = next((name for name, word in found.items() if word not in self.of), None)
-        if odd is not None:
-            option = self.flag.partition(" ")[0]
-            what = f"{option} {odd}={found[odd]}: {found[odd]!r} is none of {', '.join(self.of)}."
-            raise UsageError(what, f"For example {self.flag}.")
-        return found
 
 
 # ``--dedup-keep``: which of equal examples stays.
@@ -241,10 +225,8 @@ def require(layout: str, pack_within: str, index_only: bool) -> None:
         return
     if pack_within == "part":
         raise UsageError(f"--pack-within part is not for layout {layout}.", "Leave it out.")
-    if index_only:
-        raise UsageError(
-            f"--index-only stores packs, and layout {layout} has none.", "Leave one of them out."
-        )
+    what = f"--index-only stores packs, and layout {layout} has none."
+    raise UsageError(what, "Leave one of them out.")
 
 
 # A declared option: a field of a phase, and what is said of it.
@@ -294,10 +276,9 @@ def option(
     """A field with its declaration."""
     said = Option("", value, help, None, flags, by_source, heading)
     metadata = {_OPTION: said, **(recorded or {})}
-    if isinstance(default, dict):
-        return field(default_factory=dict, metadata=metadata)
-    if callable(default):
-        return field(default_factory=default, metadata=metadata)
+    factory = dict if isinstance(default, dict) else default
+    if callable(factory):
+        return field(default_factory=factory, metadata=metadata)
     return field(default=default, metadata=metadata)
 
 

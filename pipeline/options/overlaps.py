@@ -63,18 +63,15 @@ class EvaluationFiles(many_values.Texts):
 
     def settled(self, value: Any) -> Any:
         """Raises UsageError where a file is not there, or where two have one name."""
-        files = [file for argument in value for file in _files(argument)]
-        names = [name or Path(path).name.partition(".")[0] for name, path, _ in files]
-        twice = next((name for name, count in Counter(names).items() if count > 1), None)
+        files = tuple(file for argument in value for file in _files(argument))
+        names = Counter(file.name for file in files)
+        twice = next((name for name, count in names.items() if count > 1), None)
         if twice is not None:
             raise UsageError(
                 f"--decontaminate has two files that are called {twice}.",
                 "Give each a name: --decontaminate NAME=FILE.",
             )
-        return tuple(
-            Evaluation(name, path, _sha256(path), column)
-            for name, (_, path, column) in zip(names, files, strict=True)
-        )
+        return files
 
 
 def _anchored(argument: str, folder: str) -> str:
@@ -86,11 +83,8 @@ def _anchored(argument: str, folder: str) -> str:
     return str(_Written(written.name, chosen, written.column))
 
 
-def _files(argument: str | Evaluation) -> Iterator[tuple[str, str, str | None]]:
-    """Name, path and column of each file that an argument stands for; no name where it has none."""
-    if isinstance(argument, Evaluation):
-        yield argument.name, argument.path, argument.column
-        return
+def _files(argument: str) -> Iterator[Evaluation]:
+    """Each file that an argument stands for; without a name it has that of the file."""
     written = _Written.of(argument)
     path = os.path.expanduser(written.path)
     found = [path] if os.path.isfile(file_hash.required(path)) else []
@@ -100,8 +94,9 @@ def _files(argument: str | Evaluation) -> Iterator[tuple[str, str, str | None]]:
         raise UsageError(f"There is no evaluation file {path}.", "Check the path.")
     for one in found:
         stem = Path(one).name.partition(".")[0]
-        name = written.name if len(found) == 1 else f"{written.name}/{stem}".lstrip("/")
-        yield name, one, written.column
+        of_several = f"{written.name}/{stem}".lstrip("/")
+        name = of_several if len(found) > 1 else written.name or stem
+        yield Evaluation(name, one, _sha256(one), written.column)
 
 
 def _sha256(path: str) -> str:

@@ -66,11 +66,14 @@ def read_text(path: str | PathLike[str]) -> str:
     """A file's text.
 
     Raises:
-        UsageError: it is not UTF-8.
+        UsageError: it is not there, or not UTF-8.
         IrregularError: it is no file.
     """
+    file = file_hash.required(Path(path))
+    if not file.is_file():
+        raise UsageError(f"There is no file {fspath(path)}.", "Check the path.")
     try:
-        return file_hash.required(Path(path)).read_text("utf-8")
+        return file.read_text("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text: {error}.", "Give a text file.") from error
 
@@ -165,7 +168,6 @@ class TextFile(Place):
     called = "the path of a file"
 
     def settled(self, value: Any) -> Any:
-        _require_file(value)
         return read_text(value)
 
 
@@ -179,8 +181,6 @@ class TextFiles(Texts, TextFile):
         return any(Path(str(path)).name.endswith(".py") for path in listed)
 
     def settled(self, value: Any) -> Any:
-        for path in value:
-            _require_file(path)
         return tuple((Path(path).name, read_text(path)) for path in value)
 
 
@@ -235,11 +235,6 @@ def _data_under(folder: str, argument: str) -> str:
     if glob.has_magic(argument) and path != argument:  # the folder's own name is no pattern
         return os.path.join(glob.escape(folder), argument)
     return path
-
-
-def _require_file(path: str | PathLike[str]) -> None:
-    if not file_hash.required(Path(path)).is_file():
-        raise UsageError(f"There is no file {fspath(path)}.", "Check the path.")
 
 
 def under(folder: str, path: str) -> str:

@@ -11,7 +11,7 @@ from pipeline.options import build_options as phases
 from pipeline.options import command_line, paths, recipe_file, recipe_model
 from pipeline.options.config import Config
 from pipeline.options.source import Said, Source, with_test
-from stages.errors import IrregularError, PipelineError, UsageError
+from stages.errors import PipelineError, UsageError
 from stages.files.toml_file import Place
 
 _FLAG = re.compile(r"--([a-z-]+)")
@@ -86,7 +86,7 @@ def configs_of(
     sources, builds = top.pop("source", None), top.pop("build", None)
     _require_named("source", sources or (), mistakes, needed=("name", "data"))
     _require_named("build", builds or (), mistakes)
-    every = _Table(top, _places(top, ()))
+    every = _Table({}, {}).below(top, ())
     made = []
     for number, own in enumerate([{}] if builds is None else builds):
         place: Place = () if builds is None else ("build", number)
@@ -130,10 +130,6 @@ def _require_apart(made: Sequence[Config | None], mistakes: recipe_file.Mistakes
             )
 
 
-def _places(values: Values, place: Place) -> dict[str, Place]:
-    return {name: (*place, phases.EVERY[name].key) for name in values}
-
-
 class _Table(NamedTuple):
     """Options by name, and the place at which each stands."""
 
@@ -142,7 +138,8 @@ class _Table(NamedTuple):
 
     def below(self, own: Values, place: Place) -> "_Table":
         """The same with those of an inner table, which win."""
-        return _Table({**self.values, **own}, {**self.places, **_places(own, place)})
+        places = {name: (*place, phases.EVERY[name].key) for name in own}
+        return _Table({**self.values, **own}, {**self.places, **places})
 
     def of(self, error: PipelineError) -> Place:
         """The place of the option that an error is about."""
@@ -175,17 +172,12 @@ class _Reading:
             said = "data is at the top, and each [[source]] has its own"
             self.mistakes.add(self.table.places["data"], said, "Leave it out at the top.")
         self._require_read(self.table, self.table.values)
-        sources = self._sources()
-        table = self._settled(self.table)
+        sources, table = self._sources(), self.table
         if "task" not in table.values or "model" not in table.values:
             return None
         first = stem if self.sources else next(iter(table.values.get("data", ("data",))))
         named = command_line.default_output(first, table.values["task"], table.values["model"])
-        with_defaults = {
-            "cache_dir": phases.default_cache(),
-            "output": folder / named,
-            **table.values,
-        }
+        with_defaults = {"output": folder / named, **table.values}
         notes: tuple[str, ...] = ()
         # The one default of a recipe that a command does not have.
         if versions and "keep" not in table.values:
@@ -198,12 +190,14 @@ class _Reading:
         if not sources or None in sources or None in made.values():
             return None
         read = tuple(one for one in sources if one is not None)
-        return self._tried(lambda: self._config(table, read, {**made, "notes": notes}), table)
 
-    def _config(self, table: _Table, read: tuple[Source, ...], made: Values) -> Config:
-        common = phases.SourceOptions(**{"data": (), **_of("source", table.values)})
-        said = Said(tuple(map(_settled, self.said)), tuple(map(_settled, self.sources)))
-        return Config(sources=with_test(read, made["plan"].test, common), said=said, **made)
+        def whole() -> Config:
+            common = phases.SourceOptions(**{"data": (), **_of("source", table.values)})
+            every = with_test(read, made["plan"].test, common)
+            said = Said(self.said, tuple(self.sources))
+            return Config(sources=every, notes=notes, said=said, **made)
+
+        return self._tried(whole, table)
 
     def _lacks(self, name: str) -> bool:
         if name in self.table.values or (name == "data" and self.sources):
@@ -213,7 +207,7 @@ class _Reading:
         return not wrong & self.mistakes.places
 
     def _sources(self) -> list[Source | None]:
-        common = {n: x for n, x in self.table.values.items() if phases.PHASE_OF.get(n) == "source"}
+        common = _of("source", self.table.values)
         table = _Table(common, self.table.places)
         if not self.sources:
             return [self._source(table, {})] if "data" in common else []
@@ -225,7 +219,6 @@ class _Reading:
     def _source(self, table: _Table, own: Values) -> Source | None:
         """One source, from its keys and those of the top; None where there is a mistake."""
         self._require_read(table, own)
-        table = self._settled(table)
         if "data" not in table.values:
             return None
         amounts = {name: value for name, value in own.items() if name in phases.BUDGET}
@@ -237,32 +230,18 @@ class _Reading:
         said: dict[str, Any] = {n: own.get(n) for n in ("max_reject", "license", "origin")}
         return Source(options, own.get("name", ""), budget=budget, **said)
 
-    def _settled(self, table: _Table) -> _Table:
-        """The table with values as ``Config`` has them, but for those that are none."""
-        made = {}
-        for name, value in table.values.items():
-            found = self._tried(partial(phases.EVERY[name].value.settled, value), table, name)
-            if found is not None:  # which no value is
-                made[name] = found
-        return _Table(made, table.places)
-
     def _require_read(self, table: _Table, given: Values) -> None:
         """The build's task reads each option that is given, and is not what it is by default."""
         for name, foreign in command_line.unread(self.table.values.get("task"), given):
             self.mistakes.add(table.places[name], foreign, "Leave it out.")
 
-    def _tried(self, make: Callable[[], Made], table: _Table, name: str = "") -> Made | None:
+    def _tried(self, make: Callable[[], Made], table: _Table) -> Made | None:
         """What a function makes; None where it refuses, which is noted as a mistake."""
         try:
             return make()
-        except (UsageError, IrregularError) as error:
-            place = table.places.get(name) or table.of(error)
-            self.mistakes.add(place, error.what, error.remedy)
+        except UsageError as error:
+            self.mistakes.add(table.of(error), error.what, error.remedy)
         return None
-
-
-def _settled(values: Values) -> dict[str, Any]:
-    return {name: phases.EVERY[name].value.settled(value) for name, value in values.items()}
 
 
 def _of(phase: str, values: Values) -> dict[str, Any]:

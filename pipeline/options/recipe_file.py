@@ -37,7 +37,8 @@ def read(path: Path, changes: Sequence[str] = ()) -> tuple[dict[str, Any], Mista
         table = toml_file.parsed(text)
     except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}.", "Correct that line.") from error
-    mistakes = Mistakes(str(path), toml_file.lines_of(text))
+    lines = {_dashed(place): line for place, line in toml_file.lines_of(text).items()}
+    mistakes = Mistakes(str(path), lines)
     table = spelled(table, mistakes)
     for change in changes:
         _set(table, change, mistakes)
@@ -70,7 +71,6 @@ def spelled(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:
             if right in one:
                 mistakes.add((*place, right), f"{right} is given twice", f"Leave {key} out.")
             elif right in build_options.BY_KEY:
-                mistakes.rename((*place, key), (*place, right))
                 one[right] = one.pop(key)
     return made
 
@@ -176,12 +176,8 @@ def _anchor(table: dict[str, Any], place: Place, *, folder: str, mistakes: Mista
 
 def _require_found(said: Any, here: Any, place: Place, *, folder: str, mistakes: Mistakes) -> None:
     """Say what to write where a path was meant to count from where the program runs."""
-    if not isinstance(said, list):
-        return
-    for one, path in zip(said, here, strict=True):
-        if not isinstance(one, str) or one == path:
-            continue
-        if os.path.lexists(one) and not os.path.lexists(path):
+    for one, path in zip(said, here, strict=True) if isinstance(said, list) else ():
+        if isinstance(one, str) and os.path.lexists(one) and not os.path.lexists(path):
             better = os.path.relpath(one, folder or ".")
             mistakes.add(
                 place,
@@ -199,7 +195,7 @@ class Mistakes:
 
     Attributes:
         where: what a message calls the recipe.
-        lines: of its keys, where it is a file.
+        lines: of its keys, spelled with ``-``, where it is a file.
         said: what stands elsewhere, and where: ``--set``.
         places: where mistakes are.
     """
@@ -210,34 +206,18 @@ class Mistakes:
     places: set[Place] = field(default_factory=set)
     _found: list[tuple[int, str, str]] = field(default_factory=list)
 
-    def __len__(self) -> int:
-        return len(self._found)
-
     def add(self, place: Place, what: str, remedy: str = "") -> None:
         """One mistake at a key; a sentence on what is wrong, and one on what to do."""
         self.places.add(place)
-        line = self._line(place)
-        there = self._elsewhere(place) or (f"{self.where}:{line}" if line else self.where)
+        around = [place[:length] for length in range(len(place), 0, -1)]
+        line = next((self.lines[one] for one in map(_dashed, around) if one in self.lines), 0)
+        at_line = f"{self.where}:{line}" if line else self.where
+        there = next((self.said[one] for one in around if one in self.said), at_line)
         sentence = what if what.endswith((".", "?")) else f"{what}."
         where = "" if sentence.startswith(f"{there} ") else f"{there}: "
         entry = (line, f"{where}{_table(place)}{sentence}", remedy)
         if entry not in self._found:
             self._found.append(entry)
-
-    def rename(self, old: Place, new: Place) -> None:
-        """What stands at one place is called another from here on."""
-        found = [(place, line) for place, line in self.lines.items() if place[: len(old)] == old]
-        self.lines.update({(*new, *place[len(old) :]): line for place, line in found})
-
-    def _line(self, place: Place) -> int:
-        """The line of a key, or of the nearest table around it; 0 where that is the file."""
-        while place and place not in self.lines:
-            place = place[:-1]
-        return self.lines.get(place, 0)
-
-    def _elsewhere(self, place: Place) -> str:
-        around = (place[:length] for length in range(len(place), 0, -1))
-        return next((self.said[one] for one in around if one in self.said), "")
 
     def require_none(self) -> None:
         """Stop where there is a mistake.
@@ -256,8 +236,13 @@ class Mistakes:
         )
 
 
+def _dashed(place: Place) -> Place:
+    """A place whose keys are spelled with ``-``."""
+    return tuple(key.replace("_", "-") if isinstance(key, str) else key for key in place)
+
+
 def _table(place: Sequence[str | int]) -> str:
     """Which of several tables a key is in."""
-    if len(place) > 1 and place[0] in ("source", "build") and isinstance(place[1], int):
+    if len(place) > 1 and place[0] in _TABLES and isinstance(place[1], int):
         return f"{place[0]} {place[1] + 1}: "
     return ""

@@ -11,7 +11,7 @@ from pipeline.options.many_values import Option
 from pipeline.options.paths import BY_RECIPE
 from pipeline.options.recipe_file import Mistakes
 from pipeline.options.values import OneOf, Schema, misfit
-from stages.errors import UsageError, did_you_mean
+from stages.errors import IrregularError, UsageError, did_you_mean
 from stages.files.toml_file import Place
 
 SCHEMA = Path(__file__).with_name("recipe.schema.json")
@@ -89,7 +89,8 @@ def default_of(option: Option) -> Any:
 
 
 def checked(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:
-    """A recipe's values by name, typed; those that are wrong are left out and noted."""
+    """A recipe's values by name, as ``Config`` has them; those that are wrong are left out and
+    noted."""
     found = _checked(table, (), TOP, mistakes)
     for name, options in TABLES.items():
         if name not in table:
@@ -112,14 +113,13 @@ def _checked(
         option = known[key]
         try:
             value = option.value.loosened(table[key])
-        except UsageError as error:
+            wrong = misfit(value, option.value.schema())
+            if wrong is None:
+                found[option.name] = option.value.settled(value)
+            else:
+                mistakes.add((*place, key, *wrong), *_wrong(option, table[key]))
+        except (UsageError, IrregularError) as error:
             mistakes.add((*place, key), error.what, error.remedy)
-            continue
-        wrong = misfit(value, option.value.schema())
-        if wrong is None:
-            found[option.name] = value
-        else:
-            mistakes.add((*place, key, *wrong), *_wrong(option, table[key]))
     for key in table:
         if key not in known and (place or key not in TABLES):
             mistakes.add((*place, key), *_unknown(place, key, known))

@@ -26,19 +26,13 @@ def _script(name: str) -> str:
     return Path(__file__).with_name(f"completion.{name}").read_text("utf-8")
 
 
-def _word(_: Any, item: CompletionItem) -> str:
-    return str(item.value)
-
-
-def _any_version() -> None:
-    """The script needs no more than bash 4, and asks no other process for it."""
-
-
 def offered() -> None:
     """Have click use our scripts, which read one word a line; needed only where a shell asks."""
     for name, kind in _KINDS.items():
-        own = {"source_template": _script(name), "format_completion": _word}
-        own |= {"_check_version": staticmethod(_any_version)}
+        own: dict[str, Any] = {"source_template": _script(name)}
+        own["format_completion"] = lambda _, item: str(item.value)
+        # The script needs no more than bash 4, and asks no other process for it.
+        own["_check_version"] = staticmethod(lambda: None)
         made: Any = type(kind.__name__, (kind,), own)
         clicks.add_completion_class(made)
 

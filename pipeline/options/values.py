@@ -192,14 +192,22 @@ class Number(Value):
     below: float | None = None
     called = "a number"
     kind: ClassVar[str] = "number"
-    ranged: ClassVar[Any] = click.FloatRange
 
     @property
     def words(self) -> str:
-        return self.called + self._between()
+        least, most, above, below = self.least, self.most, self.above, self.below
+        limits = f" of at most {most}" if most is not None else ""
+        if below is not None:
+            limits = f" from {least or 0:g} to below {below:g}"
+        elif above is not None:
+            limits = f" above {above:g}" + (f" and at most {most:g}" if most is not None else "")
+        elif least is not None:
+            limits = f" of at least {least}" if most is None else f" from {least} to {most}"
+        return self.called + limits
 
     def of_click(self) -> dict[str, Any]:
-        kind = self.ranged(
+        ranged: Any = click.IntRange if self.kind == "integer" else click.FloatRange
+        kind = ranged(
             self.least if self.above is None else self.above,
             self.most if self.below is None else self.below,
             min_open=self.above is not None,
@@ -220,18 +228,6 @@ class Number(Value):
                 return float(value)
         return value
 
-    def _between(self) -> str:
-        least, most, above, below = self.least, self.most, self.above, self.below
-        if below is not None:
-            return f" from {least or 0:g} to below {below:g}"
-        if above is not None:
-            return f" above {above:g}" + (f" and at most {most:g}" if most is not None else "")
-        if least is not None and most is not None:
-            return f" from {least} to {most}"
-        if least is not None:
-            return f" of at least {least}"
-        return f" of at most {most}" if most is not None else ""
-
 
 NUMBER = re.compile(r"[+-]?([0-9]{1,19}(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
@@ -242,7 +238,6 @@ class Whole(Number):
 
     called = "a whole number"
     kind = "integer"
-    ranged = click.IntRange
 
     def loosened(self, value: Any) -> Any:
         return int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else value

@@ -7,15 +7,14 @@ belong together beside each other: ``Say which: --where ok=true, or --map a=b --
 import re
 import shlex
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipeline import tasks
 from pipeline.options import build_options
 from pipeline.options.command_line import not_read
 from pipeline.options.many_values import Pairs
-from pipeline.options.values import Number, OneOf, Switch
+from pipeline.options.values import Number, OneOf, Switch, misfit
 from pipeline.secrets import GAP, named, redacted
 
 if TYPE_CHECKING:
@@ -33,8 +32,7 @@ _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s'"])+""")
 Way = tuple[tuple[str, str], ...]  # flags and values; no value is the empty text
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """A way, and where it stands in a remedy."""
 
     start: int
@@ -46,11 +44,9 @@ def _places(remedy: str) -> list[_Place]:
     """What stands together in a sentence belongs together."""
     found: list[_Place] = []
     for start, stop, flag, value in _options(remedy):
-        if found and remedy[found[-1].stop : start] == " ":
-            before = found.pop()
-            found.append(_Place(before.start, stop, (*before.way, (flag, value))))
-        else:
-            found.append(_Place(start, stop, ((flag, value),)))
+        beside = bool(found) and remedy[found[-1].stop : start] == " "
+        before = found.pop() if beside else _Place(start, start, ())
+        found.append(_Place(before.start, stop, (*before.way, (flag, value))))
     return found
 
 
@@ -70,64 +66,50 @@ def leaving(remedies: Sequence[str]) -> str:
 
 def given(arguments: Sequence[str], remedy: str) -> list[Way]:
     """The ways on of a remedy that some arguments have taken already."""
-    had = [*pairwise((*arguments, ""))]
-    every = {(flag, value if value else "") for flag, value in had} | {(a, "") for a in arguments}
+    every = {*pairwise((*arguments, "")), *((one, "") for one in arguments)}
     every |= {(flag, value) for flag, _, value in (one.partition("=") for one in arguments)}
     return [way for way in ways(remedy) if all(pair in every for pair in way)]
 
 
 _SENTENCE = re.compile(r"(?<=[.?])\s+(?=[A-Z])")
 _BETWEEN = re.compile(r",? (?:or|and) |, (?=--)")
+_NUMBER = re.compile("\0([0-9]+)\0")  # stands for a way, whose values end no sentence
 
 
 def without(remedy: str, dead: Container[Way]) -> str:
     """A remedy that does not offer some ways: neither their words, nor sentences that have no
     other."""
-    found = _places(remedy)
-    hidden = list(remedy)  # no option's value ends a sentence
-    for place in found:
-        hidden[place.start : place.stop] = "-" * (place.stop - place.start)
-    said, at = [], 0
-    for sentence in _SENTENCE.split("".join(hidden)):
-        start = "".join(hidden).index(sentence, at)
-        at = start + len(sentence)
-        mine = [place for place in found if start <= place.start < at]
-        left = [place for place in mine if place.way not in dead]
-        if len(left) == len(mine):
-            said.append(remedy[start:at])
-        elif left:
-            said.append(_only(remedy, left, mine, at))
-        elif " or " in (head := remedy[start : mine[0].start]):
-            said.append(f"{head.rpartition(' or ')[0].rstrip(',')}.")  # a way that is no option
-    return " ".join(said)
+    places, text = _places(remedy), remedy
+    for number, place in reversed([*enumerate(places)]):
+        text = f"{text[: place.start]}\0{number}\0{text[place.stop :]}"
+    said = []
+    for sentence in _SENTENCE.split(text):
+        mine = _NUMBER.findall(sentence)
+        left = [number for number in mine if places[int(number)].way not in dead]
+        if left and len(left) < len(mine):
+            sentence = _only(sentence, left)
+        elif mine and not left:  # a way that is no option stays
+            head = sentence.partition("\0")[0].rpartition(" or ")[0]
+            sentence = f"{head.rstrip(',')}." if head else ""
+        said.append(sentence)
+    spelled = [remedy[place.start : place.stop] for place in places]
+    return _NUMBER.sub(lambda match: spelled[int(match[1])], " ".join(filter(None, said)))
 
 
-def _only(remedy: str, left: Sequence[_Place], every: Sequence[_Place], stop: int) -> str:
+def _only(sentence: str, left: Container[str]) -> str:
     """A sentence with some of its ways, each with the words around it that no other way has."""
-    start = remedy.rfind("\n", 0, every[0].start) + 1
-    for match in _SENTENCE.finditer(remedy, start, every[0].start):
-        start = match.end()
-    head = remedy[start : every[0].start]
+    head, *rest = _NUMBER.split(sentence)
     opening, colon, before = head.rpartition(": ")
+    before = before if colon else ""
     clauses: list[str] = []
-    for number, place in enumerate(every):
-        after = every[number + 1].start if number + 1 < len(every) else stop
-        tail, between, following = _parted(remedy[place.stop : after])
-        if place in left:
-            before = before if colon or clauses or number else ""
-            clauses.append(f"{before}{remedy[place.start : place.stop]}{tail}")
-        before = following if between else ""
+    for number, words in zip(rest[::2], rest[1::2], strict=True):
+        tail, *following = _BETWEEN.split(words, maxsplit=1)
+        if number in left:
+            clauses.append(f"{before}\0{number}\0{tail if following else tail.rstrip('.')}")
+        before = "".join(following)
     if not colon:  # as in: Say which with A, or with B
         return f"{head}{', or '.join(clauses).removeprefix('with ')}."
     return f"{opening}: {', or '.join(clauses)}."
-
-
-def _parted(words: str) -> tuple[str, str, str]:
-    """What stands between two ways: of the first, what parts them, of the second."""
-    found = _BETWEEN.search(words)
-    if found is None:
-        return words.rstrip("."), "", ""
-    return words[: found.start()], found[0], words[found.end() :]
 
 
 def _options(remedy: str) -> Iterator[tuple[int, int, str, str]]:
@@ -149,15 +131,11 @@ def _options(remedy: str) -> Iterator[tuple[int, int, str, str]]:
             continue
         written = word[0].rstrip(".,;:?)") if word[0][-1:] not in "'\"" else word[0]
         value = "".join(shlex.split(written))
-        if word[0].endswith("?") and _is_added(name):
+        several = name != TASK and FLAGS[name].value.many
+        if word[0].endswith("?") and several and not isinstance(FLAGS[name].value, Pairs):
             continue  # instead of another value of it, which a command would keep
         if _is_value(name, value):
             yield match.start(), match.end() + 1 + len(written), name, value
-
-
-def _is_added(flag: str) -> bool:
-    """Whether an option has several values, and none of them replaces another."""
-    return flag != TASK and FLAGS[flag].value.many and not isinstance(FLAGS[flag].value, Pairs)
 
 
 def _is_value(flag: str, value: str) -> bool:
@@ -171,10 +149,8 @@ def _is_value(flag: str, value: str) -> bool:
     kind = FLAGS[flag].value
     if isinstance(kind, Pairs):
         return re.fullmatch(r"[^=]+=\S.*", value) is not None and value[-7:] != "=COLUMN"
-    if isinstance(kind, OneOf):
-        return value in kind.listed()
-    if isinstance(kind, Number):
-        return isinstance(kind.loosened(value), int | float)
+    if isinstance(kind, OneOf | Number):
+        return misfit(kind.loosened(value), kind.schema()) is None
     if kind.metavar in (None, "TEXT") and value.isalpha() and value.islower():
         return False
     places = re.findall("[A-Z]+", kind.metavar or "")  # in which the user writes something
@@ -183,12 +159,9 @@ def _is_value(flag: str, value: str) -> bool:
 
 def written(way: Way) -> str:
     """The options of a way as they are typed; another task as the command that has it."""
-    first, *more = way
-    if first[0] == TASK and more:
-        return f"pipeline run {first[1]} {written(tuple(more))}"
-    if first[0] == TASK:
-        return f"pipeline run {first[1]}"
-    return shlex.join(word for pair in way for word in pair if word)
+    head = ["pipeline", "run", way[0][1]] if way[0][0] == TASK else []
+    pairs = way[1:] if head else way
+    return shlex.join([*head, *(word for pair in pairs for word in pair if word)])
 
 
 def applied(way: Way, config: "Config") -> "Config":
@@ -198,8 +171,10 @@ def applied(way: Way, config: "Config") -> "Config":
         UsageError: the options do not go together, or have no such value.
     """
     for flag, value in way:
-        if flag == TASK:
-            config = _for_task(config, value)
+        if flag == TASK:  # without options that this one does not read
+            options = build_options.OPTIONS.items()
+            rest = {n: one.default for n, one in options if n == "too_long" or not_read(n, value)}
+            config = config.but(task=value, layout="", **rest)
             continue
         option = FLAGS[flag]
         now = getattr(config.source, option.name, None)
@@ -211,18 +186,6 @@ def applied(way: Way, config: "Config") -> "Config":
             given = option.value.settled(value)
         config = config.but(**{option.name: given})
     return config
-
-
-def _for_task(config: "Config", task: str) -> "Config":
-    """The options of a build for another task, without those that it does not read."""
-    foreign = {
-        name
-        for other in tasks.names()
-        for name in tasks.load(other).options
-        if task not in tasks.readers_of(name)
-    }
-    defaults = {name: build_options.OPTIONS[name].default for name in (*foreign, "too_long")}
-    return config.but(task=task, layout="", **defaults)
 
 
 # The user's own command, corrected as a remedy says: one for each way that it offers.
@@ -239,12 +202,9 @@ def commands(arguments: Sequence[str], remedy: str) -> list[str]:
     given = list(arguments)
     if not given or given[0] not in _COMMANDS:
         return []
-    found = []
-    for way in ways(remedy):
-        words = _with(given, way)
-        if words:
-            found.append(named(shlex.join(["pipeline", *map(_shortened, words)])))
-    return list(dict.fromkeys(found))
+    each = (_with(given, way) for way in ways(remedy))
+    found = (shlex.join(["pipeline", *map(_shortened, words)]) for words in each if words)
+    return list(dict.fromkeys(map(named, found)))
 
 
 def _shortened(word: str) -> str:
@@ -254,12 +214,8 @@ def _shortened(word: str) -> str:
 
 def reads_stdin(command: str) -> bool:
     """Whether rows have to be piped into a command again: its standard input has been read."""
-    words = shlex.split(command)
-    for before, word in pairwise(words):
-        option = FLAGS.get(before)
-        if word == "-" and (option is None or isinstance(option.value, Switch)):
-            return True
-    return False
+    before = [one for one, word in pairwise(shlex.split(command)) if word == "-"]
+    return any(one not in FLAGS or isinstance(FLAGS[one].value, Switch) for one in before)
 
 
 def _with(given: list[str], way: Way) -> list[str]:

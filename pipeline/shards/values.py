@@ -172,7 +172,7 @@ def _at(value: Any, path: str) -> Any:
         return value[path]
     for key in path.split("."):
         if isinstance(value, list):
-            value = value[int(key)] if key.isdigit() and int(key) < len(value) else None
+            value = value[int(key)] if key.isdecimal() and int(key) < len(value) else None
         else:
             value = value.get(key) if isinstance(value, dict) else None
     return value

@@ -20,10 +20,8 @@ from stages.errors import RowError, UsageError
 from stages.format import Format
 from stages.kinds import Kind
 
-MEMBERS = {"alpaca": "stages.formats.texts:ALPACA", "prm800k": "stages.formats.step_tree:PRM800K"}
-
 TABLES = tuple(
-    "dialogues message_trees pairs rankings step_errors step_lists step_objects texts "
+    "dialogues message_trees pairs rankings step_errors step_lists step_objects step_tree texts "
     "unusable verdicts".split()
 )
 AND = "+"  # between the readings of a mixture, which is their reading
@@ -38,7 +36,7 @@ def load(reading: str) -> Format:
         UsageError: there is none.
     """
     if AND in reading:
-        return mixed(reading)
+        return Mixed(reading.split(AND))
     named, _, found = reading.partition("?")
     name, slash, variant = named.partition("/")
     one = _named(name)
@@ -61,13 +59,6 @@ def reading_of(name: str, variant: str, renamed: Mapping[str, str]) -> str:
     quoted = functools.partial(_SIGNS.sub, lambda sign: quote(sign[0], safe=""))
     found = "&".join(f"{quoted(one)}={quoted(path)}" for one, path in renamed.items())
     return name + (f"/{variant}" if variant else "") + (f"?{found}" if found else "")
-
-
-@functools.cache
-def mixed(reading: str) -> "Mixed":
-    """The format of a file whose rows have several, from their readings; raises as ``load``."""
-    readings = reading.split(AND)
-    return Mixed(readings, [load(one) for one in readings])
 
 
 def _named(name: str) -> Format:
@@ -133,8 +124,9 @@ class Mixed(Format):
     kinds: tuple[str, ...] = ()
     columns: Columns = {}
 
-    def __init__(self, readings: Sequence[str], parts: Sequence[Format]) -> None:
-        self._parts = dict(zip(readings, parts, strict=True))
+    def __init__(self, readings: Sequence[str]) -> None:
+        self._parts = {reading: load(reading) for reading in readings}
+        parts = [*self._parts.values()]
         self.name = AND.join(part.name for part in parts)
         self.kinds = tuple(k for k in parts[0].kinds if all(k in part.kinds for part in parts))
         each = [part.columns for part in parts]

@@ -169,9 +169,10 @@ class Field:
         return name in row and self._fits(peek(row, name))
 
     def _says(self, row: Row, name: str) -> bool:
+        if not self._may_say(row, name):
+            return False
         value = peek(row, name)
-        blank = value in EMPTY or (type(value) is str and value.isspace())
-        return (self._empty or not blank) and self._may_say(row, name)
+        return self._empty or not (value in EMPTY or (type(value) is str and value.isspace()))
 
     def held(self, row: Row, columns: Mapping[str, str] = NOTHING) -> list[str]:
         """All columns that say it."""
@@ -182,7 +183,7 @@ class Field:
         """The columns that say it first, or else hold an empty value of this kind; else none."""
         there = [names for names in self._meant(columns) if names[0] in row]
         fit = [names for names in there if all(self._may_say(row, name) for name in names)]
-        if not fit[1:]:
+        if not fit[1:]:  # as nearly always
             return fit[0] if fit else ()
         told = (names for names in fit if all(self._says(row, name) for name in names))
         return next(told, fit[0])
@@ -203,16 +204,17 @@ class Field:
         Raises:
             AskError: one says something else.
         """
-        able = self._meant(columns) if mine else ()
-        others = [n for n in able if n != mine and (n[0] in row or n[-1] in row)]
-        told = others and (self._empty or all(says(row, name) for name in mine))
-        for names in others if told else ():
-            for at, name in enumerate(names):
-                if name in mine or not self._says(row, name):
-                    continue
-                if self._said(peek(row, name)) != self._said(peek(row, mine[at])):
-                    raise self._open(row, columns, mine, at, before)
-                _ = row[name]  # read: the other column says it
+        able = [n for n in self._meant(columns) if n != mine and (n[0] in row or n[-1] in row)]
+        told = able and (self._empty or all(says(row, name) for name in mine))
+        for at, name in enumerate(mine if told else ()):
+            names = (n[at] for n in able)
+            others = [one for one in names if one not in mine and self._says(row, one)]
+            said = self._said(peek(row, name)) if others else None
+            differ = [one for one in others if self._said(peek(row, one)) != said]
+            if differ:
+                raise self._open(row, columns, mine, [name, *differ], before)
+            for one in others:
+                _ = row[one]  # read: the other column says it
         return mine
 
     def of(self, row: Row, columns: Mapping[str, str] = NOTHING, before: str = "") -> str | None:
@@ -234,16 +236,13 @@ class Field:
         return required(name, f"there is no {self.what} column")
 
     def _open(
-        self, row: Row, columns: Mapping[str, str], mine: Names, at: int, before: str
+        self, row: Row, columns: Mapping[str, str], mine: Names, both: list[str], before: str
     ) -> AskError:
-        """What columns leave open that say different things, and the options that settle it."""
+        """What ``both`` leave open, which say different things, and the options that settle it."""
         raw = {name: columns.get(name, name) for name in self.names}
         there = self.held(row, columns)
         whole = (names for names in self._meant(columns) if all(name in there for name in names))
         each = dict.fromkeys((mine, *whole))
-        said = self._said(peek(row, mine[at]))
-        names = [n[at] for n in self._meant(columns) if n[at] in there and n[at] not in mine]
-        both = [mine[at], *(name for name in names if self._said(peek(row, name)) != said)]
         place = f" in {before.rstrip('.*[]')}" if before.strip(".*") else ""
         what = f"{listing([raw[name] for name in both])} could each be the {self.what}{place}"
         if before or mine[1:] or not columns.keys().isdisjoint(both):
@@ -280,11 +279,13 @@ class Asking(Format, abstract=True):
         _needs: the fields by which its rows are known; ``_never``: columns that none of them has.
         _words: what is said of the columns of these fields, which it names in braces; empty where
             they are only listed.
+        _counted: the codes of rows that are asked about with their number, once all are read.
     """
 
     _needs: Sequence[Field] = ()
     _never: frozenset[str] = frozenset()
     _words: str = ""
+    _counted: tuple[str, ...] = ("tie",)
 
     def __init_subclass__(cls, *, abstract: bool = False) -> None:
         if not abstract and not hasattr(cls, "columns"):
@@ -309,7 +310,7 @@ class Asking(Format, abstract=True):
             variant, _ = self.settle(rows, options)
             ways = [self.variants[variant] if variant else self]
         errors = (_asks(row, ways, options) for row in rows)
-        asked = [error for error in errors if error is not None and error.code != "tie"]
+        asked = [error for error in errors if error is not None and error.code not in self._counted]
         if len(asked) <= FEW * len(rows):
             return None
         end = open_question("", asked[0].remedy).detail  # the detail names the options too

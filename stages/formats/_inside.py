@@ -46,7 +46,7 @@ def _turns_in(turn: Message) -> Templated | None:
     """The turns in the text of one; None where it is a text like any other. An answer may be that
     of the assistant alone, between its marks."""
     text = turn.content
-    if not text or not stop_text.opens(text):
+    if turn.role not in (USER, ASSISTANT) or not text or not stop_text.opens(text):
         return None
     found = stop_text.read(text, alone=turn.role == ASSISTANT)
     if found is None or (turn.role == ASSISTANT and found[0].name == DIALOGUE):
@@ -56,7 +56,7 @@ def _turns_in(turn: Message) -> Templated | None:
 
 def carry(turns: list[Message]) -> bool:
     """Whether a text of some turns carries a chat template."""
-    return any(_turns_in(turn) for turn in turns if turn.role in (USER, ASSISTANT))
+    return any(map(_turns_in, turns))
 
 
 def unfolded(turns: list[Message], options: FormatOptions) -> list[Message]:
@@ -68,7 +68,7 @@ def unfolded(turns: list[Message], options: FormatOptions) -> list[Message]:
     out: list[Message] = []
     asked: Templated | None = None  # the question that the next answer continues
     for turn in turns:
-        found = _turns_in(turn) if turn.role in (USER, ASSISTANT) else None
+        found = _turns_in(turn)
         if found is not None:
             stop_text.require_allowed(found, f"a turn ({turn.role})", options.already_templated)
         begins = ASSISTANT if found is None else found[1].messages[0].role
@@ -126,18 +126,6 @@ def pair(example: Pair, options: FormatOptions) -> Pair:
     return replace(example, prompt=prompt, chosen=chosen, rejected=rejected)
 
 
-def require_plain(chain: StepChain) -> None:
-    """A step is a piece of one answer: there is no turn inside of it.
-
-    Raises:
-        RowError: it carries a chat template.
-    """
-    for number, step in enumerate(chain.steps, 1):
-        if (found := _turns_in(Message(ASSISTANT, step))) is not None:
-            detail = f"step {number} carries a chat template ({found[0].name}); give its text alone"
-            raise RowError(_TEMPLATED, detail)
-
-
 def results(text: str) -> list[str]:
     """The results of tools that a text has between the marks of a chat template; none where it has
     anything else."""
@@ -174,14 +162,6 @@ def _is_value(text: str) -> bool:
     return True
 
 
-def _require_calls(turns: Iterable[Message]) -> None:
-    """Raises RowError where an answer that may be trained writes a call that no server can read."""
-    for turn in turns:
-        may_train = turn.role == ASSISTANT and turn.content and turn.trained is not False
-        if may_train and (wrong := broken_call(turn.content or "")):
-            raise RowError("bad_tool_call", f"a <tool_call> in an answer {wrong}")
-
-
 def settled(examples: Iterable[Example], row: Row, options: FormatOptions) -> list[Example]:
     """The examples of a row, in which nothing is said both inside of a text and as data; rated
     steps with the row's own system text.
@@ -200,15 +180,16 @@ def settled(examples: Iterable[Example], row: Row, options: FormatOptions) -> li
 
 def _settled(example: Example, row: Row, options: FormatOptions) -> Example:
     if isinstance(example, StepChain):
-        require_plain(example)
         return _asked(example, _rated_steps.system_text(row), options)
     if isinstance(example, Pair):
         example = pair(example, options)
-    elif isinstance(example, Conversation) and carry(example.messages):
-        example = replace(example, messages=unfolded(example.messages, options))
-    if not isinstance(example, Conversation | Pair):
+        parts, trained = [example.prompt, example.chosen, example.rejected], example.chosen
+    elif isinstance(example, Conversation):
+        if carry(example.messages):
+            example = replace(example, messages=unfolded(example.messages, options))
+        parts, trained = [example.messages], example.messages
+    else:
         return example
-    parts = [example.messages] if isinstance(example, Conversation) else _sides(example)
     named: list[Any] = []
     for turns in parts:
         if any(turn.role == "tool" or turn.fields for turn in turns):
@@ -220,7 +201,10 @@ def _settled(example: Example, row: Row, options: FormatOptions) -> Example:
             raise RowError("bad_tools", "two places of the row name different tools")
         example = replace(example, tools=given[0])
     # An answer that is rejected, or a rated step, may be bad for its call.
-    _require_calls(example.chosen if isinstance(example, Pair) else example.messages)
+    for turn in trained:
+        may_train = turn.role == ASSISTANT and turn.content and turn.trained is not False
+        if may_train and (wrong := broken_call(turn.content or "")):
+            raise RowError("bad_tool_call", f"a <tool_call> in an answer {wrong}")
     if example.tools and _parts.TOOLS[0] not in options.columns:
         for turn in parts[0]:
             _require_once(turn, example.tools)
@@ -231,8 +215,13 @@ def _asked(chain: StepChain, own: str | None, options: FormatOptions) -> StepCha
     """Rated steps with the question that stands in their problem, and the row's own system text.
 
     Raises:
-        RowError: more than the question stands in it, or another system text.
+        RowError: more than the question stands in it, or another system text; a step, which is a
+            piece of one answer, carries a chat template.
     """
+    for number, step in enumerate(chain.steps, 1):
+        if (found := _turns_in(Message(ASSISTANT, step))) is not None:
+            detail = f"step {number} carries a chat template ({found[0].name}); give its text alone"
+            raise RowError(_TEMPLATED, detail)
     turns = [Message(USER, chain.problem)]
     if carry(turns):
         turns = unfolded([*([Message(SYSTEM, own)] if own else []), *turns], options)
@@ -242,10 +231,6 @@ def _asked(chain: StepChain, own: str | None, options: FormatOptions) -> StepCha
             raise RowError("bad_column", "the templated problem has more than one question")
         chain = replace(chain, problem=turns[0].content or "")
     return replace(chain, system=own) if own and own.strip() else chain
-
-
-def _sides(pair: Pair) -> list[list[Message]]:
-    return [pair.prompt, pair.chosen, pair.rejected]
 
 
 def _taken(turn: Message) -> list[Any]:

@@ -1,7 +1,6 @@
 """One message in any dialect: who says it, what, and whether it is trained with which weight."""
 
 import json
-import math
 import shlex
 import struct
 from collections.abc import Mapping
@@ -9,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from stages.chat_template import reasoning
-from stages.contract import Message
+from stages.contract import Message, Row
 from stages.errors import RowError
 from stages.formats import _parts
 from stages.formats._parts import calls_of
-from stages.rows.column_names import FLAGS, NUMERIC
+from stages.rows.column_names import FLAGS, NUMERIC, peek
 from stages.rows.speakers import CALL, ROLES, TOOL, USER, meaning, role_named
 
 MAX_FLOAT32 = 3.4028235e38  # margins and weights are stored as float32
@@ -62,17 +61,13 @@ def _weight(key: str, flag: Any, where: str) -> float:
         return float(flag)
     if key not in NUMERIC:
         raise RowError("bad_weight", f"{where}: {key} is {flag!r}; it must be 0 or 1")
-    weight = _as_stored(flag)
-    if not (weight > 0 and math.isfinite(weight)):
+    weight = 0.0
+    if isinstance(flag, int | float) and abs(flag) <= MAX_FLOAT32:
+        (weight,) = struct.unpack("<f", struct.pack("<f", flag))  # as it is stored
+    if weight <= 0:
         detail = f"{where}: {key} is {flag!r}; it must be a finite number from 0 up"
         raise RowError("bad_weight", detail)
     return weight
-
-
-def _as_stored(value: Any) -> float:
-    """A number as float32 has it; NaN for what is none, or beyond its range."""
-    known = isinstance(value, int | float) and abs(value) <= MAX_FLOAT32
-    return float(struct.unpack("<f", struct.pack("<f", value))[0]) if known else math.nan
 
 
 def kind_of(value: Any) -> str:
@@ -97,10 +92,10 @@ def _fields(turn: Mapping[str, Any], where: str) -> dict[str, Any] | None:
     return fields or None
 
 
-def _require_one_spelling(turn: Mapping[str, Any], where: str) -> None:
+def _require_one_spelling(turn: Row, where: str) -> None:
     """A turn says its role once and its text once."""
     for names in (("role", "from"), _BODIES):
-        said = [name for name in names if turn.get(name) not in (None, [])]
+        said = [name for name in names if peek(turn, name) not in (None, [])]
         if any(turn[name] != turn[said[0]] for name in said[1:]):
             both = " and ".join(said)
             raise RowError("bad_column", f"{where} has both {both}, and they differ")
@@ -149,10 +144,9 @@ def simple(turn: Any) -> Message | None:
 def read(turn: Any, where: str) -> list[Message]:
     """One turn in any dialect; the results of tools that it holds are turns of their own."""
     if isinstance(turn, dict):
+        _require_one_spelling(turn, where)
         body = next((turn[name] for name in _BODIES if turn.get(name) is not None), None)
         if isinstance(body, list):
-            if len(turn) > 2:
-                _require_one_spelling(turn, where)
             return [_message(one, where) for one in _of_parts(turn, body, where)]
     return [_message(turn, where)]
 
@@ -180,8 +174,6 @@ def _message(turn: Any, where: str) -> Message:
     if not isinstance(turn, dict):
         raise RowError("bad_column", f"{where} is {kind_of(turn)}, not an object")
     turn = _spelled(turn)
-    if len(turn) > 2:
-        _require_one_spelling(turn, where)
     spelled = speaker(turn)
     role = role_named(spelled)
     if spelled is None:
@@ -230,11 +222,6 @@ def unknown_role(spelled: Any, where: str) -> RowError:
 def as_role(spelled: Any, role: str) -> str:
     """The option that says who a name of a role means, quoted for a shell."""
     return f"--role {shlex.quote(f'{spelled}={role}')}"
-
-
-def is_call(turn: Any) -> bool:
-    """Whether a turn is a call by its role alone (``tool_call``)."""
-    return isinstance(turn, dict) and meaning(speaker(turn)) == CALL
 
 
 def together(first: Message, second: Message, where: str) -> Message:

@@ -32,27 +32,20 @@ class PairFormat(_fields.Asking, abstract=True):
 
     kinds = (PAIR,)
     prompts: tuple[str, ...] = PROMPTS
-
-    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> _fields.Question | None:
-        # Rows whose scores contradict the order are asked about with their number.
-        return super().doubt([row for row in rows if not _contradicts(row)], columns)
+    _counted: tuple[str, ...] = ("tie", "two_orders", "unrated_answer")
 
 
 def prompt(row: Row, options: FormatOptions) -> list[Message]:
     """The turns that both sides answer; empty when there are none."""
     listed = (name for name in _LISTED if _turns.are_turns(peek(row, name)))
-    turns = _turns.chosen_of(row, TURNS, options.columns) or next(listed, None)
+    turns = _turns.first_of(row, TURNS, options.columns) or next(listed, None)
     if turns is not None:
         return _turns.dialogue(row, turns)
     named = "instruction" in options.columns or options.columns.keys().isdisjoint(_WHOLE)
     if named and peek(row, "instruction") is not None:
         return [*_turns.before(row), Message("user", texts.asked(row, options))]
-    name = _turns.chosen_of(row, PROMPTS, options.columns)
-    if name is None:
-        return []
-    if isinstance(row[name], list):
-        return _turns.whole(row, name)
-    return [*_turns.before(row), Message("user", _turns.text(row, name))]
+    name = _turns.first_of(row, PROMPTS, options.columns)
+    return _turns.asked(row, name) if name else []
 
 
 def text_of(answer: Any, where: str) -> Any:
@@ -88,7 +81,7 @@ def side(value: Any, where: str) -> list[Message]:
             raise RowError("bad_column", f"{where} is the JSON text of turns; store them as a list")
         return [Message("assistant", value)]
     if isinstance(value, dict):
-        return [_messages.message(value, where)]
+        return [_messages.message({**value}, where)]  # all of it is read: keys are the turn's
     return _turns.conversation(value, where, one=True)
 
 
@@ -143,8 +136,7 @@ def number_of_one(value: Any, where: str) -> float | None:
     """The number that rates one answer, spelled or not; None where it has none."""
     if is_unrated(value):
         return None
-    spelled = judgements.spelled(value) if isinstance(value, str) else None
-    spelled = float(value) if isinstance(value, bool) else spelled
+    spelled = float(value) if isinstance(value, bool) else judgements.spelled(value)
     return number(value if spelled is None else spelled, where)
 
 
@@ -172,11 +164,10 @@ def _which_margin(margins: list[_Margin]) -> str:
     for one in margins:
         others = [other for other in margins if other is not one]
         flags = [ignore(name) for _, _, names in others for name in names]
-        if all(names for _, _, names in others):
-            ways.append(" ".join(flags))
-        elif one[2] == ("margin",):
-            ways.append(" ".join(["--map margin=margin", *flags]))
-    return f"Say which with {' or '.join(ways)}"
+        if not all(names for _, _, names in others):
+            flags = ["--map margin=margin", *flags] if one[2] == ("margin",) else []
+        ways.append(" ".join(flags))
+    return f"Say which with {' or '.join(filter(None, ways))}"
 
 
 def margin(row: Row, columns: Mapping[str, str] = _fields.NOTHING, own: Own = None) -> float | None:
@@ -197,29 +188,19 @@ def margin(row: Row, columns: Mapping[str, str] = _fields.NOTHING, own: Own = No
     """
     if "margin" in columns and not is_unrated(peek(row, "margin")):
         return number(row["margin"], "margin")
-    margins = _margins(row)
-    if own is not None:
-        margins.append((*own, ()))
+    margins = [*_margins(row), *([(*own, ())] if own else [])]
     if not margins:
         return None
     value = margins[0][1]
-    for _, other, _ in margins[1:]:
-        if not math.isclose(value, other, rel_tol=1e-6, abs_tol=1e-9):
-            both = " and ".join(f"{how} is {number:g}" for how, number, _ in margins)
-            what = f"{both}: each could be the margin"
-            raise _fields.open_question(what, _which_margin(margins), "two_margins")
+    if any(not math.isclose(value, one, rel_tol=1e-6, abs_tol=1e-9) for _, one, _ in margins):
+        both = " and ".join(f"{how} is {number:g}" for how, number, _ in margins)
+        what = f"{both}: each could be the margin"
+        raise _fields.open_question(what, _which_margin(margins), "two_margins")
     for _, difference, names in margins:
         if len(names) == 2 and difference <= 0:
             raise _not_better(row, names, columns)
-    # All agree by now; the format's own, which is last, goes before rounded ones of columns.
-    return margins[-1][1] if own is not None else value
-
-
-def _contradicts(row: Row) -> bool:
-    try:
-        return any(difference < 0 and len(names) == 2 for _, difference, names in _margins(row))
-    except RowError:
-        return False
+    # All agree by now; the format's own goes before rounded ones of columns.
+    return own[1] if own else value
 
 
 def require_no_sided_scores(columns: Mapping[str, str]) -> None:
@@ -329,21 +310,18 @@ def compared(
 
 def pair(row: Row, chosen: Any, rejected: Any, options: FormatOptions, own: Own = None) -> Pair:
     """A pair from the row's prompt and two answers; ``own``: as ``margin`` takes it."""
-    extent = margin(row, options.columns, own)
-    tools = _turns.tools(row)
+    extent = margin(row, options.columns, own)  # a row without an order is refused for that first
     names = [name if name in row else f"the {name} answer" for name in _SIDES]
     sides = [side(chosen, names[0]), side(rejected, names[1])]
     if all(map(is_whole, sides)):
         sides = [_turns.behind(row, turns) for turns in sides]
         asked = split(*sides)
         _turns.require_prompt(row, asked)
-        return Pair(asked, sides[0], sides[1], margin=extent, tools=tools)
-    asked = prompt(row, options)
-    if asked:
+    elif asked := prompt(row, options):
         require_answers(sides)
     elif isinstance(chosen, str) and stop_text.dialect_of(chosen) in (None, DIALOGUE):
         read = (*PROMPTS, *TURNS, "instruction", *_LISTED)
         empty = next((one for one in read if one in row and not _fields.says(row, one)), "")
         why = f"column {empty!r} says nothing" if empty else "see --map prompt=COLUMN"
         raise RowError("no_prompt", f"two texts without a prompt; {why}")
-    return Pair(asked, sides[0], sides[1], margin=extent, tools=tools)
+    return Pair(asked, sides[0], sides[1], margin=extent, tools=_turns.tools(row))

@@ -90,18 +90,18 @@ def _named(type_: Any) -> str | None:
 def _kind(part: Any, where: str) -> tuple[str, set[str]]:
     """What a part is, and the keys that say so."""
     if not isinstance(part, dict):
-        kind = type(part).__name__
-        raise RowError("unsupported_content", f"{where} has a part of type {kind!r}")
-    if part.get("type") is not None:
-        if said := _named(part["type"]):
+        named: Any = type(part).__name__
+    elif (named := part.get("type")) is not None:
+        if said := _named(named):
             return said, {"type"}
-        raise RowError("unsupported_content", f"{where} has a part of type {part['type']!r}")
-    keys = [key for key in part if key in _KINDS and part[key] is not None]
-    if len(keys) == 1 or (keys and all(_KINDS[key] == TEXT for key in keys)):
-        if keys[0] == "text" and part.get("thought") is True:
-            return REASONING, {"thought"}
-        return _KINDS[keys[0]], {"thought"} if part.get("thought") is False else set()
-    raise RowError("unsupported_content", f"{where} has a part of type {next(iter(part), None)!r}")
+    else:
+        keys = [key for key in part if key in _KINDS and part[key] is not None]
+        if len(keys) == 1 or (keys and all(_KINDS[key] == TEXT for key in keys)):
+            thought = keys[0] == "text" and part.get("thought") is True
+            used = {"thought"} if thought or part.get("thought") is False else set()
+            return REASONING if thought else _KINDS[keys[0]], used
+        named = next(iter(part), None)
+    raise RowError("unsupported_content", f"{where} has a part of type {named!r}")
 
 
 def _value(part: Mapping[str, Any], kind: str, where: str) -> tuple[Any, str]:
@@ -245,9 +245,9 @@ def _function(call: Any, where: str) -> dict[str, Any]:
 def _call(value: Any, where: str) -> dict[str, Any]:
     """A tool call in either spelling: the function inside, or by itself; or its JSON text."""
     value = json_value(value, where, "bad_tool_call")
-    if isinstance(value, dict) and "function" in value:
-        return {**value, "function": _function(value["function"], where)}
-    return {"type": "function", "function": _function(value, where)}
+    if not isinstance(value, dict) or "function" not in value:
+        value = {"type": "function", "function": value}
+    return {**value, "function": _function(value["function"], where)}
 
 
 def calls_of(value: Any, where: str) -> list[dict[str, Any]]:

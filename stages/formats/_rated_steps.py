@@ -1,6 +1,5 @@
 """What formats of rated steps have in common: problems, lists of steps, texts with tags, turns."""
 
-import functools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -99,10 +98,9 @@ class Cut(Steps, abstract=True):
         way, why = super().settle(rows, options)
         if options.step_tag:
             return way, why
-        joined = {name: f"{way}-{name}".strip("-") for name in ("", *BREAKS)}
-        each = {name: one or self._tagged for name, one in joined.items()}
-        ways = {name: self.variants[one] for name, one in each.items()}
-        read = {name: [_steps_in(one, row, options) for row in rows] for name, one in ways.items()}
+        each = {n: f"{way}-{n}".strip("-") or self._tagged for n in ("", *BREAKS)}
+        variants = {name: self.variants[one] for name, one in each.items()}
+        read = {n: [_steps_in(one, row, options) for row in rows] for n, one in variants.items()}
         for name in BREAKS:  # a text that is cut at a known tag may have line breaks, too
             read[name] = [a if not b else [] for a, b in zip(read[name], read[""], strict=True)]
         fits = {name: sum(map(bool, steps)) for name, steps in read.items()}
@@ -116,10 +114,8 @@ class Cut(Steps, abstract=True):
                 what = f"as many steps as ratings stand between {' and between '.join(shown)}"
                 all_alike = "and one tag is read in all rows of a file"
                 raise UndecidedError(f"{what}, {all_alike}", (each[best], each[name]))
-        if not best:
-            return way, why
         more = f"steps stand between {_named(best)}, as with --step-tag {_named(best)}"
-        return each[best], "; ".join(filter(None, (why, more)))
+        return (each[best], "; ".join(filter(None, (why, more)))) if best else (way, why)
 
 
 def _shown(tag: str) -> str:
@@ -171,12 +167,6 @@ def chain(
     return StepChain(pieces[0][:at], steps, labels, pieces=pieces if own_text else None)
 
 
-@functools.cache
-def _separators(first: str) -> tuple[re.Pattern[str], str]:
-    """What finds the beginning of a first step, and how the second one begins: Step 2:"""
-    return re.compile(re.escape(first)), re.sub(r"\b1\b", "2", first, count=1)
-
-
 def _first_step(text: str, separator: str) -> int:
     """Where the first step begins in what stands before the first tag.
 
@@ -186,8 +176,8 @@ def _first_step(text: str, separator: str) -> int:
     Raises:
         RowError: none begins there, or one of several.
     """
-    first, second = _separators(separator)
-    places = [match.start() for match in first.finditer(text)]
+    second = re.sub(r"\b1\b", "2", separator, count=1)  # Step 2:
+    places = [match.start() for match in re.finditer(re.escape(separator), text)]
     if not places:
         how = "see --prompt-separator"
         if text.strip().count("\n") == 1:
@@ -210,13 +200,12 @@ LISTED = Field("list of steps", LISTS, is_list_of_texts)
 SPOKEN = Field("turns", columns_of("spoken")["turns"], _turns.are_turns)
 
 
-def texts(row: Row, field: Field, options: FormatOptions) -> list[str]:
-    """A list of texts that a row must have.
+def texts(row: Row, column: str) -> list[str]:
+    """A column that must be a list of texts.
 
     Raises:
-        RowError: there is none, or it holds other things than texts.
+        RowError: it is none, or holds other things than texts.
     """
-    column = field.needed(row, options.columns)
     value = row[column]
     if not isinstance(value, list):
         raise RowError("bad_column", f"column {column!r} is not a list of texts")
@@ -232,15 +221,14 @@ def require_alone(row: Row) -> None:
     Raises:
         RowError: it has a history.
     """
-    ahead = _turns.before(row)
-    if ahead and _without_system(ahead):
+    if any(turn.role != "system" for turn in _turns.before(row)):
         raise RowError("bad_column", "column 'history' has no place before rated steps")
 
 
 def problem(row: Row, options: FormatOptions) -> str:
     """The text of the problem, under any of its usual names."""
     require_alone(row)
-    named = _turns.chosen_of(row, PROBLEMS, options.columns)
+    named = _turns.first_of(row, PROBLEMS, options.columns)
     name = named or next((one for one in PROBLEMS if one in row), "problem")
     return _turns.text(row, name)
 
@@ -252,21 +240,17 @@ def spoken(turns: list[Row]) -> list[tuple[str | None, Any]]:
     return [*zip(map(_messages.role_of, turns), said, strict=True)]
 
 
-def conversation(row: Row) -> list[Message]:
-    """The row's turns without a system text.
+def conversation(row: Row, column: str | None = None) -> list[Message]:
+    """The row's turns without a system text, which ``system_text`` gives.
 
     Raises:
         RowError: a turn has a weight of its own, which steps do not.
     """
-    held = SPOKEN.first(row) or next((name for name in SPOKEN.names if name in row), "messages")
-    turns = _turns.whole(row, held)
+    column = column or SPOKEN.first(row)
+    column = column or next((one for one in SPOKEN.names if one in row), "messages")
+    turns = _turns.whole(row, column)
     if any(turn.weight is not None for turn in turns):
         raise RowError("bad_weight", "a turn's weight: steps are trained by their ratings alone")
-    return _without_system(turns)
-
-
-def _without_system(turns: list[Message]) -> list[Message]:
-    """Turns without the system text, which ``system_text`` gives."""
     return turns[turns[0].role == "system" :]
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import functools
-from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stages.contract import FormatOptions, Row
 from stages.errors import RowError, UndecidedError, counted
-from stages.formats._fields import NOTHING, Field, meant
+from stages.formats._fields import NOTHING, Field, meant, tried
 from stages.formats._rated_steps import Steps
 from stages.rows import judgements
 from stages.rows.column_names import peek
 
 _SIGNS = {"+": 1.0, "-": 0.0}
+_SIGNED = {1: 1.0, 0: None, -1: 0.0}
 _WORDS: Mapping[str, float | None] = {
     **dict.fromkeys(judgements.GOOD, 1.0),
     **dict.fromkeys(judgements.BAD, 0.0),
@@ -26,14 +27,32 @@ _NEUTRAL: Mapping[str, float | None] = {"null": None, "good": 1.0, "bad": 0.0}
 Label = Callable[[Any, str], float | None]  # a value and its place as a rating
 
 
-def rating(value: Any, where: str) -> float | None:
-    """A label as a rating from 0 (bad) to 1 (good); null, and a word for neither, is unlabelled.
+def rating(value: Any, where: str, neutral: str = "null", signed: bool = False) -> float | None:
+    """A label as a rating from 0 (bad) to 1 (good); null, and what judges do not agree on, is
+    unlabelled.
+
+    Args:
+        neutral: what ``--neutral`` makes of a word for neither, and of the 0 of signed ratings.
+        signed: ratings are -1, 0 and 1.
 
     Raises:
         RowError: it is something else.
     """
-    if value is None or value is True or value is False:
-        return None if value is None else float(value)
+    if value in (None, judgements.TIE):
+        return None
+    if not signed:
+        made = _unsigned(value, where)
+    elif type(value) in (int, float) and value in _SIGNED:
+        made = _SIGNED[value]
+    else:
+        raise RowError("bad_label", f"{where} is {value!r}, not -1, 0 or 1")
+    return _NEUTRAL[neutral] if made is None else made
+
+
+def _unsigned(value: Any, where: str) -> float | None:
+    """A sign, a boolean, a word or a number from 0 to 1 as a rating; None for neither."""
+    if isinstance(value, bool):
+        return float(value)
     if isinstance(value, str) and (word := value.strip().casefold()) in _WORDS:
         return _WORDS[word]
     number = judgements.spelled(value)
@@ -43,14 +62,10 @@ def rating(value: Any, where: str) -> float | None:
     raise RowError("bad_label", f"{where} is {value!r}; a rating is {known}")
 
 
-def _in_words(value: Any, where: str, neutral: str) -> float | None:
-    """A rating; a word for neither good nor bad is what ``--neutral`` makes of it."""
-    made = rating(value, where)
-    return _NEUTRAL[neutral] if made is None and value is not None else made
-
-
 def is_rating(value: Any) -> bool:
     """Whether a value can be a rating."""
+    if value == judgements.TIE:
+        return False
     try:
         rating(value, "")
     except RowError:
@@ -69,7 +84,7 @@ def said(value: Any) -> Any:
     return float(sign) if isinstance(sign, (bool, int, float)) else sign
 
 
-def one_rating(one: Row, of: Field, where: str, label: Label, before: str) -> float | None:
+def one_rating(one: Row, where: str, of: Field, label: Label, before: str) -> float | None:
     """The rating that an object gives under a key of a field; None where it is unlabelled.
 
     Args:
@@ -83,20 +98,6 @@ def one_rating(one: Row, of: Field, where: str, label: Label, before: str) -> fl
     return None if key is None else label(one[key], f"{where}.{key}")
 
 
-def listed(row: Row, column: str) -> list[Any]:
-    """A list of ratings, whatever they are.
-
-    Raises:
-        RowError: there is none.
-    """
-    values = row.get(column)
-    if values is None:
-        raise RowError("nothing_labelled", "no step has a rating")
-    if not isinstance(values, list):
-        raise RowError("bad_column", f"column {column!r} is not a list of labels")
-    return values
-
-
 def ratings(
     values: Sequence[Any], steps: int, column: str, label: Label = rating
 ) -> list[float | None]:
@@ -108,10 +109,11 @@ def ratings(
     Raises:
         RowError: there are more or fewer than steps.
     """
+    made = [label(value, f"{column}[{i}]") for i, value in enumerate(values)]
     if len(values) != steps:
         detail = f"{counted(steps, 'step')} and {counted(len(values), 'label')}"
         raise RowError("label_count", detail)
-    return [label(value, f"{column}[{i}]") for i, value in enumerate(values)]
+    return made
 
 
 def aligned(pieces: list[str], label: str) -> list[float | None]:
@@ -128,27 +130,11 @@ def aligned(pieces: list[str], label: str) -> list[float | None]:
             raise RowError("misaligned", detail)
         at += len(piece)
         if number < len(pieces):
-            sign = label[at : at + 1]
-            known = sign in _SIGNS  # as nearly all are
-            signs.append(_SIGNS[sign] if known else rating(sign, f"the label of step {number}"))
+            signs.append(rating(label[at : at + 1], f"the label of step {number}"))
             at += 1
     if at != len(label):
         raise RowError("misaligned", f"label goes on after character {at}, where input ends")
     return signs
-
-
-def signed(options: FormatOptions) -> Label:
-    """What makes a rating of -1, 0 or 1; 0 is what ``--neutral`` makes of it."""
-    said = {1: 1.0, -1: 0.0, 0: _NEUTRAL[options.neutral]}
-
-    def label(value: Any, where: str) -> float | None:
-        if value is None:
-            return None
-        if type(value) not in (int, float) or value not in said:
-            raise RowError("bad_label", f"{where} is {value!r}, not -1, 0 or 1")
-        return said[value]
-
-    return label
 
 
 class Signed(Steps, abstract=True):
@@ -159,15 +145,19 @@ class Signed(Steps, abstract=True):
 
     ways: tuple[str, ...] = ("signed", "unsigned")
     _word = "ratings"
-
-    @abstractmethod
-    def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
-        """The ratings that a row shows."""
+    _seen: list[Any] | None = None  # the ratings of rows that are read to look at these alone
 
     def _counts(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Counter[float]:
         """How often some rows show -1, 0 and 1."""
-        shown = (one for row in rows for one in self._shown(row, columns))
-        return Counter(one for one in shown if type(one) in (int, float) and one in (-1, 0, 1))
+        looking, seen = copy.copy(self), list[Any]()
+        looking._seen = seen
+        for row in rows:
+            tried(looking, row, FormatOptions(columns=columns, already_templated=True))
+        return Counter(one for one in seen if type(one) in (int, float) and one in _SIGNED)
+
+    def _see(self, value: Any, where: str) -> None:
+        if self._seen is not None:
+            self._seen.append(value)
 
     def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
         counts = self._counts(rows, options.columns)
@@ -189,9 +179,10 @@ class Signed(Steps, abstract=True):
 
         It raises RowError where the value is something else.
         """
-        if self._way.startswith("signed"):
-            return signed(options)
-        return functools.partial(_in_words, neutral=options.neutral)
+        if self._seen is not None:
+            return self._see
+        signed = self._way.startswith("signed")
+        return functools.partial(rating, neutral=options.neutral, signed=signed)
 
 
 def are_ratings(value: Any) -> bool:
@@ -211,25 +202,29 @@ def _all_said(values: Any) -> Any:
     return [*map(said, values)]
 
 
-def rated(
+def listed(
     row: Row, names: Sequence[str], columns: Mapping[str, str] = NOTHING, before: str = ""
-) -> str:
-    """The column of ratings: the first that rates anything, else the first that holds anything.
-    Other lists of as many ratings say what this one says.
+) -> tuple[str, list[Any]]:
+    """The column of a list of ratings, and these, whatever they are.
 
     Args:
         before: the place of the columns in the row: ``solutions[].``.
 
     Raises:
-        AskError: one says something else.
+        AskError: another column says something else.
+        RowError: there is none, or it is no list.
     """
     there = [name for name in meant(names, columns) if peek(row, name) is not None]
-    if not there[1:]:  # as nearly always
-        return there[0] if there else names[0]
-    lists = Field("rating of each step", there, are_ratings, _all_said)
-    first = lists.first(row)
-    if first is None:
-        return Field("", there).first(row) or there[0]
-    count = len(peek(row, first))
-    alike = lists.that(lambda value: are_ratings(value) and len(value) == count)
-    return alike.same(row, (first,), columns, before)[0]
+    column = there[0] if there else names[0]
+    if there[1:]:  # the first that rates anything, else the first that holds anything
+        lists = Field("rating of each step", there, are_ratings, _all_said)
+        column = lists.first(row) or Field("", there).first(row) or column
+        if are_ratings(value := peek(row, column)):  # others of as many say what this one says
+            alike = lists.that(lambda one: are_ratings(one) and len(one) == len(value))
+            alike.same(row, (column,), columns, before)
+    values = row.get(column)
+    if values is None:
+        raise RowError("nothing_labelled", "no step has a rating")
+    if not isinstance(values, list):
+        raise RowError("bad_column", f"column {column!r} is not a list of labels")
+    return column, values

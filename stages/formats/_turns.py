@@ -1,17 +1,17 @@
 """Columns that hold turns, or stand before them: system texts, histories, prompts, tools."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stages.contract import Message, Row
 from stages.errors import RowError
 from stages.formats import _messages, _parts
-from stages.formats._fields import columns_of, keeping_one, listing, open_question
+from stages.formats._fields import NOTHING, columns_of, keeping_one, listing, meant, open_question
 from stages.formats._messages import kind_of
 from stages.formats._parts import json_value
 from stages.formats._parts import tools as tools
-from stages.rows import column_names, shapes
-from stages.rows.speakers import marked
+from stages.rows import column_names, shapes, signals
+from stages.rows.speakers import CALL, marked, meaning
 from stages.rows.unread import ignore
 
 SYSTEM = columns_of("system")["system text"]
@@ -51,16 +51,14 @@ def conversation(turns: Any, where: str, *, one: bool = False) -> list[Message]:
     messages: list[Message] = []
     called = False
     for i, turn in enumerate(turns):
-        if (simple := _messages.simple(turn)) is not None:
-            messages.append(simple)
-            called = False
-            continue
-        said, before_it = _messages.read(turn, f"{where}[{i}]"), called
-        called = _messages.is_call(turn)
-        if called and before_it:  # calls one after another are made at once, in one turn
+        simple = _messages.simple(turn)
+        said = [simple] if simple else _messages.read(turn, f"{where}[{i}]")
+        calls = not simple and meaning(_messages.speaker(turn)) == CALL
+        if called and calls:  # calls one after another are made at once, in one turn
             messages[-1] = _messages.together(messages[-1], said[0], f"{where}[{i}]")
         else:
             messages += said
+        called = calls
     return messages
 
 
@@ -196,19 +194,22 @@ def dialogue(row: Row, column: str) -> list[Message]:
     return turns
 
 
-def exchange(row: Row, prompt: str, answer: str) -> list[Message]:
-    """A prompt that is a text and the answer to it, behind what the row says before them."""
-    return [*before(row), Message("user", prompt), Message("assistant", answer)]
+def asked(row: Row, column: str) -> list[Message]:
+    """The turns of a column with a question, text or turns, behind what the row says before."""
+    if isinstance(row.get(column), list):
+        return whole(row, column)
+    return [*before(row), Message("user", text(row, column))]
 
 
 def answered(row: Row, question: str, answer: str) -> list[Message]:
     """The turns of a column with a question and of one with the answer, each text or turns; calls
     of tools may be the answer."""
-    turns, said = isinstance(row.get(question), list), row.get(answer)
-    asks = whole(row, question) if turns else [*before(row), Message("user", text(row, question))]
-    if called := are_calls(said):
-        said = [{"role": "assistant", "tool_calls": said}]
-    if called or (turns and isinstance(said, list)):
+    asks, said = asked(row, question), row.get(answer)
+    said = {**said} if isinstance(said, dict) else said  # whose keys are the turn's
+    one = isinstance(said, dict) and are_replies(said)
+    if called := one or are_calls(said):
+        said = [said if one else {"role": "assistant", "tool_calls": said}]
+    if called or (isinstance(said, list) and isinstance(row[question], list)):
         return asks + conversation(said, answer, one=True)
     return [*asks, Message("assistant", text(row, answer))]
 
@@ -246,14 +247,9 @@ def joined(ahead: list[Message], turns: list[Message]) -> list[Message]:
     return turns
 
 
-def first_of(row: Mapping[str, Any], names: Iterable[str]) -> str | None:
-    """The first of the names that the row has."""
-    return next((name for name in names if row.get(name) is not None), None)
-
-
-def chosen_of(row: Row, names: tuple[str, ...], columns: Mapping[str, str]) -> str | None:
+def first_of(row: Row, names: Sequence[str], columns: Mapping[str, str] = NOTHING) -> str | None:
     """The column of one meaning: the one that ``--map`` named, else the first that is there."""
-    return first_of(row, [name for name in names if name in columns] or names)
+    return next((name for name in meant(names, columns) if row.get(name) is not None), None)
 
 
 def turns_in(value: Any) -> list[Any] | None:
@@ -295,11 +291,7 @@ def are_turns(value: Any) -> bool:
 
 def are_calls(value: Any) -> bool:
     """Whether a value is a list of calls of tools, and not of turns."""
-    if not isinstance(value, list) or not value or not all(isinstance(one, dict) for one in value):
-        return False
-    called = [one.get("function", one) for one in value if _messages.speaker(one) is None]
-    named = [isinstance(one, dict) and {"name", "arguments"} <= one.keys() for one in called]
-    return len(named) == len(value) and all(named)
+    return signals.are_calls(value) and all(_messages.speaker(one) is None for one in value)
 
 
 def are_said(value: Any, calls: bool = False) -> bool:
@@ -331,8 +323,9 @@ def are_talks(value: Any, asks: bool) -> bool:
 
 
 def are_replies(value: Any) -> bool:
-    """Whether a value is calls of tools, or turns of an assistant alone."""
-    alone = are_turns(value) and {*map(_messages.role_of, value)} == {"assistant"}
+    """Whether a value is calls of tools, or turns of an assistant alone, or one such turn."""
+    turns = [value] if isinstance(value, dict) else value
+    alone = are_turns(turns) and {*map(_messages.role_of, turns)} == {"assistant"}
     return alone or are_calls(value)
 
 

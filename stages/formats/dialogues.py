@@ -83,19 +83,11 @@ class _ShareGPT(_Dialogue):
         for one in examples if role is not None else ():
             masked = row["mask"]  # read: it names whose turns are not trained
             turns = one.messages if isinstance(one, Conversation) else []
-            turns[:] = [_untrained(turn, masked) if turn.role == role else turn for turn in turns]
+            if any(turn.trained for turn in turns if turn.role == role):
+                what = f"mask is {masked}, and a turn of that speaker is trained"
+                raise RowError("bad_weight", what)
+            turns[:] = [replace(o, trained=False) if o.role == role else o for o in turns]
         return examples
-
-
-def _untrained(turn: Message, speaker: str) -> Message:
-    """A turn of a speaker that the row leaves untrained.
-
-    Raises:
-        RowError: the turn itself says that it is trained.
-    """
-    if turn.trained:
-        raise RowError("bad_weight", f"mask is {speaker}, and a turn of that speaker is trained")
-    return replace(turn, trained=False)
 
 
 _QUESTION, _ANSWER = (Field(*each, is_text) for each in columns_of("exchange").items())

@@ -139,7 +139,7 @@ class _Tree(Asking, abstract=True):
 
     def matches(self, row: Row) -> str | None:
         column = where(row)
-        if column is None:
+        if column is None or not self._never.isdisjoint(row):
             return None
         return f"a message with replies in {column}" if column else "a message with replies"
 
@@ -179,10 +179,15 @@ class _MessagePaths(_Tree):
         """The conversations that begin with a path."""
         children, gone = _replies(node)
         answers = [child for child in children if _is_answer(child)]
-        followed = self._followed(answers)
+        best: float | None = None
+        if self._way != "all" and _ranked(answers):
+            if not self._way:
+                what = "the answers are ranked; see --format message_paths"
+                raise RowError("ranked_answers", what)
+            best = min(rank for one in answers if (rank := _rank(one)) is not None)
         examples: list[Example] = list(gone)
         for child in children:
-            if _is_answer(child) and not any(child is one for one in followed):
+            if best is not None and _is_answer(child) and _rank(child) != best:
                 detail = f"{_quoted(child)} is not the best answer"
                 examples.append(Refused("not_the_best", detail))
                 continue
@@ -199,20 +204,6 @@ class _MessagePaths(_Tree):
         own = Conversation([replace(message) for message in path])
         return [own, *examples] if further else [*examples, own]
 
-    def _followed(self, answers: list[Row]) -> list[Row]:
-        if self._way == "all" or not _ranked(answers):
-            return answers
-        if not self._way:
-            raise RowError("ranked_answers", "the answers are ranked; see --format message_paths")
-        ranks = [rank for one in answers if (rank := _rank(one)) is not None]
-        return [one for one in answers if _rank(one) == min(ranks)]
-
-
-def _is_alone(child: Row, answers: list[Row]) -> bool:
-    """Whether a reply is the one answer to its message, or the one answer with a rank."""
-    rated = answers if len(answers) == 1 else [a for a in answers if _rank(a) is not None]
-    return len(rated) == 1 and rated[0] is child
-
 
 class _MessageTree(_Tree):
     """A tree of messages whose answers are ranked: a pair for each two ranked answers to one
@@ -225,13 +216,11 @@ class _MessageTree(_Tree):
 
     name = "message_tree"
     kinds = (PAIR,)
+    _never = frozenset(("chosen",))
     ways = ("adjacent", "all")
 
     def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
         return "", "a pair for each two neighbours in rank; message_tree/all makes them of all"
-
-    def matches(self, row: Row) -> str | None:
-        return None if "chosen" in row else super().matches(row)
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         node = _root(row)
@@ -244,9 +233,11 @@ class _MessageTree(_Tree):
         children, gone = _replies(node)
         answers = [child for child in children if _is_answer(child)]
         examples: list[Example] = [*gone, *(self._pairs(answers, path) if len(answers) > 1 else [])]
+        rated = answers if len(answers) == 1 else [a for a in answers if _rank(a) is not None]
         for child in children:
             below = self._below(child, [*path, _message(child)])
-            if _is_alone(child, answers) and not any(isinstance(one, Pair) for one in below):
+            alone = len(rated) == 1 and rated[0] is child
+            if alone and not any(isinstance(one, Pair) for one in below):
                 detail = f"{_quoted(child)} has no other answer to compare it with"
                 examples.append(Refused("only_answer", detail))
             examples += below

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stages.contract import Example, FormatOptions, Message, Pair, Refused, Row
+from stages.contract import Example, FormatOptions, Message, Refused, Row
 from stages.errors import RowError, UndecidedError, counted
 from stages.formats import _pairs, _turns
 from stages.formats._fields import Field, columns_of, couples, is_any, listing, open_question
@@ -87,7 +87,18 @@ class _Preference(_pairs.PairFormat):
         names = _SIDES.same(row, _SIDES.both(row, options.columns), options.columns)
         if not names:
             raise RowError("no_turns", f"there are no two answers in {listing(_BOTH)}")
-        return [_pairs.pair(row, row[names[0]], row[names[1]], options)]
+        chosen, rejected = (row[name] for name in names)
+        if "prefix" in options.columns:
+            before = _turns.text(row, "prefix") if row["prefix"] is not None else ""
+            chosen, rejected = (_behind(before, _turns.text(row, name)) for name in names)
+        return [_pairs.pair(row, chosen, rejected, options)]
+
+
+def _behind(before: str, text: str) -> str:
+    """An answer behind what it goes on from, with a blank where neither has one there; scripts
+    without blanks need none."""
+    both = before[-1:], text[:1]
+    return before + " " * all(one.strip() and one.isascii() for one in both) + text
 
 
 def _talk(text: Any) -> _Turns | None:
@@ -98,18 +109,11 @@ def _talk(text: Any) -> _Turns | None:
 
 def _is_dialogue(row: Row) -> bool:
     """Whether both sides are dialogues, or answers to a prompt that is one."""
-    sides = [peek(row, name) for name in ("chosen", "rejected")]
+    sides = [peek(row, name) for name in _BOTH]
     if not all(isinstance(side, str) for side in sides):
         return False
     asked = _talk(peek(row, "prompt"))
     return all(map(_talk, sides)) or bool(asked and not asked[-1].content)
-
-
-def _dialogue(text: str, where: str) -> _Turns:
-    turns = _talk(text)
-    if turns is None or turns[0].role != "user":
-        raise RowError("no_turns", f"{where} is no dialogue that begins with who asks ('Human:')")
-    return turns
 
 
 class _HhRlhf(_pairs.PairFormat):
@@ -128,11 +132,15 @@ class _HhRlhf(_pairs.PairFormat):
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         prompt = peek(row, "prompt")
         sides = []
-        for name in ("chosen", "rejected"):
+        for name in _BOTH:
             text = _turns.text(row, name)
             if isinstance(prompt, str) and _talk(text) is None:
                 text = row["prompt"].rstrip() + " " + text.lstrip()
-            sides.append(_turns.joined(_turns.system(row), _dialogue(text, name)))
+            turns = _talk(text)
+            if turns is None or turns[0].role != "user":
+                what = f"{name} is no dialogue that begins with who asks ('Human:')"
+                raise RowError("no_turns", what)
+            sides.append(_turns.joined(_turns.system(row), turns))
         return [_pairs.compared(row, _pairs.split(*sides), sides, options)]
 
 
@@ -144,10 +152,11 @@ class _PreferredOutput(_pairs.PairFormat):
     prompts = ()
     columns = columns_of("preferred_output")
     _sides = columns["answers"]
-
-    def matches(self, row: Row) -> str | None:
-        asked = isinstance(peek(row, "input"), dict) and all(name in row for name in self._sides)
-        return "input.messages, preferred_output and non_preferred_output" if asked else None
+    _needs = (
+        Field("", columns["prompt"], lambda value: isinstance(value, dict)),
+        Field("", [_sides], is_any),
+    )
+    _words = "input.messages, {1} and {2}"
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         asked: Any = row.get("input")
@@ -212,28 +221,26 @@ class _RejectedResponse(_pairs.PairFormat):
             turns += [Message("assistant", _turns.text(row, answer))] if answer else []
         else:
             answer = _ANSWER.needed(row, options.columns)
-            asked = _turns.text(row, _QUESTION.needed(row, options.columns))
-            turns = _turns.exchange(row, asked, _turns.text(row, answer))
+            turns = _turns.answered(row, _QUESTION.needed(row, options.columns), answer)
         side = _pairs.side(row[rejected], rejected)
-        margin = _pairs.margin(row, options.columns)
-        return [Pair(*_against(row, turns, side), margin=margin, tools=_turns.tools(row))]
+        return [_pairs.compared(row, *_against(row, turns, side), options)]
 
 
-def _against(row: Row, turns: _Turns, rejected: _Turns) -> tuple[_Turns, _Turns, _Turns]:
-    """The prompt of a conversation, its last answer, and the rejected one.
+def _against(row: Row, turns: _Turns, rejected: _Turns) -> tuple[_Turns, list[_Turns]]:
+    """The prompt of a conversation, and its last answer with the rejected one.
 
     Raises:
         RowError: the conversation does not end in an answer.
     """
     if _pairs.is_whole(rejected):
         other = _turns.behind(row, rejected)
-        return _pairs.split(turns, other), turns, other
+        return _pairs.split(turns, other), [turns, other]
     if turns[-1].role != "assistant":
         raise RowError("no_answer", "the conversation next to the rejected answer has no answer")
     at = len(turns) - 1
     while len(rejected) > 1 and at and turns[at - 1].role != "user":
         at -= 1  # several turns stand for all that follows the question
-    return turns[:at], turns[at:], rejected
+    return turns[:at], [turns[at:], rejected]
 
 
 TABLE = (_Preference(), _HhRlhf(), _PreferredOutput(), _RejectedResponse(), _LISTS)

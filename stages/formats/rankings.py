@@ -5,13 +5,21 @@ Answers are ordered by a score or a rank of each, or as they are listed.
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stages.contract import Example, FormatOptions, Refused, Row
 from stages.errors import RowError, UndecidedError
 from stages.formats import _pairs, _turns, verdicts
-from stages.formats._fields import Field, columns_of, is_list, meant, open_question, telling
+from stages.formats._fields import (
+    NOTHING,
+    Field,
+    columns_of,
+    is_list,
+    meant,
+    open_question,
+    telling,
+)
 from stages.rows import judgements, selection, signals
 from stages.rows.column_names import EMPTY, peek
 from stages.rows.unread import ignore
@@ -34,37 +42,19 @@ class _Numbers:
     levels: list[float | None]
     scored: bool
 
+    def tie(self, one: int, other: int) -> str:
+        """The number that two answers have, in words; empty where one of them is better."""
+        level = self.levels[one]
+        if level is None or level != self.levels[other]:
+            return ""
+        return f"score {level:g}" if self.scored else f"rank {-level:g}"
 
-@dataclass(frozen=True)
-class _Answer:
-    """One answer of a row.
-
-    Attributes:
-        where: its place, ``answers[2]``.
-        said: the answer as the row has it.
-        level: higher is better; ``word``: what says so, empty where only the list does.
-        score: the number that margins are made of, found under ``path``.
-    """
-
-    where: str
-    said: Any
-    level: float
-    word: str
-    score: float | None
-    path: str
-
-    def ties_with(self, other: "_Answer") -> str:
-        """The number that both have, in words; empty where one is better."""
-        if self.word and self.level == other.level:
-            return f"{self.word} {-self.level if self.word == 'rank' else self.level:g}"
-        same = self.score is not None and self.score == other.score
-        return f"score {self.score:g}" if same else ""
-
-    def margin_over(self, worse: "_Answer") -> tuple[str, float] | None:
-        """By how much its score is higher, and where that stands; None without two scores."""
-        if self.score is None or worse.score is None:
+    def margin(self, better: int, worse: int) -> _pairs.Own:
+        """By how much a score is higher, and where that stands; None without two scores."""
+        high, low = self.levels[better], self.levels[worse]
+        if not self.scored or high is None or low is None:
             return None
-        return f"the difference in {self.path}", self.score - worse.score
+        return f"the difference in {self.path}", high - low
 
 
 def _numbers_of(
@@ -78,27 +68,36 @@ def _numbers_of(
     numbers: list[_Numbers] = []
     objects = all(isinstance(one, dict) for one in answers)
     for key in meant(_NUMBERS, columns):
-        scored, path = key not in _RANKS, f"{name}[].{key}"
         inside = objects and any(peek(one, key) is not None for one in answers)
         values = peek(row, key)
         if isinstance(values, list) and len(values) == len(answers):
-            numbers.append(_Numbers(key, [_level(v, key, scored) for v in row[key]], scored))
+            numbers.append(_under(key, key, row[key]))
         elif values is not None:
             detail = f"column {key!r} does not hold one number per answer"
             if inside:
                 raise open_question(detail, f"Leave it out with --ignore {key}", "bad_margin")
             raise RowError("bad_margin", detail)
         if inside:
-            levels = [_level(one.get(key), path, scored) for one in answers]
-            numbers.append(_Numbers(path, levels, scored))
-    numbers += _beside(row, name, answers, columns) if objects and not numbers else []
+            numbers.append(_under(key, f"{name}[].{key}", [one.get(key) for one in answers]))
+    for other, key, by in _beside(row, name, answers, columns) if not numbers else ():
+        if by:
+            each = {one[by]: one[key] for one in row[other]}
+            numbers.append(_under(key, f"{other}[].{key}", [each[one[by]] for one in answers]))
     return [one for one in numbers if any(level is not None for level in one.levels)]
 
 
-def _shared_key(answers: Sequence[Row], others: Sequence[Row]) -> str:
+def _under(key: str, path: str, values: Iterable[Any]) -> _Numbers:
+    """The scores or ranks that stand under a key."""
+    each = [_pairs.number_of_one(value, path) for value in values]
+    if key in _RANKS:
+        each = [None if number is None else -number for number in each]
+    return _Numbers(path, each, key not in _RANKS)
+
+
+def _shared_key(answers: list[Row], others: Sequence[Row]) -> str:
     """The key whose values name each answer, and each of the other objects: whose judgement it
     is; empty where there is none."""
-    for key in answers[0]:
+    for key in answers[0] if all(isinstance(one, dict) for one in answers) else ():
         mine = [str(dict.get(one, key)) for one in answers]
         theirs = [str(dict.get(one, key)) for one in others]
         if len({*mine}) == len(mine) and sorted(mine) == sorted(theirs):
@@ -106,26 +105,16 @@ def _shared_key(answers: Sequence[Row], others: Sequence[Row]) -> str:
     return ""
 
 
-def _as_many(row: Row, name: str, answers: list[Any]) -> Iterator[tuple[str, list[Row]]]:
-    """The columns with as many objects as there are answers in a column."""
+def _beside(
+    row: Row, name: str, answers: list[Any], columns: Mapping[str, str] = NOTHING
+) -> Iterator[tuple[str, str, str]]:
+    """Columns with as many other objects, a key of the number of each, and the key that they have
+    with the answers, such as the name of the model, which says whose they are; empty for none."""
     for other, value in row.items():
         several = other != name and isinstance(value, list) and len(value) == len(answers)
         if several and all(isinstance(one, dict) for one in value):
-            yield other, value
-
-
-def _beside(row: Row, name: str, answers: list[Row], columns: Mapping[str, str]) -> list[_Numbers]:
-    """The numbers in a list of other objects that have a key of the answers, such as the name of
-    the model, which says whose they are."""
-    found = []
-    for other, value in _as_many(row, name, answers):
-        by = _shared_key(answers, value)
-        for key in meant(_NUMBERS, columns) if by else ():
-            if all(key in one for one in value):
-                scored, path = key not in _RANKS, f"{other}[].{key}"
-                each = {one[by]: _level(one[key], path, scored) for one in row[other]}
-                found.append(_Numbers(path, [each[one[by]] for one in answers], scored))
-    return found
+            keys = [k for k in meant(_NUMBERS, columns) if all(k in one for one in value)]
+            yield from ((other, key, _shared_key(answers, value)) for key in keys)
 
 
 def _of_winner(row: Row, answers: list[Any], columns: Mapping[str, str]) -> _Numbers:
@@ -143,12 +132,6 @@ def _of_winner(row: Row, answers: list[Any], columns: Mapping[str, str]) -> _Num
     if place is None or place >= len(answers):
         raise RowError("bad_label", f"{value!r} names none of the answers")
     return _Numbers(path, [float(at == place) for at in range(len(answers))], scored=False)
-
-
-def _level(value: Any, where: str, scored: bool) -> float | None:
-    """How good an answer with a score or a rank is; None where it has none."""
-    number = _pairs.number_of_one(value, where)
-    return number if scored or number is None else -number
 
 
 def _disagree(one: _Numbers, other: _Numbers) -> bool:
@@ -169,7 +152,7 @@ def _others(name: str, answers: list[Any], numbers: Sequence[_Numbers]) -> Itera
         values = [peek(one, key) if isinstance(one, dict) else None for one in answers]
         path, rates = f"{name}[].{key}", all(type(v) in (int, float) for v in values)
         if path not in known and signals.is_score(key) and rates:
-            yield _Numbers(path, [_level(value, path, True) for value in values], scored=False)
+            yield replace(_under(key, path, values), scored=False)
 
 
 def _require_one_order(
@@ -201,8 +184,9 @@ def _require_one_order(
 
 def _in_order(
     name: str, answers: list[Any], numbers: Sequence[_Numbers], listed: str, surest: str
-) -> tuple[list[_Answer], list[Refused]]:
-    """The answers from best to worst, and those that nothing orders, or that say nothing.
+) -> tuple[list[int], _Numbers, list[Refused]]:
+    """The places of answers from best to worst, and by what; answers that nothing orders, or that
+    say nothing.
 
     Args:
         listed: the option that takes this back, where they stand from best to worst; else empty.
@@ -219,38 +203,34 @@ def _in_order(
     elif best is None:
         detail = f"no answer in column {name!r} has a number, and nothing orders them"
         raise RowError("unrated_answer", detail)
-    none: list[float | None] = [None] * len(answers)
-    scores = next((one for one in numbers if one.scored), _Numbers("", none, scored=True))
     best = best or _Numbers("", [-float(place) for place in range(len(answers))], scored=False)
-    word = ("score" if best.scored else "rank") if best.path else ""
-    rated: list[_Answer] = []
-    unrated: list[Refused] = []
-    silent: list[Refused] = []
-    each = zip(answers, best.levels, scores.levels, strict=True)
-    for place, (said, level, score) in enumerate(each):
+    levels: dict[int, float] = {}
+    left: list[Refused] = []
+    for place, (said, level) in enumerate(zip(answers, best.levels, strict=True)):
         where = f"{name}[{place}]"
         if level is None:
-            unrated.append(Refused("unrated_answer", f"{where} has no number, but others have one"))
+            left.append(Refused("unrated_answer", f"{where} has no number, but others have one"))
         elif _pairs.is_silent(said):
-            silent.append(Refused("empty_answer", f"{where} says nothing"))
+            left.append(Refused("empty_answer", f"{where} says nothing"))
         else:
-            rated.append(_Answer(where, said, level, word, score, scores.path))
-    if len(rated) + len(silent) < 2:
+            levels[place] = level
+    if len(levels) < 2:
+        silent = [one.detail for one in left if one.code == "empty_answer"]
+        if len(levels) + len(silent) > 1:
+            raise RowError("empty_answer", " and ".join(silent))
         raise RowError("unrated_answer", f"fewer than two answers in column {name!r} have a number")
-    if len(rated) < 2:
-        raise RowError("empty_answer", " and ".join(one.detail for one in silent))
-    return sorted(rated, key=lambda one: -one.level), [*unrated, *silent]
+    left.sort(key=lambda one: one.code == "empty_answer")  # those that nothing orders first
+    return sorted(levels, key=lambda place: -levels[place]), best, left
 
 
 _ORDERED = _COLUMNS["answers"][:5]
 
 
-def _are_several(value: Any) -> bool:
-    """Whether a value is a list of answers."""
-    return isinstance(value, list) and len(value) > 1 and not _turns.is_turns(value, "role")
-
-
-_LIST = Field("list of answers", _COLUMNS["answers"], _are_several)
+_LIST = Field(
+    "list of answers",
+    _COLUMNS["answers"],
+    lambda one: isinstance(one, list) and len(one) > 1 and not _turns.is_turns(one, "role"),
+)
 
 
 class _Ranked(_pairs.PairFormat):
@@ -266,14 +246,17 @@ class _Ranked(_pairs.PairFormat):
     columns = _COLUMNS
     fans_out = True
     ways = ("adjacent", "all", "extremes", "in-order", "in-order-all", "in-order-extremes")
+    _counted = ("tie",)
 
     def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
         if "winner" in options.columns:
             return "", "a pair of the best one and each other"
         if rows and not any(self._is_ordered(row) for row in rows):
-            if beside := next(filter(None, map(self._rated_beside, rows)), None):
-                raise UndecidedError(f"nothing says which answer each {beside} is of", ())
-            if key := telling([peek(row, name) for row in rows if (name := _LIST.first(row))]):
+            held = [(row, name, peek(row, name)) for row in rows if (name := _LIST.first(row))]
+            for other, number, _ in itertools.chain(*(_beside(*one) for one in held)):
+                what = f"nothing says which answer each {other}[].{number} is of"
+                raise UndecidedError(what, ())
+            if key := telling([given for _, _, given in held]):
                 raise UndecidedError(f"{key} may say in other words which answers are better", ())
             what = "nothing says that the answers are in order, from best to worst; if they are, "
             raise UndecidedError(f"{what}ranked/in-order reads them so", ("in-order",))
@@ -288,15 +271,7 @@ class _Ranked(_pairs.PairFormat):
         given = peek(row, name)
         objects = [one for one in given if isinstance(one, dict)]
         told = any(peek(one, name) is not None for one in [row, *objects] for name in _NUMBERS)
-        return told or (len(objects) == len(given) and bool(_beside(row, name, given, {})))
-
-    def _rated_beside(self, row: Row) -> str | None:
-        """A number for each answer that stands in a list of other objects."""
-        name = _LIST.first(row)
-        lists = _as_many(row, name, peek(row, name)) if name else ()
-        each = itertools.product(lists, _NUMBERS)
-        found = (f"{other}[].{k}" for (other, some), k in each if all(k in one for one in some))
-        return next(found, None)
+        return told or any(by for _, _, by in _beside(row, name, given))
 
     def matches(self, row: Row) -> str | None:
         if not {"chosen", "labels"}.isdisjoint(row) or verdicts.INDEXED.matches(row) is not None:
@@ -309,7 +284,7 @@ class _Ranked(_pairs.PairFormat):
         how = next((n for n in _NUMBERS if n in row or any(n in one for one in inner)), None)
         return f"answers in {name}" + (f" with {how}" if how else "")
 
-    def _couples(self, ordered: list[_Answer]) -> list[tuple[_Answer, _Answer]]:
+    def _couples(self, ordered: list[int]) -> list[tuple[int, int]]:
         if self._way.endswith("extremes"):
             return [(ordered[0], ordered[-1])]
         every = self._way.endswith("all")
@@ -327,23 +302,25 @@ class _Ranked(_pairs.PairFormat):
         listed = f"--map responses={name}" if name in _ORDERED else ""
         listed = listed or ("--format ranked" if self._way.startswith("in-order") else "")
         surest = "" if self._way or len(given) == 2 else f"--format {self.name}/extremes"
-        ordered, left = _in_order(name, given, numbers, listed, surest)
-        if won and not ordered[0].level:
+        ordered, best, left = _in_order(name, given, numbers, listed, surest)
+        if won and not best.levels[ordered[0]]:
             raise RowError("empty_answer", "the answer that is the best one says nothing")
         couples = [(ordered[0], o) for o in ordered[1:]] if won else self._couples(ordered)
         _pairs.require_one_margin(row, len(couples), columns)
-        texts = {one.where: _pairs.text_of(one.said, one.where) for one in ordered}
+        texts = {at: _pairs.text_of(given[at], f"{name}[{at}]") for at in ordered}
+        scores = next((one for one in numbers if one.scored), best)
         examples: list[Example] = []
         for better, worse in couples:
-            if tie := better.ties_with(worse):
+            if tie := best.tie(better, worse) or scores.tie(better, worse):
                 examples.append(Refused("tie", f"two answers have the same {tie}"))
                 continue
-            sides = texts[better.where], texts[worse.where]
-            examples.append(_pairs.pair(row, *sides, options, own=better.margin_over(worse)))
+            own = scores.margin(better, worse)
+            examples.append(_pairs.pair(row, texts[better], texts[worse], options, own))
         if all(isinstance(one, Refused) for one in examples):
             raise _pairs.all_equal(selection.raw(numbers[0].path, columns) if numbers else "")
-        for one in ordered[1:-1] if self._way.endswith("extremes") and not won else ():
-            left.append(Refused("not_an_extreme", f"{one.where} is neither the best nor the worst"))
+        for at in ordered[1:-1] if self._way.endswith("extremes") and not won else ():
+            what = f"{name}[{at}] is neither the best nor the worst"
+            left.append(Refused("not_an_extreme", what))
         return [*examples, *left]
 
 

@@ -70,7 +70,7 @@ class _Numbered(_rated_steps.Steps, abstract=True):
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         # Steps before the first wrong one are good, and others that are not wrong unlabelled, or
         # good in a list of all that are wrong.
-        steps = _rated_steps.texts(row, _rated_steps.LISTED, options)
+        steps = _rated_steps.texts(row, _rated_steps.LISTED.needed(row, options.columns))
         wrong = self._wrong(row, len(steps), options.columns)
         labels: list[float | None] = [1.0] * len(steps)
         if wrong and not self._way.endswith(_WHOLE):
@@ -80,9 +80,9 @@ class _Numbered(_rated_steps.Steps, abstract=True):
         return [StepChain(_rated_steps.problem(row, options), steps, labels)]
 
 
-def _count(row: Row, columns: Mapping[str, str]) -> int:
-    """How many steps a row has."""
-    return len(peek(row, _rated_steps.LISTED.first(row, columns) or "") or ())
+def _steps(row: Row, columns: Mapping[str, str]) -> list[str]:
+    """The steps of a row, which may have none."""
+    return peek(row, _rated_steps.LISTED.first(row, columns) or "") or []
 
 
 _INDICES = columns_of("processbench")["first error"]
@@ -91,14 +91,14 @@ _ENOUGH = 4  # rows that show no -1 and no step beyond the second before that is
 
 
 def _whole(value: Any) -> Any:
-    """A number that is whole, however it is written; any other value as it is."""
-    number = judgements.spelled(value)
+    """A number that is whole, however it is written, -1 for null; any other value as it is."""
+    number = -1.0 if value is None else judgements.spelled(value)
     return value if number is None or number % 1 else int(number)
 
 
 def _said(value: Any) -> tuple[bool, Any]:
-    """What a value says: null is -1, and a boolean no number."""
-    return isinstance(value, bool), -1 if value is None else _whole(value)
+    """What a value says, of which a boolean is no number."""
+    return isinstance(value, bool), _whole(value)
 
 
 _INDEX = Field("index of the first wrong step", _INDICES, is_any, _said, empty=True)
@@ -130,24 +130,21 @@ class _ProcessBench(_Numbered):
     def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
         others = [(name, row) for row in rows if (name := _other(row, options.columns))]
         said = [_whole(row[name]) for name, row in others]
-        if all(_said(value) == _said(None) for value in said):  # none, or the same from 0 and 1
+        if all(value == -1 for value in said):  # none, or the same from 0 and 1
             return "", ""
-        counts = [_count(row, options.columns) for _, row in others]
-        numbers = [[value] if type(value) is int else [] for value in said]
-        named = [*zip(numbers, counts, strict=True)]
-        none_said = any(_said(value) == _said(None) for value in said)
-        names = (_rated_steps.LISTED.first(row, options.columns) for _, row in others)
-        steps = (row[name] for name, (_, row) in zip(names, others, strict=True) if name)
+        steps = [_steps(row, options.columns) for _, row in others]
+        numbers = ([value] if type(value) is int else [] for value in said)
+        named = [*zip(numbers, map(len, steps), strict=True)]
         own = mostly(bool(_STEP_1.match(str(some[0]))) for some in steps if some)
         likelier = (_ONE, _ZERO) if own else (_ZERO, _ONE)
-        return _settle(named, f"the values of {others[0][0]} name", none_said, likelier)
+        return _settle(named, f"the values of {others[0][0]} name", -1 in said, likelier)
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
         if question := super().doubt(rows, columns):
             return question
         for name in _INDICES:
-            said = {*map(repr, (_whole(row[name]) for row in rows if name in row))}
-            if {"-1", "None"} <= said:
+            given = [row[name] for row in rows if name in row]
+            if None in given and -1 in [_whole(one) for one in given if one is not None]:
                 own = judgements.bare(columns.get(name, name))
                 what = f"{own} is -1 in some rows and null in others, which may know of no error"
                 instead = "where null says that no step is wrong, add --format processbench"
@@ -155,7 +152,7 @@ class _ProcessBench(_Numbered):
         if any(name in columns for name in _INDICES) or len(rows) < _ENOUGH:
             return None
         seen = {row.get(_OWN, -1) for row in rows if row.keys().isdisjoint(_NAMED)}
-        longest = max(_count(row, columns) for row in rows)
+        longest = max(len(_steps(row, columns)) for row in rows)
         if seen != {0, 1} or longest < 3:
             return None
         what = "label is 0 or 1 in every row: the index of the first wrong step, or a verdict"
@@ -166,7 +163,7 @@ class _ProcessBench(_Numbered):
         column = required(column, "nothing says which step is the first wrong one")
         number = _whole(row[column])
         none = (-1, 0) if column != _OWN and self._way == _ONE else (-1,)
-        if _said(number) == _said(None) or (type(number) is int and number in none):
+        if type(number) is int and number in none:
             return []
         if column == _OWN and self._way == _ONE:
             other = mapped(_NAMED[0], columns.get(_OWN, _OWN))
@@ -206,7 +203,7 @@ def _list_of(row: Row, columns: Mapping[str, str] = NOTHING) -> str | None:
     there = [one for one in _LISTED if one in row]
     sure = next((one for one in there if is_list(peek(row, one))), None)
     sure = sure or next((one for one in there if peek(row, one) is None), None)
-    return sure or _field(_count(row, columns)).first(row)
+    return sure or _field(len(_steps(row, columns))).first(row)
 
 
 class _ErrorList(_Numbered):
@@ -228,7 +225,7 @@ class _ErrorList(_Numbered):
     def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
         columns = options.columns
         each = ((row, row.get(_list_of(row, columns) or "")) for row in rows)
-        named = [(some, _count(row, columns)) for row, some in each if some and is_list(some)]
+        named = [(some, len(_steps(row, columns))) for row, some in each if some and is_list(some)]
         way, why = _settle(named, "the lists of wrong steps name")
         skip = sum(sorted(some) != [*range(min(some), max(some) + 1)] for some, _ in named)
         if skip:  # of the steps between, nobody has said that they are good

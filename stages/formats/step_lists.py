@@ -1,19 +1,17 @@
 """Steps in a list beside their ratings, or in one text or in turns with a tag after each."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from stages.contract import Example, FormatOptions, Row, StepChain
 from stages.errors import AskError, RowError
-from stages.format import Format
 from stages.formats import _fields, _rated_steps, _ratings, _turns
-from stages.formats._fields import NOTHING, Field, Question, columns_of, fields_of, is_list
-from stages.kinds import STEPS
-from stages.rows.column_names import peek
-from stages.rows.shapes import NEARLY_ALL, is_list_of_texts, is_text
+from stages.formats._fields import Field, Question, columns_of, fields_of, is_list
+from stages.rows.column_names import Overlaid, peek
+from stages.rows.shapes import NEARLY_ALL, is_text
 from stages.rows.unread import differs_from, mapped
 
 _LABELS = columns_of("stepwise")["ratings"]
@@ -21,20 +19,9 @@ _LABELS = columns_of("stepwise")["ratings"]
 
 def _fits(value: Any, steps: int) -> bool:
     """Whether a value can be a rating per step; bare integers could also be step numbers."""
-    if _ratings.are_ratings(value) and -1 in value:  # of -1, 0 and 1
-        return len(value) == steps
-    if not isinstance(value, list) or not all(map(_ratings.is_rating, value)):
-        return False
-    return len(value) == steps or any(type(one) is not int for one in value)
-
-
-def _labels(row: Row, columns: Mapping[str, str] = NOTHING) -> str | None:
-    """The column with a rating for each step."""
-    steps = _rated_steps.LISTED.first(row, columns)
-    if steps is None:
-        return None
-    count = len(peek(row, steps))
-    return Field("ratings", _LABELS, lambda value: _fits(value, count)).first(row, columns)
+    rates = is_list(value) and (all(map(_ratings.is_rating, value)) or _ratings.are_ratings(value))
+    several = rates and -1 not in value and any(type(one) is not int for one in value)
+    return several or (rates and len(value) == steps)
 
 
 class _Rated(_rated_steps.Steps, abstract=True):
@@ -48,8 +35,7 @@ class _Rated(_rated_steps.Steps, abstract=True):
         return _ratings.rating
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        column = _ratings.rated(row, self.columns["ratings"], options.columns)
-        values = _ratings.listed(row, column)
+        column, values = _ratings.listed(row, self.columns["ratings"], options.columns)
         chain = self._chain(row, options, len(values))
         labels = _ratings.ratings(values, len(chain.steps), column, self._label(options))
         return [replace(chain, labels=labels)]
@@ -64,14 +50,11 @@ class _Stepwise(_ratings.Signed, _Rated):
     name = "stepwise"
     passes_on = (*_rated_steps.PROBLEMS, *_rated_steps.LISTS, *_LABELS)
 
-    def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
-        values = peek(row, _labels(row, columns) or "")
-        return values if _ratings.are_ratings(values) else ()
-
     def matches(self, row: Row) -> str | None:
-        labels = _labels(row)
         steps = _rated_steps.LISTED.first(row)
-        return f"{steps} and a rating each in {labels}" if labels else None
+        count = len(peek(row, steps)) if steps else 0
+        labels = Field("", _LABELS, lambda value: _fits(value, count)).first(row)
+        return f"{steps} and a rating each in {labels}" if steps and labels else None
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
         names = [_rated_steps.LISTED.first(row, columns) for row in rows]
@@ -84,7 +67,7 @@ class _Stepwise(_ratings.Signed, _Rated):
         return super().doubt(rows, columns)
 
     def _chain(self, row: Row, options: FormatOptions, count: int) -> StepChain:
-        steps = _rated_steps.texts(row, _rated_steps.LISTED, options)
+        steps = _rated_steps.texts(row, _rated_steps.LISTED.needed(row, options.columns))
         return StepChain(_rated_steps.problem(row, options), steps, [])
 
 
@@ -104,34 +87,17 @@ class _NextStep(_ratings.Signed):
     columns = _NEXT
     _needs = (_STEP, _ONE)
 
-    def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
-        return (peek(row, name) for name in _ONE.held(row, columns))
-
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         step, rating = (field.needed(row, options.columns) for field in self._needs)
         earlier = _turns.first_of(row, _NEXT["earlier steps"])
-        steps = (row[earlier] or []) if earlier else []
+        steps = _rated_steps.texts(row, earlier) if earlier else []
         label = self._label(options)(row[rating], rating)
         if label is None:
             way = differs_from(options.columns.get(rating, rating), row[rating])
             what = f"{rating} is {row[rating]!r}: the step is neither good nor bad"
             raise AskError("nothing_labelled", what, f"Leave such rows out with {way}")
-        if steps and not is_list_of_texts(steps):
-            raise RowError("bad_column", f"column {earlier!r} is not a list of texts")
         labels = [*[None] * len(steps), label]
         return [StepChain(_rated_steps.problem(row, options), [*steps, row[step]], labels)]
-
-
-def _steps_of(prefixes: list[str]) -> list[str]:
-    """What each prefix adds to the one before.
-
-    Raises:
-        RowError: one does not begin with the one before.
-    """
-    for number, (before, prefix) in enumerate(pairwise(["", *prefixes]), 1):
-        if not prefix.startswith(before):
-            raise RowError("not_cumulative", f"prefix {number} does not begin with the one before")
-    return [prefix[len(before) :] for before, prefix in pairwise(["", *prefixes])]
 
 
 class _SoftPrefix(_Rated):
@@ -144,7 +110,13 @@ class _SoftPrefix(_Rated):
     _needs = fields_of("soft_prefix", prefixes=is_list, ratings=is_list)
 
     def _chain(self, row: Row, options: FormatOptions, count: int) -> StepChain:
-        steps = _steps_of(_rated_steps.texts(row, self._needs[0], options))
+        column = self._needs[0].needed(row, options.columns)
+        each = [*pairwise(["", *_rated_steps.texts(row, column)])]
+        for number, (before, prefix) in enumerate(each, 1):
+            if not prefix.startswith(before):
+                what = f"prefix {number} does not begin with the one before"
+                raise RowError("not_cumulative", what)
+        steps = [prefix.removeprefix(before) for before, prefix in each]
         return StepChain(_rated_steps.problem(row, options), steps, [])
 
 
@@ -212,20 +184,22 @@ class _OpenRLHF(_rated_steps.Cut, _Rated):
         return StepChain(problem, pieces[:-1], [])
 
 
+def _end_with_text(value: Any) -> bool:
+    """Whether a value is turns of which the last is a text of the assistant."""
+    role, content = _rated_steps.spoken(value)[-1] if _turns.are_turns(value) else (None, None)
+    return role == "assistant" and is_text(content)
+
+
 class _TaggedMessages(_rated_steps.Cut, _Rated):
     """A question and an answer with a step token after each step, and a list of ``labels``."""
 
     name = "tagged_messages"
-    _needs = fields_of("tagged_messages", ratings=is_list)
+    _needs = (
+        _rated_steps.SPOKEN.that(_end_with_text),
+        *fields_of("tagged_messages", ratings=is_list),
+    )
+    _words = "{} with steps in the answer, and {}"
     prompts = ()
-
-    def matches(self, row: Row) -> str | None:
-        column, labels = _rated_steps.SPOKEN.first(row), super().matches(row)
-        if column is None or labels is None:
-            return None
-        role, content = _rated_steps.spoken(row[column])[-1]
-        known = role == "assistant" and is_text(content)
-        return f"{column} with steps in the answer, and {labels}" if known else None
 
     def _chain(self, row: Row, options: FormatOptions, count: int) -> StepChain:
         turns = _rated_steps.conversation(row)
@@ -239,18 +213,22 @@ class _TaggedMessages(_rated_steps.Cut, _Rated):
 def _worded(row: Row) -> Row:
     """A row with a word in the place of each rating that is null."""
     column = _rated_steps.SPOKEN.first(row)
-    turns = row[column] if column else []
-    said = _rated_steps.spoken(turns)
-    if column is None or ("assistant", None) not in said:
+    if column is None:
         return row
-    both = zip(turns, said, strict=True)
+    both = zip(row[column], _rated_steps.spoken(row[column]), strict=True)
     word = {"content": "neutral"}
     turns = [{**turn, **word} if one == ("assistant", None) else turn for turn, one in both]
-    before = {key: row[key] for key in (*_turns.SYSTEM, "history") if key in row}
-    return {**before, column: turns}
+    return Overlaid(row, {column: turns})
 
 
-class _StepConversations(Format):
+def _are_signed(value: Any) -> bool:
+    """Whether a value is turns of which the assistant's are signs, or null."""
+    turns = _rated_steps.spoken(value) if _turns.are_turns(value) else []
+    given = [said for role, said in turns if role == "assistant" and said is not None]
+    return bool(given) and all(is_text(one) and one.strip() in ("+", "-") for one in given)
+
+
+class _StepConversations(_rated_steps.Steps):
     """A conversation whose user turns are steps and whose assistant turns rate them, ``+`` or
     ``-``.
 
@@ -258,17 +236,10 @@ class _StepConversations(Format):
     """
 
     name = "step_conversations"
-    kinds = (STEPS,)
     columns = columns_of("spoken")
-
-    def matches(self, row: Row) -> str | None:
-        column = _rated_steps.SPOKEN.first(row)
-        turns = _rated_steps.spoken(row[column]) if column else []
-        answers = [content for role, content in turns if role == "assistant"]
-        given = [answer for answer in answers if answer is not None]
-        if given and all(isinstance(a, str) and a.strip() in ("+", "-") for a in given):
-            return f"{column} with one step per user turn, then + or -"
-        return None
+    prompts = ()
+    _needs = (_rated_steps.SPOKEN.that(_are_signed),)
+    _words = "{} with one step per user turn, then + or -"
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         turns = _rated_steps.conversation(_worded(row))

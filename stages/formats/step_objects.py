@@ -1,16 +1,15 @@
 """Steps as objects with a rating each: in a list, in several solutions, in turns."""
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stages.contract import Example, FormatOptions, Refused, Row, StepChain
 from stages.errors import AskError, RowError
 from stages.formats import _messages, _rated_steps, _ratings, _turns
 from stages.formats._fields import Field, Question, columns_of, is_any, is_list, required
-from stages.rows import judgements
-from stages.rows.column_names import peek, read_key
-from stages.rows.shapes import is_passages, is_text
+from stages.rows.column_names import Overlaid, peek, read_key
+from stages.rows.shapes import is_number, is_passages, is_text
 
 _STEP = columns_of("rated_step")
 RATINGS = _STEP["rating"]
@@ -45,20 +44,7 @@ def _rated(
     place = f"{before}{name}[]."
     texts = [step[_TEXT.needed(step, before=place)] for step in row[name]]
     each = ((f"{name}[{number}]", step) for number, step in enumerate(row[name]))
-    return texts, [_ratings.one_rating(one, _RATING, at, label, place) for at, one in each]
-
-
-def _given(one: Row) -> Any:
-    """The rating of a step, or of a turn; None where it has none."""
-    return one.get(_RATING.first(one) or "")
-
-
-def _shown_by(solution: Row) -> Iterable[Any]:
-    """The ratings that the steps of a solution show."""
-    if name := _STEPS.first(solution):
-        return map(_given, solution[name])
-    steps_and_labels = _beside(solution)
-    return solution[steps_and_labels[1]] if steps_and_labels else ()
+    return texts, [_ratings.one_rating(one, at, _RATING, label, place) for at, one in each]
 
 
 class _RatedSteps(_ratings.Signed):
@@ -71,9 +57,6 @@ class _RatedSteps(_ratings.Signed):
     name = "rated_steps"
     _needs = (_STEPS,)
     _words = "{} with a text and a rating in each"
-
-    def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
-        return _shown_by(row)
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         return [StepChain(_rated_steps.problem(row, options), *_rated(row, self._label(options)))]
@@ -114,12 +97,6 @@ class _NestedSteps(_rated_steps.Cut, _ratings.Signed):
     _tagged = "unsigned"
     _asks = False  # of what one solution leaves open, instead of refusing it alone
 
-    def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
-        name = _SOLUTIONS.first(row)
-        if name is None:
-            return judgements.flat(row["labels"])
-        return (value for inner in filter(_is_solution, row[name]) for value in _shown_by(inner))
-
     def matches(self, row: Row) -> str | None:
         taken = "the steps of several solutions, and the labels of each"
         return super().matches(row) or (taken if _are_taken(row) else None)
@@ -135,7 +112,8 @@ class _NestedSteps(_rated_steps.Cut, _ratings.Signed):
         name = "steps" if taken else name
         name = required(name, "there is no list of solutions with rated steps")
         examples: list[Example] = []
-        for number, inner in enumerate(_taken(row, self._cutting(options)) if taken else row[name]):
+        each = zip(row["steps"], row["labels"], strict=True) if taken else row[name]
+        for number, inner in enumerate(each):
             try:
                 examples.append(StepChain(problem, *self._chain(inner, name, options)))
             except RowError as error:
@@ -147,15 +125,20 @@ class _NestedSteps(_rated_steps.Cut, _ratings.Signed):
     def _chain(
         self, inner: Any, outer: str, options: FormatOptions
     ) -> tuple[list[str], list[float | None]]:
-        if not isinstance(inner, dict):
+        label = self._label(options)
+        if isinstance(inner, tuple):
+            texts, rated, name = *inner, "labels"
+        elif not isinstance(inner, dict):
             raise RowError("bad_column", f"it is a {type(inner).__name__}, not an object")
-        beside = _beside(inner)
-        if beside is None:
-            return _rated(inner, self._label(options), f"{outer}[].")
-        steps, labels = beside[0], _ratings.rated(inner, _LISTS, before=f"{outer}[].")
-        texts = inner[steps]
-        rated = _ratings.listed(inner, labels)
-        return texts, _ratings.ratings(rated, len(texts), labels, self._label(options))
+        elif beside := _beside(inner):
+            name, rated = _ratings.listed(inner, _LISTS, before=f"{outer}[].")
+            texts = inner[beside[0]]
+        else:
+            return _rated(inner, label, f"{outer}[].")
+        if isinstance(texts, str) and self._seen is None:
+            pieces = _rated_steps.cut(texts, self._cutting(options), listed=True)
+            texts = [piece for piece in pieces if piece.strip()]
+        return texts, _ratings.ratings(rated, len(texts), name, label)
 
 
 def _are_taken(row: Row) -> bool:
@@ -166,27 +149,18 @@ def _are_taken(row: Row) -> bool:
     return all(map(is_list, labels)) and all(map(is_passages, steps))
 
 
-def _taken(row: Row, options: FormatOptions) -> list[Row]:
-    """These solutions as objects, each cut into its steps."""
-    solutions = []
-    for steps, labels in zip(row["steps"], row["labels"], strict=True):
-        if isinstance(steps, str):
-            steps = [one for one in _rated_steps.cut(steps, options, listed=True) if one.strip()]
-        solutions.append({"steps": steps, "labels": labels})
-    return solutions
-
-
 def _speaks(turn: Row) -> bool:
     return _messages.role_of(turn) == "assistant"
 
 
-def _are_rated_turns(value: Any) -> bool:
-    """Whether a value is a list of turns of which an assistant's has a rating."""
-    spoken = filter(_speaks, value) if _turns.are_turns(value) else ()
-    return any(isinstance(_given(turn), (bool, int, float)) for turn in spoken)
+def _is_rated(turn: Row) -> bool:
+    """Whether a turn is an assistant's and has a rating."""
+    return _speaks(turn) and _NUMBER.first(turn) is not None
 
 
-_SPOKEN = Field("", columns_of("rated_messages")["turns"], _are_rated_turns)
+_NUMBER = _RATING.that(is_number)
+_TURNS = columns_of("rated_messages")["turns"]
+_SPOKEN = Field("", _TURNS, lambda value: _turns.are_turns(value) and any(map(_is_rated, value)))
 
 
 class _RatedMessages(_ratings.Signed):
@@ -201,32 +175,27 @@ class _RatedMessages(_ratings.Signed):
     _words = "{} with a rating of each step"
     prompts = ()
 
-    def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
-        return map(_given, filter(_speaks, row[_SPOKEN.first(row) or ""]))
-
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = required(_SPOKEN.first(row), "no assistant turn has a rating")
         turns = row[name]
         plain = [{k: v for k, v in turn.items() if k not in RATINGS} for turn in turns]
-        before = {key: row[key] for key in (*_turns.SYSTEM, "history") if key in row}
-        said = _rated_steps.conversation({**before, name: plain})
+        said = _rated_steps.conversation(Overlaid(row, {name: plain}), name)
         roles = [message.role for message in said]
         if roles[0] != "user" or set(roles[1:]) != {"assistant"}:
             role = next((role for role in roles[1:] if role != "assistant"), roles[0])
             detail = f"a turn ({role}) that is not a step is among the steps"
             raise RowError("turns_between_steps", detail)
-        label = self._label(options)
-        labels: list[float | None] = []
+        label, labels = self._label(options), list[float | None]()
         for number, turn in enumerate(turns):
+            where = f"{name}[{number}]"
             if _speaks(turn):
-                where, place = f"{name}[{number}]", f"{name}[]."
-                labels.append(_ratings.one_rating(turn, _RATING, where, label, place))
+                labels.append(_ratings.one_rating(turn, where, _RATING, label, f"{name}[]."))
             elif key := next((k for k in RATINGS if turn.get(k) is not None), None):
-                what = f"{name}[{number}] has a {key}, but only assistant turns are steps"
-                raise RowError("bad_label", what)
-            for key in RATINGS:
-                if key in turn:
-                    read_key(row, name, key)  # the turns were read without it
+                raise RowError(
+                    "bad_label", f"{where} has a {key}, but only assistant turns are steps"
+                )
+        for key in RATINGS:
+            read_key(row, name, key)  # the turns were read without it
         texts = [message.content or "" for message in said[1:]]
         return [StepChain(said[0].content or "", texts, labels)]
 

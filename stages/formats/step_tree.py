@@ -1,10 +1,7 @@
-"""A tree of steps with a value each, as searches write it: one chain for each path to a leaf.
+"""Trees of steps, as searches and people who rate completions of each step write them."""
 
-A node holds its own step (``text``, ``step``), or all steps up to it (``prefix``, ``state``), or
-both, where they say the same. ``step_tree/signed`` reads values of -1 (bad), 0 (neutral) and 1.
-"""
-
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from stages.contract import Example, FormatOptions, Refused, Row, StepChain
@@ -21,10 +18,9 @@ _CHILDREN = ("children", "branches", "nodes", "next_steps")
 _NODE = columns_of("step_node")
 _OWN = Field("text of a node", _NODE["text"], is_text, str.strip)
 _WHOLE = Field("text of a node", _NODE["whole"], is_text)
-_VALUES = _NODE["value"]
-_VALUE = Field("value of a node", _VALUES, is_any, _ratings.said)
+_VALUE = Field("value of a node", _NODE["value"], is_any, _ratings.said)
 
-_Step = tuple[str, float | None]
+Rated = tuple[str, float | None]
 
 
 def _has_text(node: Row) -> bool:
@@ -48,16 +44,8 @@ class _Tree:
     """
 
     def __init__(self, column: str, label: _ratings.Label, options: FormatOptions) -> None:
-        self.column, self._label, self._options = column, label, options
-        self._place = f"{column}.**."
-
-    def value(self, node: Row, where: str) -> float | None:
-        """The value of a node; None where it has none.
-
-        Raises:
-            RowError: it is no rating, or two keys give different ones.
-        """
-        return _ratings.one_rating(node, _VALUE, where, self._label, self._place)
+        self.column, self._options, self._place = column, options, f"{column}.**."
+        self._value = partial(_ratings.one_rating, of=_VALUE, label=label, before=self._place)
 
     def own(self, node: Row, before: str) -> tuple[str, str]:
         """A node's own step, and the text up to its end.
@@ -71,8 +59,8 @@ class _Tree:
             own = _fields.required(own, "a node of the tree has no text")
             return node[own], before
         text: str = node[whole]
-        step = text[len(before) :]
-        if own and node[own].strip() != (step if text.startswith(before) else text).strip():
+        step = text.removeprefix(before)
+        if own and node[own].strip() != step.strip():
             both = own, whole
             what = f"{own} and {whole} could each be the text of a node in {self.column}"
             ways = _fields.keeping_one([(own,), (whole,)], both, self._place)
@@ -82,7 +70,7 @@ class _Tree:
             raise RowError("not_cumulative", detail)
         return step, text
 
-    def paths(self, node: Row, steps: list[_Step], before: str) -> Iterator[list[_Step]]:
+    def paths(self, node: Row, steps: list[Rated], before: str) -> Iterator[list[Rated]]:
         """The steps of each path from below a node to a leaf."""
         names = _fields.lists_of(node, _CHILDREN)
         if len(names) > 1:
@@ -93,10 +81,10 @@ class _Tree:
             if not isinstance(child, dict):
                 raise RowError("bad_column", "a child of a node is not an object")
             text, whole = self.own(child, before)
-            value = self.value(child, f"the node {text.strip()[:30]!r}")
-            yield from self.paths(child, [*steps, (text, value)], whole)
+            step = text, self._value(child, f"the node {text.strip()[:30]!r}")
+            yield from self.paths(child, [*steps, step], whole)
 
-    def root(self, row: Row, node: Row) -> tuple[str, list[_Step], str]:
+    def root(self, row: Row, node: Row) -> tuple[str, list[Rated], str]:
         """The problem, the step that the first node is, and the text up to its end.
 
         The first node is the problem, or nothing yet, or a step like the others.
@@ -117,33 +105,29 @@ class _Tree:
         inside = stop_text.dialect_of(asked) and text.strip() in asked
         if not text.strip() or inside or text.strip() == asked.strip():
             return asked, [], whole
-        return asked, [(text, self.value(node, "the first node"))], whole
+        return asked, [(text, self._value(node, "the first node"))], whole
 
 
 class _StepTree(_ratings.Signed):
+    """A tree of steps with a value each, as searches write it: one chain for each path to a leaf.
+
+    A node holds its own step (``text``, ``step``), or all steps up to it (``prefix``, ``state``),
+    or both, where they say the same. ``step_tree/signed`` reads values of -1 (bad), 0 (neutral) and
+    1 (good).
+    """
+
     name = "step_tree"
     _needs = (_TREE,)
     _words = "{} of steps with a value each"
     fans_out = True
     _word = "values"
 
-    def _shown(self, row: Row, columns: Mapping[str, str]) -> Iterable[Any]:
-        root = peek(row, _TREE.first(row) or "")
-        nodes = (root, *_fields.below(root, _CHILDREN))
-        return (peek(node, name) for node in nodes for name in _VALUES)
-
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _fields.required(_TREE.first(row), "there is no tree of steps with a value each")
         tree = _Tree(name, self._label(options), options)
         asked, first, before = tree.root(row, row[name])
         paths = tree.paths(row[name], first, before)
-        return [StepChain(asked, [t for t, _ in path], [v for _, v in path]) for path in paths]
-
-
-FORMAT = _StepTree()
-
-
-Rated = tuple[str, float | None]
+        return [_as_chain(asked, path) for path in paths]
 
 
 def _rating(completion: Row) -> Any:
@@ -155,7 +139,8 @@ def _rating(completion: Row) -> Any:
 def _rated(completion: Any, where: str, options: FormatOptions) -> Rated:
     if not isinstance(completion, dict):
         raise RowError("bad_column", f"{where} is not an object")
-    label = _ratings.signed(options)(_rating(completion), f"the rating of {where}")
+    said, place = _rating(completion), f"the rating of {where}"
+    label = _ratings.rating(said, place, options.neutral, signed=True)
     return _turns.text(completion, "text"), label
 
 
@@ -251,4 +236,4 @@ def _behind(steps: list[dict[str, Any]], ended: int) -> list[Example]:
     return refused
 
 
-PRM800K = _PRM800K()
+TABLE = (_StepTree(), _PRM800K())

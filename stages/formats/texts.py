@@ -1,6 +1,7 @@
 """Texts in columns of their own: a question and its answer, or one text alone."""
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
 
 from stages.contract import BARE, Conversation, Example, FormatOptions, Message, Row
@@ -18,11 +19,23 @@ from stages.rows.unread import ignore, mapped
 _ANSWER = functools.partial(_turns.are_said, calls=True)
 
 
-class _QueryResponse(Asking):
+class _Exchange(Asking, abstract=True):
+    """A format of a question and the answer to it, each in a column of its own."""
+
+    kinds = (CONVERSATION,)
+
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        asked, answer = (self._needs[at].needed(row, options.columns) for at in (0, -1))
+        turns = _turns.answered(row, asked, answer)
+        if "reasoning" in self.columns:
+            _turns.add_reasoning(row, turns)
+        return [Conversation(turns, _turns.tools(row))]
+
+
+class _QueryResponse(_Exchange):
     """A question column and an answer column, under any of their usual names."""
 
     name = "query_response"
-    kinds = (CONVERSATION,)
     _needs = fields_of("query_response", question=_turns.are_said, answer=_ANSWER)
     _never = frozenset(("chosen",))
     prompts = _needs[0].names
@@ -35,39 +48,26 @@ class _QueryResponse(Asking):
         if says(row, "instruction") and options.columns.keys().isdisjoint(self.prompts):
             detail = "'instruction' may be a question too; see --format alpaca --map input=COLUMN"
             raise RowError("bad_column", detail)
-        asked, answer = (field.needed(row, options.columns) for field in self._needs)
-        return [Conversation(_turns.answered(row, asked, answer), _turns.tools(row))]
+        return super().read(row, options)
 
 
-class _MessageThinking(Asking):
+class _MessageThinking(_Exchange):
     """``problem``, ``message_thinking`` and ``message_content``: reasoning outside the answer."""
 
     name = "message_thinking"
-    kinds = (CONVERSATION,)
     _needs = fields_of(
         "message_thinking", question=_turns.are_said, reasoning=is_any, answer=is_text
     )
     prompts = _needs[0].names
 
-    def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        asked = self._needs[0].needed(row, options.columns)
-        messages = _turns.answered(row, asked, "message_content")
-        _turns.add_reasoning(row, messages)
-        return [Conversation(messages, _turns.tools(row))]
 
-
-class _PromptCompletion(Asking):
+class _PromptCompletion(_Exchange):
     """``prompt`` and ``completion``, as text (a user and an assistant turn) or as messages."""
 
     name = "prompt_completion"
-    kinds = (CONVERSATION,)
     _needs = fields_of("prompt_completion", question=is_any, answer=is_any)
     prompts = ("prompt",)
     passes_on = ("prompt", "completion", *_turns.SYSTEM)
-
-    def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        turns = _turns.answered(row, "prompt", "completion")
-        return [Conversation(turns, _turns.tools(row))]
 
 
 class _Text(Format):
@@ -125,13 +125,11 @@ def _speakers(rows: Sequence[Row]) -> str | None:
     return None
 
 
-TABLE = (_PromptCompletion(), _QueryResponse(), _MessageThinking(), _Text())
-
-
 _COLUMNS = columns_of("alpaca")
 _INPUTS, _OUTPUTS = _COLUMNS["input"], _COLUMNS["answer"]
 _MORE = ("question", "query", "problem", "prompt")  # where others keep what is asked
 _INPUT = Field("input", _INPUTS)
+_HEADS = re.compile(r"^#+ ?\w", re.MULTILINE)
 
 
 def _require_all_read(row: Row, columns: Mapping[str, str]) -> None:
@@ -152,8 +150,9 @@ def _require_all_read(row: Row, columns: Mapping[str, str]) -> None:
                 continue
             what = f"instruction and {name} could each be the question"
             ways = [mapped("input", name), ignore(name)]
-            # What made the answer may have it inside.
-            if any(text and text in value for text in map(str.strip, read)):
+            # What made the answer may have it inside, or examples of it, each under a head.
+            inside = any(text and text in value for text in map(str.strip, read))
+            if inside or len(_HEADS.findall(value)) > 1:
                 ways = [ignore(name), mapped("instruction", name)]
             raise open_question(what, f"Say which with {' or '.join(ways)}")
 
@@ -211,7 +210,8 @@ class _Alpaca(Asking):
 
     def _one(self, row: Row, options: FormatOptions) -> Example:
         answer = _turns.text(row, self._needs[1].needed(row, options.columns))
-        turns = _turns.exchange(row, asked(row, options), answer)
+        said = Message("user", asked(row, options)), Message("assistant", answer)
+        turns = [*_turns.before(row), *said]
         _turns.add_reasoning(row, turns)
         return Conversation(turns, _turns.tools(row))
 
@@ -241,3 +241,4 @@ class _Instances(_Alpaca):
 
 
 ALPACA = _Alpaca()
+TABLE = (_PromptCompletion(), _QueryResponse(), _MessageThinking(), _Text(), ALPACA)

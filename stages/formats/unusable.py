@@ -61,11 +61,8 @@ class Unusable(Format, abstract=True):
 
 
 def _is_batch_line(row: Row) -> str | None:
-    if "custom_id" not in row:
-        return None
-    if isinstance(peek(row, "body"), dict):
-        return "custom_id and body"
-    return "custom_id and response" if isinstance(peek(row, "response"), dict) else None
+    held = next((n for n in ("body", "response") if isinstance(peek(row, n), dict)), None)
+    return f"custom_id and {held}" if held and "custom_id" in row else None
 
 
 ONE, _NUMBERS = _columns("regression_reward").values()
@@ -81,10 +78,8 @@ def _has_one_number(row: Row) -> str | None:
 
 
 def _has_segments(row: Row) -> str | None:
-    value = peek(row, "segments")
-    if not isinstance(value, list) or not value:
-        return None
-    known = all(isinstance(one, dict) and {"text", "label"} <= one.keys() for one in value)
+    said = peek(row, "segments")
+    known = all(_turns.is_turns(said, key) for key in ("text", "label"))
     return "segments with text and label" if known else None
 
 
@@ -121,10 +116,6 @@ def _has_no_answer(row: Row) -> str | None:
     return f"{asked} and {checked}" if checked else f"{asked} without an answer"
 
 
-def _as_answer(asked: str, calls: str) -> str:
-    return f"{mapped('prompt', asked)} {mapped('completion', calls)}"
-
-
 def unanswered(rows: Sequence[Row], columns: Iterable[str]) -> tuple[str, str] | None:
     """What rows are of which every one has turns and no turn of an assistant; as ``doubt`` says it.
 
@@ -135,7 +126,8 @@ def unanswered(rows: Sequence[Row], columns: Iterable[str]) -> tuple[str, str] |
         if rows and all(_ends_unanswered(peek(row, name)) for row in rows):
             said = _SAID["prompts_alone"]
             calls = (one for one in rows[0] if _turns.are_calls(peek(rows[0], one)))
-            own = [f". To train the calls, add {_as_answer(name, one)}" for one in calls]
+            each = (f"{mapped('prompt', name)} {mapped('completion', one)}" for one in calls)
+            own = [f". To train the calls, add {ways}" for ways in each]
             return f"{name} without an answer: {said['what']}", said["instead"] + "".join(own[:1])
     return None
 

@@ -10,7 +10,7 @@ from stages.errors import AskError, RowError, UndecidedError
 from stages.formats import _fields, _pairs
 from stages.rows import signals
 from stages.rows.column_names import peek
-from stages.rows.judgements import is_tie, one_hot, side_of
+from stages.rows.judgements import is_tie, one_hot, side_of, spelled
 from stages.rows.shapes import usual
 from stages.rows.unread import differs_from
 
@@ -37,7 +37,6 @@ _WINNER = "winner"  # a name of one of the two, whatever it is, is looked for in
 _ORDERS = {"0-based": (0, 1), "1-based": (1, 2), "1-is-first": (1, 0)}
 
 
-_UNNAMED: tuple[str, ...] = ()  # the columns of answers in a list
 _PAIR = _fields.Field("answer", _PAIRS)
 _LIST = _fields.Field(
     "list of answers", _COLUMNS["answers"], lambda one: isinstance(one, list) and len(one) == 2
@@ -46,11 +45,10 @@ _LIST = _fields.Field(
 
 def _ends(row: Row) -> tuple[str, ...]:
     """What the names of the answers' columns end in; nothing where several could be meant."""
-    there = _PAIR.held(row)
-    ends = {(left[-1], right[-1]) for left, right in _PAIRS if left in there and right in there}
-    if not ends:
-        return "0", "1"  # a list
-    return ends.pop() if len(ends) == 1 else _UNNAMED
+    there = (pair for pair in _PAIRS if all(_fields.says(row, name) for name in pair))
+    ends = {(left[-1], right[-1]) for left, right in there}
+    ends = ends or {("0", "1")}  # a list
+    return ends.pop() if len(ends) == 1 else ()
 
 
 def _answers(row: Row, columns: Mapping[str, str]) -> list[Any]:
@@ -61,14 +59,13 @@ def _answers(row: Row, columns: Mapping[str, str]) -> list[Any]:
     """
     names = _PAIR.same(row, _PAIR.both(row, columns), columns)
     listed = _LIST.of(row, columns)
-    named = not {*columns}.isdisjoint(names)
-    if names and not named and listed is not None and listed not in columns:
-        if [peek(row, name) for name in names] != peek(row, listed):
-            ways = _fields.keeping_one([names, (listed,)], (listed, *names))
-            what = f"{' and '.join(names)}, and {listed}, could each be the answers"
-            raise _fields.open_question(what, f"Say which with {ways}")
-        _ = row[listed]  # read: the two columns say it
     if names and listed not in columns:
+        if listed and {*columns}.isdisjoint(names):
+            if [peek(row, name) for name in names] != peek(row, listed):
+                ways = _fields.keeping_one([names, (listed,)], (listed, *names))
+                what = f"{' and '.join(names)}, and {listed}, could each be the answers"
+                raise _fields.open_question(what, f"Say which with {ways}")
+            _ = row[listed]  # read: the two columns say it
         _require_no_third(row, names, columns)
         return [_pairs.text_of(row[name], name) for name in names]
     listed = _fields.required(listed, _missing(row))
@@ -78,16 +75,13 @@ def _answers(row: Row, columns: Mapping[str, str]) -> list[Any]:
 
 def _missing(row: Row) -> str:
     """What a row without two answers lacks: of two columns, the one that is null."""
-    held = _PAIR.held(row)
-    each = (both for pair in _PAIRS for both in (pair, pair[::-1]))
-    null = next((other for one, other in each if one in held and other in row), "")
+    null = next((n for n in _PAIR.names if n in row and not _fields.says(row, n)), "")
     return f"{null} is null" if null else "there are no two answers to choose from"
 
 
 def _sides(row: Row, columns: Mapping[str, str]) -> tuple[str, ...]:
     """The columns of the two answers, as the file calls them."""
-    names = _PAIR.both(row) or _UNNAMED
-    return tuple(columns.get(name, name) for name in names)
+    return tuple(columns.get(name, name) for name in _PAIR.both(row))
 
 
 def _is_verdict(value: Any, row: Row, columns: Mapping[str, str] = _fields.NOTHING) -> bool:
@@ -99,22 +93,15 @@ def _is_verdict(value: Any, row: Row, columns: Mapping[str, str] = _fields.NOTHI
 
 def _index(value: Any) -> int | None:
     """A value as the number that it is or spells."""
-    if isinstance(value, str):
-        return int(value) if value.strip().isascii() and value.strip().isdigit() else None
-    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    return int(value) if whole else None
+    number = float(value) if isinstance(value, bool) else spelled(value)
+    return None if number is None or not number.is_integer() else int(number)
 
 
 def tie(detail: str, column: str, value: Any) -> AskError:
     """The error of a row that prefers neither answer, and the option that leaves such rows out."""
-    return AskError("tie", detail, f"Leave such rows out with {_left_out(column, value)}")
-
-
-def _left_out(column: str, value: Any) -> str:
-    """The option that leaves out rows with a verdict; of a winner and both sides, the winner's."""
-    if isinstance(value, list) and one_hot(value) is None:
-        return differs_from(column.partition(",")[0], value[0])
-    return differs_from(column, value)
+    if isinstance(value, list) and one_hot(value) is None:  # a winner, and both sides
+        column, value = column.partition(",")[0], value[0]
+    return AskError("tie", detail, f"Leave such rows out with {differs_from(column, value)}")
 
 
 def silent(row: Row, name: str, columns: Mapping[str, str]) -> RowError:
@@ -168,27 +155,21 @@ class _IndexedPair(_pairs.PairFormat):
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> _fields.Question | None:
         names = [n for n in _fields.meant(_SAID, columns) if any(_speaks(row, n) for row in rows)]
-        if len(names) < 2:  # rows without a verdict are asked about with their number
-            said = [row for row in rows if any(_speaks(row, name) for name in names)]
-            return super().doubt(said, columns)
+        if len(names) < 2:
+            return super().doubt(rows, columns)
         flags = " or ".join(f"--map label={name}" for name in names)
         return f"{' and '.join(names)} could each name the better answer", f"Say which with {flags}"
 
     def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
-        shown: dict[str, str] = {}
-        for name in _fields.meant(_SAID, options.columns):
-            speaking = [row for row in rows if _speaks(row, name)]
-            variant, why = self._settled(speaking, name, options.columns)
-            if variant:
-                shown.setdefault(variant, why)
-        if len(shown) > 1:
-            raise UndecidedError(f"columns differ: {'; '.join(shown.values())}", tuple(shown))
-        return next(iter(shown.items()), ("", "the better answer is named"))
+        names = _fields.meant(_SAID, options.columns)
+        each = (self._settled(rows, name, options.columns) for name in names)
+        return next((one for one in each if one[0]), ("", "the better answer is named"))
 
     def _settled(
         self, rows: Sequence[Row], name: str, columns: Mapping[str, str]
     ) -> tuple[str, str]:
         """What the values of one column show."""
+        rows = [row for row in rows if _speaks(row, name)]
         told = [peek(row, name) for row in rows]
         said = zip(usual(told), rows, strict=True)
         unnamed = [one for one in said if not is_tie(one[0]) and not _is_verdict(*one, columns)]
@@ -270,13 +251,11 @@ def _require_no_third(row: Row, names: tuple[str, ...], columns: Mapping[str, st
     Raises:
         AskError: a column beside the two has the next number or letter.
     """
-    stem = names[0][:-1]
     known = (*names, *columns, *(path.partition(".")[0] for path in columns.values()))
-    more = (f"{stem}{end}" for end in "0123cCdD")
-    third = next((name for name in more if name not in known and _fields.says(row, name)), None)
-    if third is not None:
-        what = f"{third} could be a third answer besides {' and '.join(names)}"
-        raise _fields.open_question(what, f"To leave it out, add --ignore {third}")
+    for third in (f"{names[0][:-1]}{end}" for end in "0123cCdD"):
+        if third not in known and _fields.says(row, third):
+            what = f"{third} could be a third answer besides {' and '.join(names)}"
+            raise _fields.open_question(what, f"To leave it out, add --ignore {third}")
 
 
 _STRONG = _named(("response", "answer", "output", "completion"), (*_ENDS[:1], *_ENDS[2:]))
@@ -295,6 +274,7 @@ class _StrengthPair(_pairs.PairFormat):
 
     name = "strength_pair"
     columns: Columns = {**_fields.columns_of("strength_pair"), "answers": _SIDES.names}
+    _needs = (_SIDES, _STRENGTH.that(lambda value: not isinstance(value, (str, list, dict))))
     ways = ("negative-is-first", "positive-is-first")
 
     def settle(self, rows: Sequence[Row], options: FormatOptions) -> tuple[str, str]:
@@ -307,13 +287,6 @@ class _StrengthPair(_pairs.PairFormat):
             raise UndecidedError(f"{none} they prefer: negative-is-first makes {both}", self.ways)
         other = "strength_pair/positive-is-first reads it the other way round"
         return "", f"below 0 the first answer is the better one; {other}"
-
-    def matches(self, row: Row) -> str | None:
-        names = _SIDES.both(row)
-        strength = next((name for name in _STRENGTHS if name in row), None)
-        if not names or strength is None or isinstance(row[strength], (str, list, dict)):
-            return None
-        return f"{names[0]}, {names[1]} and {strength}"
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         names = _SIDES.same(row, _SIDES.both(row, options.columns), options.columns)

@@ -5,7 +5,6 @@ them, and no other may: where two do, or where the meaning of a column stays ope
 an option instead of a guess.
 """
 
-import contextlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -118,15 +117,6 @@ class _Roles:
         counts = {detected.name: len(fitting)}
         return Detection(reading, f"{one.evidence}{more}", sampled=len(given), counts=counts)
 
-    def settled(self) -> list[roles.Candidate]:
-        """The ways that leave no variant open."""
-        ways = []
-        for one in self.found():
-            with contextlib.suppress(UnsettledError):
-                self.reading(one)
-                ways.append(one)
-        return ways
-
 
 def _lacks_prompt(detected: Format, row: contract.Row) -> bool:
     """Whether a row is refused since no column has a name that the format knows for a prompt."""
@@ -169,7 +159,7 @@ def _read_as(
     except UnsettledError:
         each = detected.variants.values()
         unasked = any(all(_lacks_prompt(one, row) for row in fitting) for one in each)
-        if ways := by_roles.settled() or (by_roles.found() if unasked else []):
+        if unasked and (ways := by_roles.found()):
             return by_roles.only(ways)
         raise
     return replace(found, reading=reading, evidence=f"{found.evidence}{more}")
@@ -292,11 +282,11 @@ def _asks_the_same(name: str, rows: Sequence[contract.Row]) -> bool:
 
 def _strays(evidence: dict[str, list[str | None]], best: str) -> tuple[str, int]:
     """The format that fits most of the rows that the best one does not fit, and how many."""
-    unexplained = [i for i, reason in enumerate(evidence[best]) if not reason]
-    others = {name: reasons for name, reasons in evidence.items() if name != best}
-    counts = {name: sum(bool(reasons[i]) for i in unexplained) for name, reasons in others.items()}
-    name = max(counts, key=lambda n: counts[n], default="")
-    return name, counts.get(name, 0)
+    each = {name: zip(evidence[best], reasons, strict=True) for name, reasons in evidence.items()}
+    counts = {
+        name: sum(not own and bool(other) for own, other in both) for name, both in each.items()
+    }
+    return max(counts.items(), key=lambda one: one[1])
 
 
 def detect(

@@ -126,7 +126,6 @@ def _how(error: RowError, rows: Sequence[Row]) -> str:
 # Short answers that say whether a row is right.
 
 
-_PREDICTED = words.exact("predicted", "role")
 _ALIKE, _OTHER = 0.3, 0.1  # shares of rows: that agree at least; of solutions that say another one
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _STATED = re.compile(
@@ -145,8 +144,8 @@ def ask_of_checks(seen: Survey, rows: Sequence[Row], reading: str, options: Form
     names = [path for path in seen.columns if path.isidentifier()]
     short = {path: [_short(row.get(path)) for row in rows] for path in names}
     short = {path: told for path, told in short.items() if len({*told}) > 2}
-    checks = [p for p in short if role_names.may_be_checked_against(p)]
-    checks = [p for p in checks if not role_names.is_draft(p)]
+    checks = [p for p in short if role_names.says(p, "reference checked")]
+    checks = [p for p in checks if not role_names.says(p, "draft")]
     chosen = words.families(
         path for path in names if any(isinstance(row.get(path), str) for row in rows)
     )
@@ -199,8 +198,8 @@ def _ignored(names: Sequence[str]) -> str:
 
 def _is_own(path: str) -> bool:
     """Whether a name is that of an answer, or of what was taken out of one."""
-    own = role_names.role_of(path) == "answer" or not _PREDICTED.isdisjoint(words.parts(path))
-    return own and not role_names.is_reference(path)
+    own = role_names.role_of(path) == "answer" or role_names.says(path, "predicted")
+    return own and not role_names.says(path, "reference")
 
 
 def _short(value: Any) -> str:
@@ -276,4 +275,5 @@ def are_lists(name: str, values: Sequence[Any]) -> bool:
     told = [judgements.listed_in(one) for one in values if one not in EMPTY]
     calls = all(map(signals.are_calls, told))
     turns = role_names.is_talk(name) and any(map(_turns.turns_in, values))
-    return all(told) and not turns and (calls or shapes.mostly(map(signals.is_prose, told)))
+    listed = bool(told) and all(told) and not turns
+    return listed and (calls or shapes.mostly(map(signals.is_prose, told)))

@@ -10,10 +10,10 @@ from stages.errors import DataError, counted
 from stages.format import Format
 from stages.formats import _fields, _pairs, _rated_steps, _ratings, _turns, unusable
 from stages.formats._messages import as_role, role_of
-from stages.normalize import finders, role_columns, role_names
+from stages.normalize import finders, role_columns, role_names, step_columns
 from stages.normalize.roles import Candidate
 from stages.normalize.survey import MOST_OF_THE_TEXT, _text
-from stages.rows import judgements, shapes, speakers
+from stages.rows import judgements, shapes, speakers, words
 from stages.rows.column_names import EMPTY, is_a
 from stages.rows.signals import is_about, is_low, is_prose, nested_in
 from stages.rows.unread import mapped
@@ -26,8 +26,8 @@ _WORDS = {"flag": "true or false", "json": "text", "turns": "list"}  # of the ot
 def columns_named(rows: Iterable[contract.Row]) -> str:
     """The columns of rows with what is in them, for a message."""
     told: dict[str, Any] = {}
-    for name, value in itertools.chain.from_iterable(row.items() for row in rows):
-        told[name] = value if told.get(name) in EMPTY else told[name]
+    for row in rows:
+        told |= {name: value for name, value in row.items() if told.get(name) in EMPTY}
     kinds = {name: "empty" if one in EMPTY else shapes.kind_of(one) for name, one in told.items()}
     return ", ".join([f"{name} ({_WORDS.get(kind, kind)})" for name, kind in kinds.items()][:NAMED])
 
@@ -43,7 +43,7 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         return ""
     if who := _speakers(rows):
         return f"Say who speaks in the turns with {who}."
-    if all(shapes.is_turn(row) and role_of(row) for row in rows):
+    if all(speakers.is_turn(row) and role_of(row) for row in rows):
         return 'Each row is one turn; write the turns of a conversation as {"messages": [...]}.'
     held = role_columns.columns_of(rows, answers_alone=True)
     if choices := _of_choices(rows, held):
@@ -109,11 +109,10 @@ def _of_several(
     return f"{_WHICH}, with --map prompt=COLUMN --map completion=COLUMN."
 
 
-def _either(one: str, other: str) -> str:
+def _either(*texts: str) -> str:
     """The offer of two texts of which each may answer the other, as a text and its translation."""
-    ways = (
-        role_names.maps(("prompt", "completion"), both) for both in ((one, other), (other, one))
-    )
+    each = itertools.permutations(texts)
+    ways = [role_names.maps(("prompt", "completion"), both) for both in each]
     return f"{_WHICH} with {', or '.join(ways)}."
 
 
@@ -123,12 +122,10 @@ def _of_choices(rows: Sequence[contract.Row], held: role_columns.Columns) -> str
     several = [name for name in rows[0] if is_a(name, "context")]
     lists = [f"{n}[options]" for n in several if all(shapes.are_texts(row.get(n)) for row in rows)]
     lists += [n for n in several if all(_fields.are_options(row.get(n)) for row in rows)]
-    families = [
-        (path, path.partition(",")[0]) for path in held.texts_of_families if "." not in path
-    ]
-    some = [path for path, one in families if is_a(one, "context") or one[-1].isalpha()]
-    lists += [f"{path}[options]" for path in some]
-    beside = [p for p in held.where(shapes.is_text, 0.5) if p not in ",".join(some).split(",")]
+    families = [path.split(",") for path in held.texts_of_families if "." not in path]
+    some = [names for names in families if is_a(names[0], "context") or names[0][-1].isalpha()]
+    lists += [f"{','.join(names)}[options]" for names in some]
+    beside = [p for p in held.where(shapes.is_text, 0.5) if p not in itertools.chain(*some)]
     letters = [p for p in beside if all(_fields.is_letter(one) for one in held.told(p) if one)]
     asked = [path for path in held.questions if path in beside]
     answers = [*held.called("reasoning", beside), *letters] if asked else []
@@ -145,7 +142,7 @@ def _asking(path: str, texts: Iterable[str]) -> tuple[bool, bool]:
 
 def _speakers(rows: Sequence[contract.Row]) -> str:
     """The options after which rows have turns of both sides; empty where none do that."""
-    who = speakers.guessed([*rows], own=True)
+    who = speakers.guessed([*rows])
     told = [speakers.renamed(row, who) for row in rows] if len(who) <= _ROLES else []
     if not who or not role_columns.conversation(role_columns.columns_of(told, True)):
         return ""
@@ -192,7 +189,7 @@ def without_ratings(rows: Sequence[contract.Row]) -> tuple[str, str] | None:
     """Why rows with steps say nothing about each of them, and what would; None where they
     have no steps."""
     held = role_columns.columns_of(rows, answers_alone=False)
-    steps = next(iter(finders.steps_of(held)), None)
+    steps = next(iter(step_columns.steps_of(held)), None)
     if steps is None:
         return _judged(held)
     lists = [p for p in held.where(lambda v: isinstance(v, list)) if p != steps]
@@ -271,7 +268,7 @@ def _both(held: role_columns.Columns, path: str, spoken: str) -> int:
 
 def _is_counted(held: role_columns.Columns, path: str, names: Sequence[str]) -> bool:
     """Whether another column numbers the turns of each value of an id."""
-    for number in (p for p in names if not role_names.SPOKEN.isdisjoint(role_names.parts(p))):
+    for number in (p for p in names if role_names.says(p, "spoken")):
         turns: dict[Any, list[float]] = {}
         for one, told in zip(held.values[path], held.values[number], strict=True):
             turns.setdefault(one, []).append(judgements.spelled(told) or 0)
@@ -306,18 +303,14 @@ def _are_speakers(values: Sequence[Any]) -> bool:
     return len(roles) > 1 and None not in roles
 
 
-def _last_word(text: str) -> str:
-    """The last word of a text, but for tags."""
-    return (judgements.parts(re.sub(r"<[^<>]*>", " ", text)) or ("",))[-1]
-
-
 def _judged(held: role_columns.Columns) -> tuple[str, str] | None:
     """Whether answers in turns are the texts of a judge, which end with a verdict each."""
     for path in role_columns.conversation(held):
         each = (one if type(one) is list else _turns.turns_in(one) for one in held.told(path))
         turns = [*itertools.chain.from_iterable(filter(None, each))]
         answers = [said for who, said in _rated_steps.spoken(turns) if who == "assistant"]
-        ends = [_last_word(said) for said in answers if isinstance(said, str)]
+        texts = [re.sub(r"<[^<>]*>", " ", said) for said in answers if isinstance(said, str)]
+        ends = ["".join(words.parts(text)[-1:]) for text in texts]
         if ends and all(map(_ratings.is_rating, ends)):
             what = f"the answers in {path} end with a verdict each, as a judge's texts do"
             return what, f"Write the steps without the judge's texts. {role_names.GIVEN['step']}"

@@ -23,6 +23,7 @@ from stages.contract import Batch, Record, Row
 from stages.files.line_block import dump
 from stages.formats import _inside, _turns
 from stages.rows import carried, column_names, selection, signals, stop_text, unread
+from stages.rows.column_names import EMPTY
 
 if TYPE_CHECKING:
     from stages.normalize.stage import Normalize
@@ -74,10 +75,6 @@ class _Outline:
     fills: list[Fill]
     notes: list[str]
     left_out: tuple[str, ...]
-
-
-def _is_empty(value: Any) -> bool:
-    return value is None or (type(value) in (str, list, dict) and not value)
 
 
 def _is_odd(text: str, strips: bool) -> bool:
@@ -231,7 +228,7 @@ class Outlines:
                 return None
         for name in (*own.empty, *own.meaning):
             value = row[name]
-            empty = _is_empty(value)
+            empty = value in EMPTY
             key.append(type(value) if empty else ...)
             more = not empty and any(column_names.reasons(name, value, self._kind))
             if more or (not empty and name in own.empty):
@@ -264,7 +261,7 @@ class Outlines:
         """What all rows with the outline of one become; None where they are read by themselves."""
         names = self._names_of(tuple(row))
         marks = {text: f"\ue000{texts.index(text)}\ue001" for text in texts}
-        empty = {name for name in (*names.empty, *names.meaning) if _is_empty(row[name])}
+        empty = {name for name in (*names.empty, *names.meaning) if row[name] in EMPTY}
         kept = {name: row[name] for name in row if name in names.passed or name in empty}
         marked = {k: _marked(v, marks) if k in names.passed else v for k, v in kept.items()}
         read = self._normalize.read_marked(marked)
@@ -291,11 +288,11 @@ class Outlines:
         if read is None:
             return None
         key, texts, ratings = read
-        outline = self._of.get(key, _UNKNOWN)
-        if outline is _UNKNOWN:
+        if key not in self._of:
             if len(self._of) < _MOST:
                 self._of[key] = _UNREAD
             return None
+        outline = self._of[key]
         if outline is _UNREAD:
             outline = self._of[key] = self._outline(row, texts, ratings)
         return None if outline is None else (outline, texts, ratings)
@@ -342,5 +339,4 @@ class Outlines:
                 tally.add(path, *values)
 
 
-_UNKNOWN = _Outline(-1, [], [], ())  # of rows that have none yet
-_UNREAD = _Outline(-2, [], [], ())  # of the first row of an outline
+_UNREAD = _Outline(-1, [], [], ())  # of the first row of an outline

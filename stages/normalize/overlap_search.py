@@ -94,9 +94,7 @@ class Index:
         blocks = [*map(overlap_words.joined, (bare, spelled))]
         every = blocks[1].split()
         ends = np.fromiter((word == overlap_words.END for word in every), bool, len(every))
-        shared = self._runs.shared(every, rows[np.cumsum(ends)])
-        numbers = (shared.row, shared.item, shared.share, shared.first, shared.stop)
-        each = zip(*(one.tolist() for one in numbers), strict=True)
+        each = self._runs.shared(every, rows[np.cumsum(ends)])
         pairs = {(row, item): _Pair(row, item, share, False, *at) for row, item, share, *at in each}
         found = (letters.find(b, texts) for letters, b in zip(self._letters, blocks, strict=True))
         for text, item in chain.from_iterable(found):

@@ -49,7 +49,10 @@ def _options(path: str, column: Column, reading: str, rows: Sequence[Row]) -> li
     for told, meanings in (("corrected", ("answer",)), ("rewritten", (*_ASKING, "problem"))):
         if column_names.is_a(path, told) and text and "." not in path:
             able = [name for one in meanings for name in read.get(one, ())]
-            return [mapped(name, path) for name in able if name in (found or row)][:1]
+            own = {name: found.get(name, name) for name in able if name in (found or row)}
+            some = any(one.get(path) in EMPTY for one in rows)  # others keep what they have
+            ways = {name: f"{path},{one}[first]" if some else path for name, one in own.items()}
+            return [mapped(*one) for one in ways.items()][:1]
     thought = column_names.is_a(path, "reasoning") and text and not signals.are_flags(column.values)
     if thought and "reasoning" in read and name != "message_thinking":
         return [f"{mapped(read['reasoning'][0], path)} --reasoning-in think"]
@@ -99,7 +102,7 @@ def _before_the_question(
     sides = (row.get(record_format.renamed.get(one, one)) for one in read.get("answers", ()))
     turns = isinstance(row.get(asked), list) or any(map(_turns.are_turns, sides))
     if pairs and text and not signals.classes(path).keys().isdisjoint(_BEGUN):
-        return [maps(_INPUT, (asked, path))]
+        return [mapped("prefix", path)] * (name == "preference" and not turns)
     if name == "message_thinking" and able and text and "." not in path:
         own = _column_of(record_format, row, "reasoning")
         return [f"{maps(_WITH_INPUT, (asked, path, own, answered))} --reasoning-in think"]

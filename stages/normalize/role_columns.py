@@ -65,8 +65,8 @@ def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) ->
         there = sum(value not in EMPTY for value in values[judgements.bare(path)])
         if paths[path] < shapes.NEARLY_ALL * there:
             del values[path]
-    listed = [p for p in values if role_names.may_be_listed(p)]
-    listed += [p for both in role_names.by_better([*values]) for p in both if p not in listed]
+    sides = itertools.chain(*role_names.by_better([*values]))
+    listed = dict.fromkeys([*filter(role_names.may_be_listed, values), *sides])
     lists = [p for p in listed if inside.are_lists(p, values[p])]
     asked = {p for p in listed if role_names.role_of(p) == "question"}
     if not asked <= {*lists}:  # beside a question, what looks like another belongs to it
@@ -133,8 +133,9 @@ class Columns:
 
     def called(self, roles: str, paths: Iterable[str]) -> list[str]:
         """Those of some paths whose name suggests a role, or one of several."""
-        named = (path for path in paths if role_names.role_of(path) in roles.split())
-        return [path for path in named if not speakers.may_be_people(path, self.told(path))]
+        named = (p for p in paths if role_names.role_of(p) in roles.split())
+        told = (p for p in named if not role_names.is_letter(p, self.values))
+        return [path for path in told if not speakers.may_be_people(path, self.told(path))]
 
     def varied(self, paths: list[str]) -> list[str]:
         """Those that are not the same few texts in all rows; all of them where none is."""
@@ -217,8 +218,6 @@ class Columns:
         texts = [None in map(judgements.spelled, values) for values in told]
         return [*itertools.compress(two, texts)] or two
 
-    # Questions, answers, and what these are checked against.
-
     @cached_property
     def alone(self) -> list[str]:
         """Texts in columns of their own, but those of a numbered family that some rows have more
@@ -253,10 +252,7 @@ class Columns:
 
     def first_of(self, others: Collection[str]) -> list[str]:
         """Texts of which some rows have one and some another, as one path: the first that a row
-        has, the rarest first. None where they leave rows without any.
-
-        Args:
-            others: paths that are none of them.
+        has, the rarest first. None where they leave rows without any; ``others`` are none of them.
         """
         texts = [p for p in self.where(shapes.is_text, 0.0) if "[]" not in p and p not in others]
         free = [p for p in texts if role_names.may_be_told(p) and self.is_spoken(p)]
@@ -273,7 +269,8 @@ class Columns:
     @cached_property
     def answers(self) -> list[str]:
         """The texts that may be answers, without those that one of these is checked against."""
-        named = self.called("answer", self.alone)
+        called = self.called("answer", self.alone)
+        named = [path for path in called if not role_names.says(path, "reference")]
         named = [p for p in named if self._is_given(p) and not self.is_dialogue(p)]
         if self.answers_alone:
             sides = {path for pair in role_names.by_better(self.texts) for path in pair}
@@ -285,7 +282,7 @@ class Columns:
             open_ = [p for p in open_ if self.is_varied(p) and self.is_spoken(p) and self.long(p)]
             open_ = [p for p in open_ if not self.all(p, signals.nested_in)]
             return open_ if len(open_) == 1 else []
-        free = [path for path in named if not role_names.may_be_checked_against(path)]
+        free = [path for path in named if not role_names.says(path, "reference checked")]
         return self.distinct([path for path in free or named if path not in self.references])
 
     @cached_property
@@ -301,10 +298,10 @@ class Columns:
         return self.distinct([p for p, told in said.items() if not signals.are_flags(told)])
 
     def _is_given(self, path: str) -> bool:
-        """Whether an answer is given: no word for all rows, and not to check others against."""
+        """Whether an answer is given: it is no word for all rows."""
         given = "final" not in role_names.parts(path) or self.long(path) or bool(self.reasoning)
         several = len({*map(repr, self.values[path])}) > 1 or len(self._rows) < ENOUGH
-        return given and not role_names.is_reference(path) and (several or self.is_spoken(path))
+        return given and (several or self.is_spoken(path))
 
     def _holds(self, whole: str, part: str) -> bool:
         """Whether a text has another one in it in nearly all rows, or at its end in most."""
@@ -346,5 +343,5 @@ def _exchanges(held: Columns) -> Iterator[str]:
 def conversation(held: Columns) -> list[str]:
     """Turns that have an answer, and are no side of a pair."""
     sides = {path for pair in role_names.by_better([*held.values]) for path in pair}
-    own = [p for p in talks(held) if p not in sides and not role_names.is_worse(p)]
+    own = [p for p in talks(held) if p not in sides and not role_names.says(p, "worse")]
     return [p for p in own if held.all(p, lambda value: _turns.are_talks(value, False))]

@@ -4,7 +4,7 @@
 import functools
 import itertools
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,15 +56,11 @@ _ALONE = {"q": "question", "a": "answer", "sql": "answer"}  # of names with no o
 # A column about another one is not that one: question_id, response_model, solution_is_valid.
 _ABOUT = exact("about", "both", "role")
 _SAID, _KEPT = exact("said", "role"), exact("kept", "role")
-_SPREAD, _EXPLAINED = exact("spread", "sign"), exact("explained", "sign")
-SPOKEN, TALKS = exact("spoken", "role"), exact("talk", "role")
-# What answers are checked against; it is trained only where it is no more than a short name of one.
-_REFERENCE = exact("reference", "role")
+_EXPLAINED, _SPOKEN = exact("explained", "sign"), exact("spoken", "role")
+_TALKS = exact("talk", "role")
 _REVISED, _DRAFT = exact("revised", "role"), exact("draft", "role")
-_OVERALL = exact("overall", "sign")
-_CHECKED = _REFERENCE | exact("checked", "role")
-BETTER, WORSE = exact("better", "both", "role"), exact("worse", "both", "role")
-_FAILED = WORSE | exact("failed", "role")
+_BETTER, _WORSE = exact("better", "both", "role"), exact("worse", "both", "role")
+_FAILED = _WORSE | exact("failed", "role")
 _SIDES = [tuple(two.split(":")) for two in exact("sides", "role")]
 
 
@@ -91,20 +87,34 @@ def role_of(path: str) -> str:
     return ([one for one in meant if one != "topic"] or meant or [""])[-1]
 
 
+def is_letter(path: str, others: Container[str]) -> bool:
+    """Whether a name is the letter A of several things, and no short word for an answer."""
+    letter = path.rpartition(".")[2]
+    return letter in ("a", "A") and path[:-1] + chr(ord(letter) + 1) in others
+
+
 def mentions(path: str, wanted: str) -> bool:
     """Whether any word of a name means a role: ``mistake_index`` an error."""
     return wanted in map(words.role, parts(path))
 
 
+@functools.lru_cache(8192)
+def says(path: str, names: str) -> bool:
+    """Whether a name has one of the words that mean something only as they stand in the table: of
+    ``reference``, that answers are checked against it, of ``worse``, that it is the worse one."""
+    listed = (exact(name, "both", "role", "sign") for name in names.split())
+    return not all(some.isdisjoint(parts(path)) for some in listed)
+
+
 def is_about(path: str) -> bool:
     """Whether the name is that of something about a column: the model that wrote an answer."""
-    own = [p for p in without_numbers(path) if p not in BETTER | WORSE and len(p) > 1]
+    own = [p for p in without_numbers(path) if p not in _BETTER | _WORSE and len(p) > 1]
     return bool(own) and (own[-1] in _ABOUT or not _KEPT.isdisjoint(own))
 
 
 def is_no_rating(path: str) -> bool:
     """Whether the name says what is bad, or how far numbers are apart."""
-    return signals.is_low(path) or not _SPREAD.isdisjoint(parts(path))
+    return signals.is_low(path) or says(path, "spread")
 
 
 def explains(path: str) -> bool:
@@ -137,7 +147,7 @@ def numbered_turns(paths: Iterable[str]) -> list[str]:
         *before, number = parts(path) or ("",)
         whose, role = "_".join(before), role_of(path)
         numbered = before and "." not in path and number.isdecimal()
-        if numbered and (role in ("question", "answer") or whose in SPOKEN):
+        if numbered and (role in ("question", "answer") or whose in _SPOKEN):
             family = families.setdefault("" if role else whose, {})
             family[int(number), role == "answer"] = path
     found = []
@@ -149,12 +159,17 @@ def numbered_turns(paths: Iterable[str]) -> list[str]:
     return found
 
 
+@functools.lru_cache(256)
+def _differing(paths: tuple[str, ...]) -> list[tuple[str, str, str, str]]:
+    """Each two names that differ in one word, and the word of each."""
+    each = ((a, b, words.differing(a, b)) for a, b in itertools.product(paths, paths))
+    return [(a, b, *odd) for a, b, odd in each if odd]
+
+
 def titled(paths: Sequence[str]) -> dict[str, str]:
     """Names with that of their title: ``question_body`` with ``question_title``."""
-    several = [path for path in paths if len(parts(path)) > 1]
-    each = ((b, a, words.differing(a, b)) for a in several for b in several)
-    told = ((b, a, *odd) for b, a, odd in each if odd)
-    return {b: a for b, a, odd, own in told if odd == "title" and words.role(own) == "topic"}
+    told = _differing(tuple(path for path in paths if len(parts(path)) > 1))
+    return {b: a for a, b, odd, own in told if odd == "title" and words.role(own) == "topic"}
 
 
 def are_answers(path: str) -> bool:
@@ -165,7 +180,7 @@ def are_answers(path: str) -> bool:
 
 def is_talk(path: str) -> bool:
     """Whether the name may be that of a list of turns."""
-    return not TALKS.isdisjoint(parts(judgements.bare(path))[-1:])
+    return not _TALKS.isdisjoint(parts(judgements.bare(path))[-1:])
 
 
 def may_be_listed(path: str) -> bool:
@@ -174,44 +189,23 @@ def may_be_listed(path: str) -> bool:
     return role_of(path) in ("question", "answer") or is_talk(path)
 
 
-def is_reference(path: str) -> bool:
-    """Whether the name says that answers are checked against it."""
-    return not _REFERENCE.isdisjoint(parts(path))
-
-
-def may_be_checked_against(path: str) -> bool:
-    """Whether the name may also be that of a reference: ``correct_answer``."""
-    return is_reference(path) or not _CHECKED.isdisjoint(parts(path))
-
-
-def is_overall(path: str) -> bool:
-    """Whether the name is that of a judgement on the whole."""
-    return not _OVERALL.isdisjoint(parts(path))
-
-
-def is_draft(path: str) -> bool:
-    """Whether the name says that something else was made of this."""
-    return not _DRAFT.isdisjoint(parts(path))
-
-
-def is_worse(path: str) -> bool:
-    """Whether the name says that this answer is the worse one."""
-    return not WORSE.isdisjoint(parts(path))
-
-
 def is_failed(path: str) -> bool:
     """Whether the name says that this answer is the worse one, or a bad one; a word further in
     front says something else: ``failure_analysis_response``."""
-    said = [part for part in parts(path) if not part.isdigit()]
+    said = [part for part in parts(path) if not part.isdecimal()]
     return not _FAILED.isdisjoint(said[-2:]) and (len(said) == 1 or role_of(path) == "answer")
 
 
 def answer_beside(path: str, row: Row) -> str:
-    """The answer of whoever a column is of, by what their names share; empty where none is."""
-    whose = signals.whose(path)
+    """The answer of whoever a column is of, by what their names share, or that its name names
+    first (``is_first_try_like_second_try``); empty where none is."""
+    whose, said = signals.whose(path), "_".join(parts(path))
     texts = [name for name in row if isinstance(row[name], str) and role_of(name) == "answer"]
-    texts = [name for name in texts if not is_reference(name)]
-    return next((name for name in texts if whose and signals.whose(name) == whose), "")
+    texts = [name for name in texts if not says(name, "reference")]
+    own = next((name for name in texts if whose and signals.whose(name) == whose), "")
+    spoken = [name for name in texts if len(parts(name)) > 1 and signals.is_prose(row[name])]
+    named = (name for name in spoken if said.removeprefix("is_").startswith("_".join(parts(name))))
+    return own or next((name for name in named if name != path), "")
 
 
 def how_good(path: str, rows: Sequence[Row]) -> int:
@@ -224,17 +218,18 @@ def how_good(path: str, rows: Sequence[Row]) -> int:
 
 def by_better(paths: Sequence[str]) -> list[tuple[str, str]]:
     """Each two names of which one says that it is the better one and the other the worse."""
-    worse = [path for path in paths if not _FAILED.isdisjoint(parts(path))]
-    each = ((a, b, words.differing(a, b)) for a in paths for b in worse)
-    both = ((a, b, *odd) for a, b, odd in each if odd)
-    told = ((a, b, own) for a, b, own, bad in both if bad in (_FAILED if own in BETTER else WORSE))
-    return [(a, b) for a, b, own in told if own in BETTER or (not own and role_of(a) == "answer")]
+    return [
+        (a, b)
+        for a, b, own, bad in _differing(tuple(paths))
+        if (own in _BETTER and bad in _FAILED)
+        or (not own and bad in _WORSE and role_of(a) == "answer")
+    ]
 
 
 def revisions(paths: Sequence[str]) -> list[tuple[str, str]]:
     """Each two names of which one says that it was made of the other: edited, original."""
-    both = ((a, b, words.differing(a, b)) for a in paths for b in paths)
-    return [(a, b) for a, b, odd in both if odd and odd[0] in _REVISED and odd[1] in _DRAFT]
+    both = _differing(tuple(paths))
+    return [(a, b) for a, b, new, old in both if new in _REVISED and old in _DRAFT]
 
 
 def by_revision(paths: Sequence[str]) -> list[tuple[str, str]]:
@@ -244,27 +239,27 @@ def by_revision(paths: Sequence[str]) -> list[tuple[str, str]]:
 
 def by_side(paths: Sequence[str]) -> list[tuple[str, str]]:
     """Each two names that differ in a side alone: ``a`` and ``b``, ``1`` and ``2``."""
-    return [(a, b) for a in paths for b in paths if words.differing(a, b) in _SIDES]
+    return [(a, b) for a, b, *odd in _differing(tuple(paths)) if tuple(odd) in _SIDES]
 
 
 def by_same(
     texts: Sequence[str], numbers: Sequence[str]
 ) -> list[tuple[tuple[str, str], tuple[str, str]]]:
     """Each two texts and two numbers of whose names one has a word more, the same of both."""
-    every = itertools.product(texts, texts, numbers, numbers)
-    each = (((a, b), (c, d), words.differing(a, b), words.differing(c, d)) for a, b, c, d in every)
-    return [(two, both) for two, both, odd, same in each if odd and odd == same and not odd[0]]
+    every = itertools.product(_differing(tuple(texts)), _differing(tuple(numbers)))
+    same = ((two, both) for two, both in every if two[2:] == both[2:] and not two[2])
+    return [((a, b), (c, d)) for (a, b, *_), (c, d, *_) in same]
 
 
 def are_worse(name: str) -> bool:
     """Whether a list by this name has answers that nobody is to learn."""
-    return is_failed(name) or is_worse(name)
+    return is_failed(name) or says(name, "worse")
 
 
 def are_of_answers(path: str) -> bool:
     """Whether the objects of a list are answers by its name, and good ones by its key's, too."""
     both = path.split("[].")
-    unwanted = any(are_worse(name) or is_reference(name) for name in both)
+    unwanted = any(are_worse(name) or says(name, "reference") for name in both)
     return role_of(both[0]) == "answer" and not unwanted
 
 

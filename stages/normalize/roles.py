@@ -14,7 +14,7 @@ from stages.contract import FormatOptions, Refused, Row
 from stages.errors import RowError, counted
 from stages.format import Format
 from stages.formats import _fields
-from stages.normalize import finders, role_names
+from stages.normalize import finders, role_names, step_columns
 from stages.normalize.role_columns import JSON, Columns, columns_of
 from stages.rows import judgements
 from stages.rows.loss_mask import NOTHING_SAID
@@ -175,7 +175,7 @@ def _nearest(every: Sequence[Candidate], held: Columns) -> list[Candidate]:
     for one in every:
         whose = judgements.bare(one.renamed.get("labels", one.reading)).partition("[]")[0]
         steps = one.renamed.get("steps", one.renamed.get("input", ""))
-        sure = finders.are_surely_steps(held, steps)
+        sure = step_columns.are_surely_steps(held, steps)
         near[one.reading] = whose, 2 * sure + (one.format == "nested_steps")
     most = dict(sorted(near.values()))
     return [one for one in every if most[near[one.reading][0]] == near[one.reading][1]]

@@ -5,10 +5,9 @@ have, as a share of what either has). Each of the numbers of a signature is equa
 that probability, so the share of equal ones estimates it. The library rensa makes them.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise, repeat
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -139,22 +138,8 @@ def empty(signatures: Signatures) -> npt.NDArray[np.bool_]:
 
 COMMON, COMMON_SHARE = 10, 0.1  # more questions of an evaluation, and a larger share, have it
 _UNKNOWN = 0  # a word that no question has
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """How much of some questions some rows have, in the order of rows and questions.
-
-    Attributes:
-        row, item: of each; ``share``: of the question's words, above 0 and at most 1.
-        first, stop: the words of the question that are the longest shared stretch.
-    """
-
-    row: Ints
-    item: Ints
-    share: npt.NDArray[np.float64]
-    first: Ints
-    stop: Ints
+# A row, a question, how much of its words is shared, and which are the longest shared stretch.
+Shared: TypeAlias = tuple[int, int, float, int, int]
 
 
 def _hashes(ids: Ints, size: int) -> Hashes:
@@ -206,8 +191,8 @@ class Runs:
     def _numbers(self, words: Sequence[bytes]) -> Ints:
         return np.fromiter(map(self._ids.get, words, repeat(_UNKNOWN)), np.int64, len(words))
 
-    def shared(self, words: Sequence[bytes], row_of_word: Ints) -> Shared:
-        """What rows share with the questions.
+    def shared(self, words: Sequence[bytes], row_of_word: Ints) -> Iterable[Shared]:
+        """What rows share with the questions, in the order of both.
 
         Args:
             words: of all rows, with a word that no question has between two texts.
@@ -232,10 +217,10 @@ class Runs:
         order = np.lexsort((place, item, row))
         return self._of_groups(row[order], item[order], place[order])
 
-    def _of_groups(self, row: Ints, item: Ints, place: Ints) -> Shared:
+    def _of_groups(self, row: Ints, item: Ints, place: Ints) -> Iterable[Shared]:
         """Sorted occurrences of runs, added up for each row and question."""
         if not len(row):
-            return Shared(row, item, np.zeros(0), row, row)
+            return ()
         begins = begins_of(row, item)
         groups = np.flatnonzero(begins)
         covered = np.add.reduceat(_fresh(place, begins, self.size), groups)
@@ -250,7 +235,8 @@ class Runs:
         first = place[stretch[longest]]
         stop = first + length[longest] + self.size - 1
         share = covered / self.counted[item[groups]]
-        return Shared(row[groups], item[groups], share, first, stop)
+        each = (row[groups], item[groups], share, first, stop)
+        return zip(*(one.tolist() for one in each), strict=True)
 
 
 def _common(hashes: Hashes, items: Ints, evaluation: Ints) -> npt.NDArray[np.bool_]:

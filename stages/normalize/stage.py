@@ -115,13 +115,14 @@ class Normalize:
             odd = [*odd, spelling.NOTE]
         if self.offers_tools and self._calls_undeclared(example):
             odd = [*odd, carried.UNDECLARED]
-        for turns in self.example_kind.turns(example) if self._moves_reasoning else ():
+        moves = self.strip_reasoning or self.reasoning != reasoning.FIELD
+        for turns in self.example_kind.turns(example) if moves else ():
             if self.strip_reasoning:
                 reasoning.strip(turns)
             else:
                 reasoning.place(turns, self.reasoning)
         ready = self.example_kind.ready(example, self)
-        if self._orders_results:
+        if self.printed.isdisjoint((examples.FIELD, EVERY)):  # results are told apart by places
             first, *others = self.example_kind.turns(example) or ((),)
             for side in others or ((),):  # a pair's answers stand behind their prompt
                 examples.require_order(first, side)
@@ -131,15 +132,6 @@ class Normalize:
         """Whether a call names no tool of its row; a rejected answer may do that."""
         turns = self.example_kind.turns(example)[:2]
         return bool(turns) and carried.calls_undeclared([*itertools.chain(*turns)], example.tools)
-
-    @functools.cached_property
-    def _moves_reasoning(self) -> bool:
-        return self.strip_reasoning or self.reasoning != reasoning.FIELD
-
-    @functools.cached_property
-    def _orders_results(self) -> bool:
-        """Whether results of tools are told apart by their places alone."""
-        return self.printed.isdisjoint((examples.FIELD, EVERY))
 
     def restart(self) -> None:
         """Begin another tally."""

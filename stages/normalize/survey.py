@@ -120,16 +120,6 @@ class Survey:
         vague = [p for p, column in self.columns.items() if p in asked or _is_vague(p, column)]
         return {p: 1 + ([*map(signals.meant, vague)].count(signals.meant(p)) > 1) for p in vague}
 
-    def take(self, left: Unread, otherwise: bool | None, answers: int) -> Column:
-        """Count the values of one row; see ``Column.numbers`` and ``Column.exchanges``."""
-        column = self.columns.setdefault(left.path, Column())
-        column.rows += 1
-        column.numbers.append(otherwise)
-        column.exchanges.add((judgements.spelled(left.values[0]) or 0, answers))
-        if len(column.values) < 1000:
-            column.values += left.values
-        return column
-
 
 def _is_vague(path: str, column: Column) -> bool:
     """Whether a column that rates has more than two numbers, or texts of which some say neither."""
@@ -189,7 +179,7 @@ def _ask_of_exchanges(path: str, column: Column) -> AskError | None:
     """The question about a column that numbers the exchanges of dialogues, so that a verdict may be
     about the first of them alone; None for any other column."""
     numbers = {number for number, _ in column.exchanges}
-    aside = signals.is_about(path) and _SPOKEN.isdisjoint(judgements.parts(path))
+    aside = signals.is_about(path) and _SPOKEN.isdisjoint(words.parts(path))
     counts = all(number in range(1, of + 1) for number, of in column.exchanges) and len(numbers) > 1
     if aside or not counts or all(number == of for number, of in column.exchanges):
         return None
@@ -289,12 +279,20 @@ def _ask_of_no_few(found: Survey, rows: Sequence[contract.Row]) -> None:
             column.asked = None
 
 
-def _judge(column: Column, left: Unread, read: ReadRow, kind: kinds.Kind, better: str) -> None:
-    """Note what a value of a row says of its answers; ``better``: the column of the better one."""
+def _note(
+    column: Column, left: Unread, read: ReadRow, kind: kinds.Kind, sides: tuple[str, ...]
+) -> None:
+    """Note what a value of a row says of its answers; ``sides``: as of ``_sides``."""
+    number = judgements.spelled(left.values[0])
+    otherwise = read.numbers_steps(left) if kind.marks else _names_the_worse(left, sides)
+    column.rows += 1
+    column.numbers.append(otherwise)
+    if len(column.values) < 1000:
+        column.values += left.values
     if kind.compares and (counts := read.counts_from(left)) is not None:
         column.counts &= counts
-    if better and (number := judgements.spelled(left.values[0])) is not None:
-        column.better.setdefault(better, set()).add(number)
+    if sides and number is not None:
+        column.better.setdefault(sides[1], set()).add(number)
     column.apart &= kind.compares and not read.repeats(left.values[0], one_will_do=True)
     if kind.trains_answers:
         name, good = read.judged(left.path, left.values[0])
@@ -331,9 +329,9 @@ def survey(
         total += _text(row)
         read, sides = ReadRow(watched, examples), _sides(watched, examples, options.columns)
         for left in leaving.of(watched, examples):
-            otherwise = read.numbers_steps(left) if kind.marks else _names_the_worse(left, sides)
-            column = result.take(left, otherwise, answers_of(examples))
-            _judge(column, left, read, kind, sides[1] if sides else "")
+            column = result.columns.setdefault(left.path, Column())
+            column.exchanges.add((judgements.spelled(left.values[0]) or 0, answers_of(examples)))
+            _note(column, left, read, kind, sides)
             if leaving.is_open(left.path):
                 new = [value for value in left.values if not read.repeats(value)]
                 sizes[left.path] += sum(map(_text, new))

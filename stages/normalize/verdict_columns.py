@@ -15,7 +15,7 @@ from stages.rows.selection import lookup
 from stages.rows.unread import mapped
 
 _OF_BOTH = ("scores", "ranks")
-_VERDICTS = 5  # different values of a verdict: each side, its name, a tie
+_VERDICTS = 7  # different values of a verdict: on each side three words for how sure, a tie
 _SOME = 0.5  # of the rows, in which a verdict must stand: who judged may have skipped others
 _SCALES = (3, 4, 5, 6, 7, 10, 100)  # the best mark of a scale that begins at 0 or 1
 
@@ -140,7 +140,7 @@ def numbers_of_both(path: str, columns: Mapping[str, Column], reading: str, row:
     found = formats.load(reading)
     able = found.columns.keys() >= {"choice", "numbers"} and "[]" not in path and not found.fans_out
     of_aspects = sum(_measures(one) == "number" for one, _ in role_names.by_side([*row])) > 1
-    able &= not of_aspects or role_names.is_overall(path)
+    able &= not of_aspects or role_names.says(path, "overall")
     for names in (*role_names.by_side([*columns]), (path,)) if able else ():
         told = [one for name in names for one in judgements.flat(columns[name].values)]
         listed = all(isinstance(v, list) and len(v) == 2 for v in columns[path].values)
@@ -164,7 +164,7 @@ def of_both(name: str, path: str, rows: Sequence[Row], kind: kinds.Kind) -> str:
     """The option that reads numbers of both answers, where ``--map`` has those of one: under a name
     of its side (``score_a``), or in a column with one number a row; else empty."""
     ranks = column_names.is_a(name, "rank")
-    better = not (role_names.BETTER | role_names.WORSE).isdisjoint(role_names.parts(name))
+    better = role_names.says(name, "better worse")
     sided = signals.has_side(name) and not better and (ranks or column_names.is_rating(name))
     alone = [lookup(row, path) for row in rows] if kind.compares and name in _OF_BOTH else []
     if not sided and not any(judgements.spelled(one) is not None for one in alone):
@@ -194,7 +194,7 @@ def _deciding(held: Columns) -> list[str]:
     """Columns of one value each that may name the better answer: not the worse one, or what is bad
     in one."""
     scalars = held.where(lambda value: isinstance(value, (str, int, float)), _SOME)
-    return [p for p in scalars if not role_names.is_worse(p) and not signals.is_low(p)]
+    return [p for p in scalars if not role_names.says(p, "worse") and not signals.is_low(p)]
 
 
 def verdict(held: Columns) -> list[str]:
@@ -207,7 +207,7 @@ def verdict(held: Columns) -> list[str]:
     between = [p for p in between if not all(v in (None, 1, 2) for v in held.values[p])]
     few = [p for p in rate if p not in (*of_sides, *between) and _is_few(held, p)]
     few += [f"{p}[nearest]" for p in between if role_names.mentions(p, "verdict")]
-    said = [p for p in verdicts if _is_few(held, p) and _names_columns(held, p)]
+    said = [p for p in verdicts if _is_few(held, p) and _named_by(held, [p])]
     named = _named_winners(held, scalars)  # which of two names it is; a column's own goes before
     said += _one_hot(held) or (named and (said or named)) or [*few, *_votes(held)]
     return [*dict.fromkeys(said)]
@@ -250,13 +250,11 @@ def told_answers(held: Columns) -> list[str]:
     return named or [path for path in found if not signals.is_about(path)]
 
 
-def _names_columns(held: Columns, path: str) -> bool:
-    """Whether the few texts of a column name two columns of texts by their words."""
-    values = judgements.decided(one for one in held.values[path] if isinstance(one, str))
-    words = {part for one in values for part in judgements.parts(one)}
-    texts = [p for p in held.single if held.is_spoken(p) and words & {*judgements.parts(p)}]
-    each = itertools.permutations(texts, 2)
-    return any(judgements.name_sides(values, both) for both in each)
+def _named_by(held: Columns, paths: Iterable[str]) -> list[tuple[str, str]]:
+    """Two texts whose columns a verdict names: ``answer_ours`` where it says ``ours``."""
+    verdicts = [judgements.decided(held.told(path)) for path in paths]
+    each = held.of_two(itertools.combinations(held.single, 2))
+    return [both for both in each if any(judgements.name_sides(said, both) for said in verdicts)]
 
 
 def strength(held: Columns) -> list[str]:
@@ -286,7 +284,7 @@ def _votes(held: Columns) -> list[str]:
     words = [p for p in held.called("number", said) if not held.all(p, judgements.are_numbers)]
     for path in (*held.called("verdict", lists), *words):
         by_key.setdefault(path.rpartition("[].")[2], []).append(path)
-    said_of_all = sorted(by_key, key=role_names.is_overall, reverse=True)
+    said_of_all = sorted(by_key, key=lambda key: not role_names.says(key, "overall"))
     found = []
     for path in (",".join(by_key[key]) for key in said_of_all):  # two lists: two groups of judges
         said = [value for value in held.told(f"{path}[most]") if value not in column_names.EMPTY]
@@ -309,11 +307,8 @@ def _named_winners(held: Columns, scalars: Iterable[str]) -> list[str]:
 
 
 def named_sides(held: Columns) -> list[tuple[str, str]]:
-    """Two texts whose columns a verdict names: ``answer_ours`` where it says ``ours``."""
-    paths = [path for path in verdict(held) if "," not in path]
-    verdicts = [judgements.decided(held.told(path)) for path in paths]
-    each = held.of_two(itertools.combinations(held.single, 2))
-    return [both for both in each if any(judgements.name_sides(said, both) for said in verdicts)]
+    """The two texts that the verdicts name."""
+    return _named_by(held, [path for path in verdict(held) if "," not in path])
 
 
 def _one_hot(held: Columns) -> list[str]:

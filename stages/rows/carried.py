@@ -7,7 +7,7 @@ make. Limits and expressions are no part of it, so another limit encodes nothing
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,25 +50,14 @@ class Carried:
         return ((VALUES,) if self.paths else ()) + self.counts
 
 
-def _kind(value: Any) -> str | None:
-    """Which field of a value holds it; None for what is no value."""
+def _typed(value: Any) -> dict[str, Any]:
+    """A value of any JSON type in the field of its type; in none where it is no value."""
     if value is None or (isinstance(value, float) and value != value):  # NaN: no number
-        return None
+        return {}
     kind = _FIELDS.get(type(value), "other")
-    return "number" if kind == "whole" and not -_WHOLE <= value < _WHOLE else kind
-
-
-def _values(values: Sequence[Any]) -> pa.StructArray:
-    """Values of any JSON type, each in the field of its type."""
-    kinds = [_kind(value) for value in values]
-    types = columns.CARRIED.value_type
-    casts: dict[str, Callable[[Any], Any]] = {"number": float, "other": lambda value: True}
-    arrays = []
-    for name in KINDS:
-        cast = casts.get(name, lambda value: value)
-        own = [cast(one) if kind == name else None for kind, one in zip(kinds, values, strict=True)]
-        arrays.append(pa.array(own, types.field(name).type))
-    return pa.StructArray.from_arrays(arrays, fields=list(types))
+    if kind == "whole" and not -_WHOLE <= value < _WHOLE:
+        return {"number": float(value)}
+    return {kind: True if kind == "other" else value}
 
 
 def _read(lines: Sequence[int], paths: Sequence[str], records: Iterable[Record]) -> pa.ListArray:
@@ -78,7 +67,8 @@ def _read(lines: Sequence[int], paths: Sequence[str], records: Iterable[Record])
     absent = [None] * len(paths)
     values = [value for line in lines for value in found.get(line, absent)]
     offsets = np.arange(len(lines) + 1) * len(paths)
-    return columns.make_list(offsets, _values(values))
+    typed = pa.array([_typed(value) for value in values], columns.CARRIED.value_type)
+    return columns.make_list(offsets, typed)
 
 
 def _turns(column: pa.ListArray) -> Ints:
@@ -193,20 +183,16 @@ def batch_of(
         refused: code and detail of the refused ones, by index.
         own_columns: the columns of their kind.
     """
+    whys = [refused.get(i, (None, None)) for i in range(len(lines))]
     arrays: dict[str, Any] = {
         "line": lines,
         "sequence": sequences,
-        "reject_code": _spread({i: code for i, (code, _) in refused.items()}, len(lines)),
-        "reject_detail": _spread({i: detail for i, (_, detail) in refused.items()}, len(lines)),
+        "reject_code": [code for code, _ in whys],
+        "reject_detail": [detail for _, detail in whys],
         **own_columns,
     }
     typed = [pa.array(v, columns.TYPES[k]) if isinstance(v, list) else v for k, v in arrays.items()]
     return pa.RecordBatch.from_arrays(typed, schema=columns.schema(list(arrays)))
-
-
-def _spread(values: dict[int, str], count: int) -> pa.Array:
-    """A text column with values at a few places and nulls elsewhere."""
-    return pa.array([values.get(i) for i in range(count)], pa.string())
 
 
 def tools_text(conversation: Conversation | None) -> str | None:
@@ -279,7 +265,5 @@ def column(
     """
     masks = [_holding(columns[name]) for name in texts]
     marked = {int(row) for mask in masks for row in np.flatnonzero(mask)}
-    names: list[str | None] = [None] * len(lines)
-    for row in sorted({*marked, *odd_rows}):
-        names[row] = _JOINED.join((*odd_rows.get(row, ()), *[MARKED] * (row in marked)))
-    return pa.array([name or None for name in names], pa.string())
+    each = ([*odd_rows.get(row, ()), *[MARKED] * (row in marked)] for row in range(len(lines)))
+    return pa.array([_JOINED.join(names) or None for names in each], pa.string())

@@ -50,6 +50,7 @@ def seen(name: str, value: Any, kind: "Kind") -> str | None:
     return None
 
 
+_YES_OR_NO = words.exact("value", "yes", "no")
 _MOST = 20  # objects of a list that are looked at
 _FOR = {"use", "used", "for"}  # use_for_training
 _NEEDED, _SENTENCE = words.exact("needed", "sign"), 200
@@ -70,7 +71,7 @@ def rates(name: str, value: Any, kind: "Kind") -> bool:
     A text with a verdict of its own (``unsafe``) does so whatever the column is called.
     """
     found = signals.classes(name)
-    rating = any(word in found for word in ("label", "verdict", "number"))
+    rating = is_rating(name)
     if kind.trains_answers:
         if signals.is_telling(value):
             return "untrained" not in found and not signals.is_about(name)
@@ -95,7 +96,10 @@ def _rates_a_pair(name: str, value: Any, found: Iterable[str], rating: bool) -> 
         return True
     if isinstance(value, list):
         return rating and len(value) == 2
-    return "verdict" in found and (isinstance(value, bool) or signals.is_telling(value))
+    telling = signals.is_telling(value)
+    if telling and value.strip().casefold() not in _YES_OR_NO:
+        return not signals.is_about(name)
+    return "verdict" in found and (telling or isinstance(value, bool))
 
 
 def _rates_steps(name: str, value: Any, found: Iterable[str], rating: bool) -> bool:
@@ -111,11 +115,10 @@ def _rates_steps(name: str, value: Any, found: Iterable[str], rating: bool) -> b
 def rates_inside(name: str, value: Any, kind: "Kind") -> bool:
     """Whether an object, or one of a list, may rate the answer under one of its keys, beside other
     things; of a pair, whether a flag is set that says that the row is bad."""
-    objects = value[:_MOST] if isinstance(value, list) else [value]
-    if kind.marks or dict not in map(type, objects):
+    if kind.marks:
         return False
-    said = [(f"{name}.{key}", v) for one in objects if type(one) is dict for key, v in one.items()]
-    told = [(key, one) for key, one in said if one not in EMPTY]
+    inner = signals.keys_of(name, value[:_MOST] if isinstance(value, list) else [value])
+    told = [(key, one) for key, some in inner.items() for one in some]
     deeper = [(key, one) for key, one in told if isinstance(one, dict)]
     if any(rates_inside(*one, kind) for one in deeper if kind.compares or signals.classes(one[0])):
         return True
@@ -185,19 +188,15 @@ def reasons(name: str, value: Any, kind: "Kind") -> Iterator[tuple[str, str]]:
     """Why a value of a column may not be ignored without an option: codes of errors, and what it is
     or says; see ``unread``."""
     found, whole = signals.classes(name), signals.classes(name.partition("[]")[0])
-    held = signals.nested_in(value) if found and isinstance(value, str) else value
+    held = signals.nested_in(value)
     inside = isinstance(held, dict | list) and rates_inside(name, held, kind)
     tools = signals.are_tools(value) or signals.are_calls(value)
     short = type(value) is str and len(value) <= signals.SHORT
     shares = kind.marks and signals.are_shares(value)
-    if not (inside or found or tools or short or shares):
+    if value in EMPTY or not (inside or found or tools or short or shares):
         return  # of most columns; only a telling text means more then
-    if value in EMPTY:
-        return
     fits = "context" in whole and (inside or "[]" in name)  # how well a passage fits, at most
-    if fits and inside:
-        yield "unread_column", words.SEEN["context"][0]
-    elif not fits and (inside or rates(name, value, kind)):
+    if not fits and (inside or rates(name, value, kind)):
         yield "rated", ""
     if is_left_out(name, value):
         yield "unread_weight", "whether a whole row is trained"

@@ -51,39 +51,39 @@ class Dialect:
     strips: bool = False
 
 
+def _begun(pattern: re.Pattern[str], text: str) -> tuple[int, list[Message]]:
+    """Where the first header of a text stands, and the system turn before it, if there is one."""
+    begun = pattern.match(text)
+    system = begun.groupdict().get("system") if begun else None
+    return begun.end() if begun else 0, [Message("system", system)] if system else []
+
+
 def _closing(
     name: str,
-    prefix: str,
-    first: str,
+    opens: str,
+    preamble: str,
     header: str,
     gap: str,
     closers: Sequence[str],
-    start: str | None = None,
     unclosed: str = "",
     loose: bool = False,
 ) -> Dialect:
     """A dialect that marks both ends of a turn, so that contents are exact.
 
     Args:
-        prefix, first: patterns of how such a text begins: what may stand before the first header,
-            and what that begins with.
         gap: the text between a header and its turn. The last header of a prompt may lack some of
             it: programs strip prompts, or cut them right after the role.
-        start: pattern of all that stands before the first header, where it is not the prefix.
         unclosed: a role whose turns end where the next one begins.
         loose: a turn may follow its header without a gap.
     """
     whole = f"{header}(?P<gap>{re.escape(gap)}|\\s*\\Z{'|' * loose})"
     head = re.compile(whole)
-    before = re.compile(prefix if start is None else start)
+    before = re.compile(preamble)
     ends = rf"(?:(?:{'|'.join(map(re.escape, closers))})\s*)+"
     close, either = re.compile(ends), re.compile(f"{ends}|(?={whole})")
 
     def parse(text: str) -> Turns | None:
-        begun = before.match(text)
-        at = begun.end() if begun else 0
-        system = begun.groupdict().get("system") if begun else None
-        messages = [Message("system", system)] if system else []
+        at, messages = _begun(before, text)
         closed, owed = True, ""
         while at < len(text):
             header_match = head.match(text, at)
@@ -100,7 +100,7 @@ def _closing(
             messages.append(Message(role, text[header_match.end() : stop]))
         return Turns(messages, closed, owed) if messages else None
 
-    return Dialect(name, prefix + first, parse, tuple(closers))
+    return Dialect(name, opens, parse, tuple(closers))
 
 
 def _headed(
@@ -108,7 +108,6 @@ def _headed(
     opens: str,
     header: str,
     preamble: str = "",
-    closer: str = "",
     closers: Sequence[str] = (),
     alone: str = "",
 ) -> Dialect:
@@ -118,87 +117,70 @@ def _headed(
     behind which nothing follows is no turn of a user.
 
     Args:
-        preamble: pattern of what may stand before the first header; a ``system`` text in it is a
-            turn.
-        closer: a marker that may end an answer nevertheless.
+        closers: markers that may end an answer nevertheless.
         alone: pattern of words of which one mark is enough, with which no question begins.
     """
-    head = re.compile(header)
-    start = re.compile(preamble)
+    head, before = re.compile(header), re.compile(preamble)
 
     def parse(text: str) -> Turns | None:
-        begun = start.match(text)
+        at, messages = _begun(before, text)
         heads = list(head.finditer(text))
-        words: dict[str | None, str] = {}
-        for one in heads:
-            words.setdefault(role_named(one["role"]), one["role"])
+        words = {role_named(one["role"]): one["role"] for one in reversed(heads)}
         heads = [one for one in heads if one["role"] in words.values()]
-        if not heads or text[begun.end() if begun else 0 : heads[0].start()].strip():
+        if not heads or text[at : heads[0].start()].strip():
             return None
         stops = [*(head_match.start() for head_match in heads[1:]), len(text)]
-        system = begun.groupdict().get("system") if begun else None
-        messages = [Message("system", system)] if system else []
         for head_match, stop in zip(heads, stops, strict=True):
             role = role_named(head_match["role"]) or head_match["role"]
-            content = text[head_match.end() : stop].strip().removesuffix(closer)
+            content = text[head_match.end() : stop].strip()
+            for closer in closers:
+                content = content.removesuffix(closer)
             if content or not (role == "system" or (role == "user" and stop == len(text))):
                 messages.append(Message(role, content))
         roles = {message.role for message in messages}
         single = roles == {"user"} and re.fullmatch(alone, heads[0]["role"])
         return Turns(messages, False) if single or roles >= {"user", "assistant"} else None
 
-    return Dialect(name, opens, parse, (*closers, *filter(None, [closer])), strips=True)
+    return Dialect(name, opens, parse, tuple(closers), strips=True)
 
 
-def _spoken(text: str) -> Turns | None:
-    """A dialogue in one text: with blank lines between its turns, else with a line for each."""
-    return next(filter(None, (way.parse(text) for way in _DIALOGUES)), None)
-
-
-_INSTRUCTION = re.compile(
+_ALPACA = re.compile(
     r"\s*(?:Below is an instruction that describes a task[^\n]*\n+)?### Instruction:[ \t]*\n"
+    r"(?P<asked>.*?)\n?\n### Response:(?:[ \t]*(?:\n|\Z)| ?)(?P<answer>.*)",
+    re.DOTALL,
 )
 _INPUT = re.compile(r"\n\n### Input:[ \t]*\n")
-_RESPONSE = re.compile(r"\n### Response:(?:[ \t]*(?:\n|\Z)| ?)")
 
 
 def _alpaca(text: str) -> Turns | None:
-    begun = _INSTRUCTION.match(text)
-    answer = _RESPONSE.search(text, begun.end()) if begun else None
-    if begun is None or answer is None:
+    found = _ALPACA.match(text)
+    if found is None:
         return None
-    question = text[begun.end() : answer.start()].removesuffix("\n")
-    extra = _INPUT.search(question)
-    if extra is not None:
-        instruction, input_text = question[: extra.start()], question[extra.end() :]
-        question = f"{instruction}\n\n{input_text}" if input_text else instruction
-    return Turns([Message("user", question), Message("assistant", text[answer.end() :])], False)
+    instruction, *extra = _INPUT.split(found["asked"], maxsplit=1)
+    question = "\n\n".join([instruction, *filter(None, extra)])
+    return Turns([Message("user", question), Message("assistant", found["answer"])], False)
 
 
 _SYS = re.compile(r"\s*<<SYS>>\n(?P<system>.*?)\n<</SYS>>\n\n", re.DOTALL)
-_OPEN, _SHUT = re.compile(r"(?:<s>)?\s*\[INST\]"), re.compile(r"\[/INST\]")
-_ANSWERED = re.compile(r"</s>\s*|(?=\[INST\])|\Z")
+_INST = re.compile(
+    r"(?:<s>)?\s*\[INST\](?P<asked>.*?)\[/INST\](?P<answer>.*?)(?P<end></s>\s*|(?=\[INST\])|\Z)",
+    re.DOTALL,
+)
 
 
 def _inst(text: str) -> Turns | None:
     messages: list[Message] = []
-    at = 0
-    closed = True
+    at, closed = 0, True
     while at < len(text):
-        begun = _OPEN.match(text, at)
-        shut = _SHUT.search(text, begun.end()) if begun else None
-        if begun is None or shut is None:
+        turn = _INST.match(text, at)
+        if turn is None:
             return None
-        system = None if messages else _SYS.match(text, begun.end(), shut.start())
+        system = None if messages else _SYS.match(turn["asked"])
         if system:
             messages.append(Message("system", system["system"].strip()))
-        start = system.end() if system else begun.end()
-        messages.append(Message("user", text[start : shut.start()].strip()))
-        end = _ANSWERED.search(text, shut.end())
-        stop = end.start() if end else len(text)
-        messages.append(Message("assistant", text[shut.end() : stop].strip()))
-        closed = bool(end and end.group())
-        at = end.end() if end else len(text)
+        asked = turn["asked"][system.end() if system else 0 :]
+        messages += [Message("user", asked.strip()), Message("assistant", turn["answer"].strip())]
+        closed, at = bool(turn["end"]), turn.end()
     return Turns(messages, closed) if messages else None
 
 
@@ -231,9 +213,7 @@ def _harmony(text: str) -> Turns | None:
     """Messages on channels: of an answer's, the one that thinks is the reasoning of the final one.
     Those on others, calls and tools are left unread."""
     text = text.lstrip()
-    begun = _SETTINGS.match(text)
-    at = begun.end() if begun else 0
-    messages: list[Message] = []
+    at, messages = _begun(_SETTINGS, text)
     thought: str | None = None
     unread, closed, bare = "", True, False
     while at < len(text):
@@ -282,15 +262,11 @@ _SMALL = rf"(?<![^\n])(?P<role>{SPOKEN.lower()}):"
 _BRACKET = rf"\[\|?(?P<role>{SPOKEN}|{SPOKEN.lower()})\|?\][:：]?"
 _TAG = rf"<(?P<role>(?i:{SPOKEN.lower()}))>[:：]?"
 _INTRODUCED = rf"\A(?:(?P<system>[^\n\[][^\n]*)\n+)?(?={_BRACKET.replace('?P<role>', '')})"
-_DIALOGUES = tuple(
-    _headed(DIALOGUE, "", header, before, alone="(?i:prompter)")
-    for header, before in (
-        (_DIALOGUE, ""),
-        (_SPOKEN, ""),
-        (_SMALL, ""),
-        (rf"(?<![^\n]){_BRACKET}", _INTRODUCED),
-        (rf"(?<![^\n]){_TAG}", ""),
-    )
+_DIALOGUE_OPENS = (
+    r"\s*(?:\#{1,4} ?|\*\*)?"
+    r"(?:H(?:uman|UMAN)|U(?:ser|SER)|S(?:ystem|YSTEM)|P(?:rompter|ROMPTER)|用户|系统)"
+    rf"(?:\*\*)?[:：]|\s*(?:human|user|prompter):|{_INTRODUCED}"
+    rf"|\s*{_TAG.replace('?P<role>', '')}(?![\s\S]*</)"  # no elements of XML
 )
 
 DIALECTS = (
@@ -301,13 +277,15 @@ DIALECTS = (
         "Alpaca", r"\s*(?:Below is an instruction that describes a task|### Instruction:)", _alpaca
     ),
     *(_headed(**one) for one in _TABLE["headed"]),
-    Dialect(
-        DIALOGUE,
-        r"\s*(?:\#{1,4} ?|\*\*)?"
-        r"(?:H(?:uman|UMAN)|U(?:ser|SER)|S(?:ystem|YSTEM)|P(?:rompter|ROMPTER)|用户|系统)"
-        rf"(?:\*\*)?[:：]|\s*(?:human|user|prompter):|{_INTRODUCED}"
-        rf"|\s*{_TAG.replace('?P<role>', '')}(?![\s\S]*</)",  # no elements of XML
-        _spoken,
-        strips=True,
+    # A dialogue in one text: with blank lines between its turns, else with a line for each.
+    *(
+        _headed(DIALOGUE, _DIALOGUE_OPENS, header, before, alone="(?i:prompter)")
+        for before, header in (
+            ("", _DIALOGUE),
+            ("", _SPOKEN),
+            ("", _SMALL),
+            (_INTRODUCED, rf"(?<![^\n]){_BRACKET}"),
+            ("", rf"(?<![^\n]){_TAG}"),
+        )
     ),
 )

@@ -34,80 +34,41 @@ def _ids(message: Message) -> list[str | None]:
     return [_id(call.get("id")) or _id(call["function"].get("id")) for call in calls or ()]
 
 
-class _Due:
-    """The calls that wait for a result, turn by turn."""
-
-    def __init__(self, known: frozenset[str | None]) -> None:
-        self._known = known
-        self._turns: list[list[str | None]] = []
-        self._calls = 0  # of the last turn that has any
-        self._last: str | None = None  # the call that the last result was of
-
-    def add(self, ids: list[str | None]) -> None:
-        """The calls of one more turn."""
-        self._turns.append(ids)
-        self._calls = len(ids)
-
-    def _take(self, at: int) -> None:
-        self._last = self._turns[at].pop(0)
-        self._turns = [ids for ids in self._turns if ids]
-
-    def next(self) -> None:
-        """A result that does not say what it is of is that of the last turn's next call."""
-        if self._turns:
-            self._take(-1)
-
-    def of(self, call: str) -> None:
-        """A result that names its call.
-
-        Calls of earlier turns that are still without one get none: the row goes on without it.
-
-        Raises:
-            RowError: ``misplaced_result``: it is not the next one, or no such call waits.
-        """
-        for at in reversed(range(len(self._turns))):
-            if self._turns[at][0] in (call, None):
-                del self._turns[:at]
-                self._take(0)
-                self._last = call
-                return
-            if call in self._turns[at]:
-                wanted = self._turns[at][0]
-                what = f"the result of call {call!r} stands where that of {wanted!r} is expected"
-                raise RowError("misplaced_result", f"{what}; {_FIX}")
-        if not self._turns and call == self._last:
-            return  # one more part of what the last call gave
-        if len(self._turns) == self._calls == 1 and call not in self._known:
-            self.next()  # one call waits and its turn has no other, so the result is of that
-            return
-        what = f"a tool's result says {FIELD} {call!r}, and no such call waits for a result here"
-        raise RowError("misplaced_result", f"{what}; {_FIX}")
-
-
 def require_order(first: Sequence[Message], side: Sequence[Message] = ()) -> None:
     """Results with ids stand behind their calls, in the order of these.
 
-    Results without an id, and those in a conversation whose calls have none, are what their places
-    say. So is one with an id of its own behind a turn with one call.
+    Results without an id, and those in a conversation whose calls have none, are of the next call
+    of the last turn that waits for one. So is one with an id of its own behind a turn with one
+    call. Calls of earlier turns than that of a result get none: the row goes on without it.
 
     Raises:
         RowError: ``misplaced_result``.
     """
     messages = (*first, *side)
-    if not [one for one in messages if one.role == "tool" and one.fields and FIELD in one.fields]:
-        return
-    known = frozenset(one for message in messages for one in _ids(message))
-    due = _Due(known)
+    known = {one for message in messages for one in _ids(message)}
+    due: list[list[str | None]] = []  # the calls that wait for a result, turn by turn
+    made, last = 0, None  # the calls of the last turn that has any; the call of the last result
     for message in messages:
         if ids := _ids(message):
-            due.add(ids)
+            due.append(ids)
+            made = len(ids)
         if message.role != "tool":
             continue
         of = _id((message.fields or {}).get(FIELD))
-        if of is None or known <= {None}:
-            due.next()
-        else:
-            due.of(of)
+        at = next((n for n, ids in enumerate(due[::-1], 1) if of in ids or ids[0] is None), 0)
+        alone = not at and len(due) == made == 1 and of not in known
+        if of is None or known <= {None} or alone:
+            last = due[-1].pop(0) if due else last
+        elif at:
+            del due[:-at]
+            last, wanted = of, due[0].pop(0)
+            if wanted not in (of, None):
+                what = f"the result of call {of!r} stands where that of {wanted!r} is expected"
+                raise RowError("misplaced_result", f"{what}; {_FIX}")
+        elif due or of != last:  # else it is one more part of what the last call gave
+            what = f"a tool's result says {FIELD} {of!r}, and no such call waits for a result here"
+            raise RowError("misplaced_result", f"{what}; {_FIX}")
+        due = [ids for ids in due if ids]
 
 
 # Each rollout has ids of its own; turns that differ in them alone say the same.
@@ -188,10 +149,7 @@ def _lacks_result(messages: Sequence[Message]) -> bool:
 def _answers_no_call(messages: Sequence[Message]) -> bool:
     """Whether a tool speaks behind a turn that calls none. Where no turn has calls as data, any
     answer may be one, since its text may write it out."""
-    if all(message.role != "tool" for message in messages):
-        return False
-    as_data = any(map(calls, messages))
-    callers = ("tool",) if as_data else ("tool", "assistant")
+    callers = ("tool",) if any(map(calls, messages)) else ("tool", "assistant")
     may_ask = [False, *(one.role in callers or calls(one) for one in messages)]
     return any(one.role == "tool" and not may_ask[at] for at, one in enumerate(messages))
 
@@ -294,9 +252,8 @@ def is_rewritten(steps: list[str]) -> bool:
     before = ""
     for step in steps:
         lead = step[: len(step) - len(step.lstrip())]
-        if lead and not lead.endswith(("\n", "\r")):
-            return True
-        if (lead or before) and (before + lead).count("\n") > 1:
+        indent = lead and not lead.endswith(("\n", "\r"))
+        if indent or (before + lead).count("\n") > 1:
             return True
         before = step[len(step.rstrip()) :]
     return before.count("\n") > 1

@@ -7,7 +7,7 @@ with dots for what is inside; in double quotes it is always a column.
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -28,6 +28,7 @@ FUNCTIONS = {**dict.fromkeys(_OF_ONE, 1), **dict.fromkeys(_OF_TWO, 2), "coalesce
 _WORDS = ("and", "or", "not", "in", "is", "null", "true", "false", "between")
 _SAME = {"==": "=", "<>": "!="}
 _COMPARING = ("=", "!=", "<", "<=", ">", ">=")
+_RANKS = (("+", "-"), ("*", "/", "%"))  # of operations, from the loosest
 _TOKEN = re.compile(
     r"""\s*(?:
       (?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)(?![\w.])
@@ -129,20 +130,19 @@ class _Parser:
 
     def _cut(self) -> Iterator[tuple[str, str, int]]:
         """Kind, text and place of each token; the last one is the end."""
-        place = 0
-        while True:
+        place, kind = 0, ""
+        while kind != "end":
             found = _TOKEN.match(self.text, place)
             if found is None:
                 start = place + len(self.text[place:]) - len(self.text[place:].lstrip())
                 quote = self.text[start] in "'\""
-                self._refuse(start, "this quote is not closed" if quote else _NOTHING)
+                nothing = "this is no name, number, text or sign"
+                self._refuse(start, "this quote is not closed" if quote else nothing)
             kind = str(found.lastgroup)
             word, at = found[kind], found.start(kind)
             if kind == "name" and word.lower() in _WORDS:
                 kind, word = "word", word.lower()
             yield kind, _SAME.get(word, word), at
-            if kind == "end":
-                return
             place = found.end()
 
     def _taken(self, *words: str) -> str | None:
@@ -155,7 +155,7 @@ class _Parser:
 
     def _require(self, sign: str, why: str) -> None:
         if self._taken(sign) is None:
-            self._refuse(self._tokens[self._next][2], why)
+            self._refuse(self._at, why)
 
     @property
     def _at(self) -> int:
@@ -175,12 +175,9 @@ class _Parser:
         self._depth += 1
         if self._depth > _DEEPEST:
             self._refuse(self._at, "it is nested too deeply", "Write it flatter.")
-        node = self._joined("or", self._both)
+        node = self._joined("or", functools.partial(self._joined, "and", self._negated))
         self._depth -= 1
         return node
-
-    def _both(self) -> Node:
-        return self._joined("and", self._negated)
 
     def _joined(self, word: str, tighter: Callable[[], Node]) -> Node:
         """All that one word joins, as one node."""
@@ -235,17 +232,13 @@ class _Parser:
         self._require(")", "a comma or a closing parenthesis is expected")
         return tuple(found)
 
-    def _sum(self) -> Node:
-        return self._computed(("+", "-"), self._product)
-
-    def _product(self) -> Node:
-        return self._computed(("*", "/", "%"), self._signed)
-
-    def _computed(self, signs: Sequence[str], tighter: Callable[[], Node]) -> Node:
+    def _sum(self, rank: int = 0) -> Node:
         """Operations of one rank, from left to right."""
-        node, at = tighter(), self._at
-        while sign := self._taken(*signs):
-            node, at = Node(sign, at, parts=(node, tighter())), self._at
+        if rank == len(_RANKS):
+            return self._signed()
+        node, at = self._sum(rank + 1), self._at
+        while sign := self._taken(*_RANKS[rank]):
+            node, at = Node(sign, at, parts=(node, self._sum(rank + 1))), self._at
         return node
 
     def _signed(self) -> Node:
@@ -259,12 +252,14 @@ class _Parser:
         kind, word, at = self._tokens[self._next]
         self._next += kind != "end"
         if kind == "number":
-            return Node("number", at, _number(word))
+            whole = word.isdecimal() and int(word) < _WHOLE
+            return Node("number", at, int(word) if whole else float(word))
         if kind in ("text", "column"):  # a doubled quote is one
             return Node(kind, at, word[1:-1].replace(2 * word[0], word[0]))
         if kind == "name":
-            called = self._taken("(")
-            return self._call(word, at) if called else _named(word, at)
+            if self._taken("("):
+                return self._call(word, at)
+            return Node("figure" if word in FIGURES else "column", at, word)
         if word in ("true", "false") and kind == "word":
             return Node("truth", at, word == "true")
         if word == "(":
@@ -288,18 +283,6 @@ class _Parser:
         if wanted not in (None, len(values)):
             self._refuse(at, f"{name} takes {wanted} value{'s' * (wanted != 1)}")
         return Node(name, at, parts=tuple(values))
-
-
-_NOTHING = "this is no name, number, text or sign"
-
-
-def _number(word: str) -> int | float:
-    value = int(word) if word.isdigit() else float(word)
-    return value if abs(value) < _WHOLE else float(value)
-
-
-def _named(word: str, at: int) -> Node:
-    return Node("figure" if word in FIGURES else "column", at, word)
 
 
 @functools.lru_cache(maxsize=256)

@@ -1,21 +1,7 @@
-"""What judgements say: which of two answers is better, how good a step is, and what several judges
-say together.
+"""What judgements say: which of two answers is better, how good a step is, what several judges say.
 
-Endings of a path make one value of a list. ``votes[most]`` is what most of the values say, of two
-lists together for ``a,b[most]``, ``marks[mean]`` is their mean, and ``marks[1..5]`` brings numbers
-from 1 (the worst) to 5 (the best) to 0 to 1. ``answers,passed[good]`` is the first answer that is
-good, the empty text where none is, ``answers,scores[top]`` the first of the highest number;
-``article,post[first]`` is the first text that says something, ``asked[only]`` the only one of a
-list of one. ``first_bad[place]`` is the number in a text such as ``step 2``, null for none.
-``harm[low]`` turns numbers round of which a low one is good. ``preference[nearest]`` is the nearest
-whole number, ``tie`` between two. ``ranking[order]`` are the ranks of answers that letters or
-names name from best to worst. ``scores[best]`` is the place of the highest, ``tie`` of equal ones.
-``a,b[options]`` is one text of several, a line with a letter of each.
-``log[turns]`` are turns with ``role`` and ``content``, whatever their keys are called, and
-``asked,answered[exchanges]`` those of two lists of texts, each text with that of the other list.
-``prompt[json]`` is what a text lists, texts or turns, as JSON or as Python prints it, of a list of
-one text that text. ``solution[step]`` are texts without their + or - at the end, ``solution[sign]``
-these signs. Endings may follow others."""
+Endings of a path (``votes[most]``, ``answers,scores[top]``) make one value of what stands there,
+and may follow one another; ``docs/formats.md`` says what each of them is."""
 
 import functools
 import re
@@ -27,8 +13,9 @@ from stages.rows.words import exact, listing
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
 _ENDED = re.compile(
-    r"(?P<path>.+)\[(?P<how>most|mean|best|first|only|step|sign|good|top|options|place|turns|low|nearest|order|json|exchanges|-?\d+\.\.-?\d+)\]"
+    r"(?P<path>.+)\[(?P<how>most|mean|best|first|only|step|sign|good|top|options|place|turns|low|nearest|order|json|exchanges|listed|stopped|-?\d+\.\.-?\d+)\]"
 )
+_PARTED = re.compile(r"[,;|]")
 CHOSEN = ("[good]", "[top]")  # the endings that choose one of several answers
 _NOTHING = (None, "")
 _NO_PLACE = exact("value", "no") | {"none", "null", "n/a", "correct", "-"}
@@ -47,24 +34,29 @@ def bare(path: str) -> str:
     return path.removesuffix("[]")
 
 
+_OF_ANY: Mapping[str, Callable[[Any], Any]] = {
+    "turns": speakers.turned,
+    "options": words.lettered,
+    "exchanges": speakers.exchanged,
+    "order": lambda value: words.ranks_in(value) or None,
+    "listed": lambda v: [*map(str.strip, _PARTED.split(v))] if isinstance(v, str) else v,
+}
+
+
 def together(value: Any, how: str) -> Any:
     """What a value says under an ending; where lists stand in a list, what each of them says."""
-    if how in ("turns", "options"):
-        return speakers.turned(value) if how == "turns" else words.lettered(value)
-    if how == "exchanges":
-        return speakers.exchanged(value)
+    if how in _OF_ANY:
+        return _OF_ANY[how](value)
     if how == "json":
         inside = listed_in(value)
         return inside[0] if len(inside) == 1 and isinstance(inside[0], str) else inside or None
-    if how == "order":
-        return words.ranks_in(value) or None
     if how == "nearest":
         number = spelled(value)
         return value if number is None else TIE if number % 1 == 0.5 else round(number)
     if how == "place":
         return _number_in(str(value)) if is_place(value) else value
-    if how in ("good", "top"):
-        return _chosen(value, how)
+    if how in ("good", "top", "stopped"):
+        return _of_two(value, how)
     each = how in ("low", "step", "sign") or ".." in how
     if isinstance(value, list) and (each or list in map(type, value)):
         return [together(one, how) for one in value]
@@ -72,7 +64,7 @@ def together(value: Any, how: str) -> Any:
         signed = signed_in(value)
         return signed[how] if signed else value
     if how == "low":
-        number = float(value) if isinstance(value, bool) else spelled(value)
+        number = measured(value)
         return value if number is None else -number
     if each:
         low, high = map(int, how.split(".."))
@@ -99,7 +91,7 @@ def _most(values: Sequence[Any]) -> Any:
 
 
 def _best(values: Sequence[Any]) -> int | str | None:
-    numbers = [float(one) if isinstance(one, bool) else spelled(one) for one in values]
+    numbers = [measured(one) for one in values]
     known = [number for number in numbers if number is not None]
     if len(known) < 2:
         return None
@@ -120,10 +112,14 @@ def is_place(value: Any) -> bool:
     return _number_in(said) is not None or said in _NO_PLACE
 
 
-def _chosen(both: Any, how: str) -> Any:
+def _of_two(both: Any, how: str) -> Any:
     """The first good one of a list of answers, by a list of verdicts, or the first with the highest
-    number; None where these are not as many."""
+    number; of marks that end behind a bad one, with null for each step that is left. None where the
+    lists are not as many."""
     lists = isinstance(both, list) and [*map(type, both)] == [list, list]
+    if lists and how == "stopped":
+        ends = both[0] != [] and is_bad(both[0][-1])
+        return both[0] + [None] * ((len(both[1]) - len(both[0])) * ends)
     if not lists or len(both[0]) != len(both[1]):
         return None
     marks = [is_good(one) if how == "good" else spelled(one) for one in both[1]]
@@ -151,6 +147,11 @@ def spelled(value: Any) -> float | None:
     return number if number == number else None  # of NaN, none
 
 
+def measured(value: Any) -> float | None:
+    """The same, and 1 for true, 0 for false."""
+    return float(value) if isinstance(value, bool) else spelled(value)
+
+
 def flat(value: Any, nothing: Sequence[Any] = _NOTHING) -> Iterator[Any]:
     """All values in a list of any depth that say anything."""
     if isinstance(value, list):
@@ -170,7 +171,7 @@ def listed_in(value: Any) -> list[Any]:
     nothing of any other value."""
     said = signals.nested_in(value) if isinstance(value, str) else None
     found = [said] if isinstance(said, dict) and said else said or []
-    turns = all(isinstance(one, dict) and speakers.is_said(one) for one in found)
+    turns = all(map(speakers.is_turn, found))
     known = turns or (found is said and signals.are_calls(found))
     return [*found] if known or all(isinstance(one, str) for one in found) else []
 
@@ -191,7 +192,7 @@ def places_of_first_bad(labels: Sequence[float | None]) -> tuple[int, ...]:
 
 def is_marked(value: Any) -> bool:
     """Whether a value is a number, spelled as one or not, or true or false."""
-    return isinstance(value, bool) or spelled(value) is not None
+    return measured(value) is not None
 
 
 def are_numbers(value: Any) -> bool:
@@ -205,8 +206,6 @@ def of_several(value: Any) -> bool:
     return several and all(isinstance(one, list) and one for one in value)
 
 
-# Words for how good one thing is.
-
 GOOD = exact("value", "good", "yes")
 BAD = exact("value", "bad", "no")
 NEUTRAL = exact("value", "neutral")
@@ -216,8 +215,13 @@ def is_good(value: Any) -> bool | None:
     """What a verdict on one answer says: true, half of 1 or more, a word; None for no verdict."""
     if isinstance(value, str) and (word := value.strip().casefold()) in GOOD | BAD:
         return word in GOOD
-    number = float(value) if isinstance(value, bool) else spelled(value)
+    number = measured(value)
     return number >= 0.5 if number is not None and 0 <= number <= 1 else None
+
+
+def is_bad(value: Any) -> bool:
+    """Whether a verdict on one step says that it is wrong; -1 does, too."""
+    return is_good(value) is False or spelled(value) == -1
 
 
 # Words and marks for which of two is better.
@@ -229,12 +233,11 @@ _TIES, _BETTER = exact("two", "tie"), exact("two", "better")
 _LETTERS = {word: at for at, side in enumerate(("left", "right")) for word in exact("two", side)}
 _TWO = [tuple(two.split(":")) for two in exact("sides", "role")]
 _SAYING = 5  # words of a verdict such as A-is-clearly-better
-_NEGATING = exact("value", "negating")
+_NEGATING = exact("value", "negating", "comparing")
 _NOUNS = listing("two", "noun")
 _SIDE = rf"(?:{'|'.join(_NOUNS)})?_?([ab])"
 # A>B, model_a>>model_b, B~A; brackets and blanks are taken off before
 _COMPARED = re.compile(rf"{_SIDE}(>+|<+|=+|~|≈){_SIDE}")
-_PART = re.compile(r"\d+|[A-Z]+(?![a-z])|[^\W\d_][^\W\d_A-Z]*")
 
 
 def _compared(plain: str) -> int | None:
@@ -253,7 +256,7 @@ def one_hot(value: Any) -> int | None:
     if not isinstance(value, list) or len(value) not in (2, 3):
         return None
     flags = [_WORDS.get(v.strip().casefold(), v) if isinstance(v, str) else v for v in value]
-    told = [float(one) if isinstance(one, bool) else spelled(one) for one in flags]
+    told = [measured(one) for one in flags]
     return told.index(1) if set(told) == {0, 1} and told.count(1) == 1 else None
 
 
@@ -276,11 +279,6 @@ def is_tie(value: Any) -> bool:
     return (isinstance(value, float) and value == 0.5) or one_hot(value) == 2
 
 
-def parts(name: str) -> tuple[str, ...]:
-    """The words and numbers of a name, in lower case."""
-    return tuple(map(str.casefold, _PART.findall(name)))
-
-
 def side_of(value: Any, names: tuple[str, ...] = ()) -> int | None:
     """Which of two answers a value names: 0 or 1; None where it names neither.
 
@@ -298,39 +296,42 @@ def side_of(value: Any, names: tuple[str, ...] = ()) -> int | None:
     if _COMPARED.fullmatch(plain):
         compared = _compared(plain)
         return compared if compared != -1 else None
-    said = parts(value)
-    if all(map(str.isdigit, said)):
-        return None  # an index, which may count from 0 or from 1
     if (named := named_by(value, names)) is not None:
         return named
-    rest = [one for one in said if one not in _NOUNS]
-    sides = [_LETTERS[one] for one in rest if one in _LETTERS]
-    alone = len(rest) == 1 or (len(rest) <= _SAYING and not _BETTER.isdisjoint(rest))
-    alone = alone and _NEGATING.isdisjoint(rest)
+    rest = [one for one in words.parts(value) if one not in _NOUNS]
+    own = _own_words(names)
+    told = {word: at for at, some in enumerate(own) for word in some if all(own)} | _LETTERS
+    sides = [told.get(one) for one in rest if one in told or one.isdecimal()]
+    alone = len(rest) == 1 and not rest[0].isdecimal()  # an index may count from 0 or from 1
+    alone |= len(rest) <= _SAYING and not _BETTER.isdisjoint(rest)
+    alone &= _NEGATING.isdisjoint(rest)
     return sides[0] if len(sides) == 1 and alone else None
 
 
 def named_by(value: Any, names: Sequence[str]) -> int | None:
     """Which of two columns a text names; none by a number, which may count from 0 or from 1."""
-    says = isinstance(value, str) and not all(map(str.isdigit, parts(value)))
+    says = isinstance(value, str) and not all(map(str.isdecimal, words.parts(value)))
     return named_among(value, names) if says and len(names) == 2 else None
 
 
 def named_among(value: Any, names: Sequence[str]) -> int | None:
     """Which of several columns a value names by the word or number that only this one has."""
-    each = [frozenset(parts(name)) for name in names]
-    common = each[0].intersection(*each) | {*_NOUNS}
-    number = spelled(value)
-    told = frozenset(parts(str(value) if number is None else f"{number:g}")) - common
-    own = [one - common for one in each]
+    number, own = spelled(value), _own_words(names)
+    said = words.parts(str(value) if number is None else f"{number:g}")
+    told = frozenset(said).difference(_NOUNS, frozenset(words.parts(names[0])) - own[0])
     return own.index(told) if told and own.count(told) == 1 else None
+
+
+def _own_words(names: Sequence[str]) -> list[frozenset[str]]:
+    """The words and numbers of each of some names that not all have, but for nouns of answers."""
+    each = [frozenset(words.parts(name)) for name in names]
+    return [one.difference(_NOUNS, frozenset.intersection(*each)) for one in each] if each else []
 
 
 @functools.lru_cache(4096)
 def are_sides(one: str, other: str) -> bool:
     """Whether two names differ in a side alone: ``score_a`` and ``score_b``."""
-    left, right = ({*parts(name)} for name in (one, other))
-    return any(left - right == {a} and right - left == {b} for a, b in _TWO)
+    return words.differing(one, other) in _TWO
 
 
 def decided(values: Iterable[Any]) -> list[Any]:

@@ -25,14 +25,12 @@ _SILENT = {
 
 def _decide(message: Message, where: int, last: int, train_on: str) -> bool:
     """Whether a turn is trained: its own flag, else the policy."""
-    if message.trained is not None:
-        if message.trained and message.role != "assistant" and train_on != "all":
-            detail = f"turn {where + 1} ({message.role}) is marked as trained; see --train-on all"
-            raise RowError("untrainable_turn", detail)
-        return message.trained
-    if train_on == "all":
-        return True
-    return message.role == "assistant" and (train_on != "last" or where == last)
+    may_be = train_on == "all" or message.role == "assistant"
+    if message.trained and not may_be:
+        detail = f"turn {where + 1} ({message.role}) is marked as trained; see --train-on all"
+        raise RowError("untrainable_turn", detail)
+    policy = may_be and (train_on != "last" or where == last)
+    return policy if message.trained is None else message.trained
 
 
 def conversation(example: Conversation, train_on: str) -> Conversation:

@@ -3,7 +3,7 @@
 
 import operator
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,14 +12,14 @@ import orjson
 from stages.contract import Row
 from stages.errors import AskError, RowError, UsageError
 from stages.rows import judgements, signals, speakers
+from stages.rows.column_names import EMPTY
 from stages.rows.words import RATING
 
 AND_QUESTION = "+question"  # the end of a --group-by that joins groups which ask the same
 _TOGETHER = ("[most]", "[mean]")  # of several paths, as one list
-_OF_ALL = ("[best]", *judgements.CHOSEN, "[options]", "[first]", "[exchanges]")  # as lists
+_OF_ALL = ("[best]", *judgements.CHOSEN, "[options]", "[first]", "[exchanges]", "[stopped]")
 _TEXT = re.compile(r"(?P<column>[^=<>!]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*)", re.DOTALL)
-_SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
-_ORDER: Mapping[str, Callable[[Any, Any], bool]] = _SIGNS
+_ORDER: dict[str, Any] = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 
 
 def lookup(row: Row, path: str) -> Any:
@@ -44,24 +44,19 @@ def lookup(row: Row, path: str) -> Any:
     here, each, behind = path.removesuffix("[]").partition("[].")
     value = row
     for key in here.split("."):
-        value = _opened(value)
+        value = signals.nested_in(value)
         if isinstance(value, list):
             value = value[int(key)] if _is_item(key, value) else None
         else:
             value = value.get(key) if isinstance(value, dict) else None
     if path.endswith("[]") or each:
-        value = _opened(value)
+        value = signals.nested_in(value)
     if not each:
         return value
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         return None
     values = [lookup(one, behind) for one in value]
     return values if any(one is not None for one in values) else None
-
-
-def _opened(value: Any) -> Any:
-    """A value; of a text that is the JSON of a list or of an object, what it says."""
-    return signals.nested_in(value) if isinstance(value, str) else value
 
 
 def parts_of(row: Row, paths: Iterable[str]) -> Iterator[str]:
@@ -92,7 +87,7 @@ class Condition:
     def _is_true_of(self, value: Any) -> bool:
         if self.sign in _ORDER:
             number = judgements.spelled(value)
-            return number is not None and _ORDER[self.sign](number, self.value)
+            return number is not None and bool(_ORDER[self.sign](number, self.value))
         if isinstance(value, str) and not isinstance(self.value, str):
             same = value == orjson.dumps(self.value).decode()  # a number in a table of texts
         else:
@@ -111,7 +106,7 @@ def condition(text: str) -> Condition:
         value = orjson.loads(operand)
     except orjson.JSONDecodeError:
         value = operand
-    if sign in _ORDER and (isinstance(value, str) or judgements.spelled(value) is None):
+    if sign in _ORDER and type(value) not in (int, float):
         what = f"--where {text!r} compares with {operand!r}, which is not a number."
         raise UsageError(what, f"Use {column}={operand} for a text.")
     return Condition(column, sign, value)
@@ -158,8 +153,7 @@ class Selection:
     def decided(self) -> frozenset[str]:
         """Columns of conditions and filters: they were used, so they do not count as unread."""
         said = [condition.column for condition in self.where]
-        parts = (part for one in said for part in judgements.bare(one).split(","))
-        return frozenset((*said, *parts, *self.filtered))
+        return frozenset((*said, *parts_of({}, said), *self.filtered))
 
 
 WHOLE = "\0"  # behind a name: a column that gave it to what stands inside of a column
@@ -184,27 +178,23 @@ def rest(path: str, value: Any, taken: Iterable[str]) -> Iterator[tuple[str, Any
     """Path and value of everything in a column but what ``--map`` takes from inside it, by paths
     such as ``ask.text``, ``replies.0.text``, ``answers[].score``."""
     within = [one for one in taken if one == path or one.startswith((f"{path}.", f"{path}[]"))]
-    value = _opened(value) if within and path not in within else value
-    if path in within or not within or not isinstance(value, (dict, list)):
-        if path not in within and value not in (None, "", [], {}):
+    value = signals.nested_in(value) if within and path not in within else value
+    if path in within or not within or not isinstance(value, dict | list):
+        if path not in within and value not in EMPTY:
             yield path, value
-    elif isinstance(value, dict):
-        for key, one in value.items():
-            yield from rest(f"{path}.{key}", one, within)
-    elif each := [one for one in within if one.startswith(f"{path}[]")]:
+    elif isinstance(value, list) and (each := [p for p in within if p.startswith(f"{path}[]")]):
         for number, one in enumerate(value):
             at = f"{path}.{number}."
             own = [p.replace(at, f"{path}[].", 1) for p in within if p.startswith(at)]
             yield from rest(f"{path}[]", one, [*each, *own])
     else:
-        for number, one in enumerate(value):
-            yield from rest(f"{path}.{number}", one, within)
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from rest(f"{path}.{key}", one, within)
 
 
 def inside(mapping: Mapping[str, str], others: Iterable[str] = ()) -> tuple[str, ...]:
     """Paths of ``--map``, and others, that lie inside of columns, under the names of both."""
-    sources = [judgements.bare(one) for source in mapping.values() for one in source.split(",")]
-    taken = [path for path in sources if "." in path]
+    taken = [path for path in parts_of({}, mapping.values()) if "." in path]
     for name, source in mapping.items():
         taken += [name + path[len(source) :] for path in taken if _top(path) == source]
     tops = [(path, _top(path)) for path in taken]
@@ -224,7 +214,8 @@ def _top(path: str) -> str:
 def raw(path: str, mapping: Mapping[str, str]) -> str:
     """A path of a renamed row as the file has it, which is what options take."""
     name = _top(path)
-    return (judgements.bare(mapping.get(name, name)) + path[len(name) :]).replace(WHOLE, "")
+    own = judgements.bare(mapping[name]) if name in mapping else name
+    return (own + path[len(name) :]).replace(WHOLE, "")
 
 
 def told_raw(error: RowError, mapping: Mapping[str, str]) -> str:
@@ -261,7 +252,7 @@ def _without(value: Any, path: str) -> Any:
         name = here.removesuffix("[]")
         if path in value or not behind or name not in value:
             return {key: one for key, one in value.items() if key != path}
-        inside = _opened(value[name])
+        inside = signals.nested_in(value[name])
         each = name != here and isinstance(inside, list)
         left = [_without(one, behind) for one in inside] if each else _without(inside, behind)
         return {**value, name: left} if left != inside else value
@@ -272,7 +263,7 @@ def _without(value: Any, path: str) -> Any:
 
 
 def _is_item(key: str, values: list[Any]) -> bool:
-    return key.isascii() and key.isdigit() and int(key) < len(values)
+    return key.isascii() and key.isdecimal() and int(key) < len(values)
 
 
 def names_something(row: Row, path: str) -> bool:
@@ -289,16 +280,10 @@ def names_something(row: Row, path: str) -> bool:
 
 
 _PRINTED = ("tools", "functions")
-_OF_TURNS = ("tool_calls", "function_call")
-
-
-def _has_null(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(inner is None or _has_null(inner) for inner in value.values())
-    return isinstance(value, list) and any(map(_has_null, value))
 
 
 def _sparse(value: Any) -> Any:
+    """A value without the nulls under keys, at any depth."""
     if isinstance(value, dict):
         return {key: _sparse(inner) for key, inner in value.items() if inner is not None}
     return [_sparse(inner) for inner in value] if isinstance(value, list) else value
@@ -307,25 +292,25 @@ def _sparse(value: Any) -> Any:
 def _cleared(value: Any, names: Iterable[str], choice: str | None, where: str) -> Any:
     """An object, or a list of some, without the nulls under some of its keys."""
     if isinstance(value, list):
-        each = [isinstance(one, dict) and _cleared(one, names, choice, where) for one in value]
-        return [new or old for new, old in zip(each, value, strict=True)]
+        return [_cleared(one, names, choice, where) for one in value]
     for name in names if isinstance(value, dict) else ():
-        if not _has_null(value.get(name)):
+        sparse = _sparse(value.get(name))
+        if sparse == value.get(name):
             continue
         if choice is None:
             what = "holds nulls in a typed table, which gives every row the same keys: the "
             what += "template may print keys that were not in the original row"
             how = "Add --null-fields drop if the table added the nulls, or --null-fields keep if "
             raise AskError("null_fields", f"{where}{name} {what}", f"{how}they are data.")
-        value = {**value, name: _sparse(value[name])}
+        value = {**value, name: sparse}
     return value
 
 
 def is_settled(value: Any) -> bool:
     """Whether a column that is neither ``tools`` nor ``functions`` holds no such null."""
     turns = value if isinstance(value, list) else [value]
-    calls = (turn.get(key) for turn in turns if isinstance(turn, dict) for key in _OF_TURNS)
-    return not any(map(_has_null, calls))
+    calls = (turn.get(key) for turn in turns if isinstance(turn, dict) for key in speakers.CALLS)
+    return all(_sparse(call) == call for call in calls)
 
 
 def settled(row: Row, choice: str | None) -> Row:
@@ -338,4 +323,4 @@ def settled(row: Row, choice: str | None) -> Row:
     if choice == "keep":
         return row
     row = _cleared(row, _PRINTED, choice, "")
-    return {name: _cleared(value, _OF_TURNS, choice, f"{name}[].") for name, value in row.items()}
+    return {k: _cleared(v, speakers.CALLS, choice, f"{k}[].") for k, v in row.items()}

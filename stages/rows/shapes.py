@@ -12,11 +12,9 @@ from typing import Any
 import orjson
 
 from stages.contract import Row
-from stages.rows import column_names, judgements, selection, signals, words
+from stages.rows import column_names, judgements, selection, signals, speakers, words
 
-FEW = 6  # different values that are listed
 SHORT = 24  # characters of a value that is listed
-_TURN = ({"role", "from"}, {"content", "value", "parts", "tool_calls"})
 
 
 def shape_of(values: Sequence[Any]) -> str:
@@ -26,11 +24,6 @@ def shape_of(values: Sequence[Any]) -> str:
         by_kind.setdefault(kind_of(value), []).append(value)
     ordered = sorted(by_kind.items(), key=lambda pair: -len(pair[1]))
     return " or ".join(_WORDS[kind](some) for kind, some in ordered)
-
-
-def is_turn(value: Any) -> bool:
-    """Whether a value says who speaks, and what."""
-    return isinstance(value, dict) and all(not keys.isdisjoint(value) for keys in _TURN)
 
 
 def mostly(said: Iterable[bool]) -> bool:
@@ -69,24 +62,22 @@ def is_passages(value: Any) -> bool:
     return is_text(value) or is_list_of_texts(value)
 
 
+_KINDS = ((bool, "flag"), (int | float, "number"), (dict, "object"))
+
+
 def kind_of(value: Any) -> str:
     """What a value is, in a word."""
-    if isinstance(value, bool):
-        return "flag"
-    if isinstance(value, int | float):
-        return "number"
     if isinstance(value, str):
         return "text" if signals.nested_in(value) is None else "json"
-    if isinstance(value, dict):
-        return "object"
-    return "turns" if value and all(map(is_turn, value)) else "list"
+    named = next((word for kind, word in _KINDS if isinstance(value, kind)), None)
+    return named or ("turns" if value and all(map(speakers.is_turn, value)) else "list")
 
 
 def _few(values: Sequence[Any]) -> str:
     """The different values of a column that has few short ones; else empty."""
     spelled = (str(v).lower() if isinstance(v, bool) else str(v) for v in values)
     counts = dict.fromkeys(spelled)
-    repeated = len(counts) <= FEW and 2 * len(counts) <= len(values)
+    repeated = len(counts) <= signals.FEW and 2 * len(counts) <= len(values)
     return ", ".join(counts) if repeated and max(map(len, counts)) <= SHORT else ""
 
 
@@ -96,10 +87,8 @@ def _span(numbers: Sequence[float]) -> str:
 
 
 def _text(values: Sequence[str]) -> str:
-    if few := _few(values):
-        return f"text: {few}"
-    length = round(median(map(len, values)))
-    return f"text of about {length:,} characters"
+    few, length = _few(values), round(median(map(len, values)))
+    return f"text: {few}" if few else f"text of about {length:,} characters"
 
 
 def _listed(values: Sequence[list[Any]]) -> str:
@@ -138,10 +127,10 @@ _NEGATING = words.exact("value", "negating")
 def says_good(path: str, text: str) -> bool | None:
     """Whether a text says that a row is good, in its column; None where it says neither."""
     plain = "".join(text.casefold().split("_")).strip(" .!")
-    if plain in _YES or plain in _NO:  # of what the column's name asks
-        return (plain in _YES) != signals.is_low(path)
-    if plain in ("high", "low") or (plain == "none" and signals.is_low(path)):
-        return (plain == "high") != signals.is_low(path)
+    low = signals.is_low(path)
+    yes, no = _YES | {"high"}, _NO | {"low", *["none"] * low}
+    if plain in yes or plain in no:  # of what the column's name asks
+        return (plain in yes) != low
     if plain in _GOOD or plain in _BAD:
         return plain in _GOOD
     if signals.is_taken_away(text):
@@ -189,7 +178,7 @@ def keeping(path: str, values: Sequence[Any], everywhere: bool = True) -> str:
         if marked and found and not everywhere:  # an expression takes no text for a number
             kept = selection.Condition(path, *found)
             bad = [one for one in dict.fromkeys(values) if not kept.holds({path: one})]
-            found = ("!=", bad) if 0 < len(bad) <= FEW else None
+            found = ("!=", bad) if 0 < len(bad) <= signals.FEW else None
     if found is None and column_names.is_left_out(path, values[0]):
         return _unset(path, values, everywhere)
     return "" if found is None else _option(path, *found, everywhere)
@@ -234,16 +223,13 @@ def _inside(path: str, values: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]
     """What is inside of lists and objects and may rate, with the path of each; flags first."""
     each = f"{path}[]" if list in map(type, values) else path
     flat = [one for v in values for one in (v if isinstance(v, list) else [v]) if one is not None]
-    keys = dict.fromkeys(key for one in flat if isinstance(one, dict) for key in one)
-    if not keys and flat:
+    if flat and not any(isinstance(one, dict) for one in flat):
         yield each, flat
-    inner = signals.keys_of(each, flat)
-    failing = [key for key in inner if signals.say_failed(key, inner[key], len(flat))]
-    yield from ((key, inner[key]) for key in failing)
-    for named in sorted(inner, key=lambda key: {*map(type, inner[key])} != {bool}):
-        some = inner[named]
-        if column_names.is_rating(named) and not isinstance(some[0], dict | list):
-            yield named, some
+    inner = [*signals.keys_of(each, flat).items()]
+    yield from ((key, some) for key, some in inner if signals.say_failed(key, some, len(flat)))
+    for key, some in sorted(inner, key=lambda one: {*map(type, one[1])} != {bool}):
+        if column_names.is_rating(key) and not isinstance(some[0], dict | list):
+            yield key, some
 
 
 def _good_flag(path: str, values: Sequence[bool]) -> bool | None:

@@ -28,12 +28,17 @@ _MEASURES = words.exact("measure", "sign")
 _GENERAL = FILLERS | words.exact("general", "sign")
 _ADDRESS = ("path", "url", "file", "uri")
 _ASKING = ("is", "has", "was")
-_IS = (["is"], ["was"])  # before a word that says that something is bad
+_IS = (("is",), ("was",))  # before a word that says that something is bad
 _NUMBERED = re.compile(r"([^\W\d_]+)([\W_]*)[0-2](?!\d)")
 
 
 def _parts(path: str) -> list[str]:
-    return [part for part in path.replace("[]", "").split(".") if not part.isdigit()]
+    return [part for part in path.replace("[]", "").split(".") if not part.isdecimal()]
+
+
+def _last(path: str) -> tuple[str, ...]:
+    """The words of the last part of a path."""
+    return tuple(word for part in _parts(path)[-1:] for word in words.words(part))
 
 
 def _is_place(said: Sequence[str]) -> bool:
@@ -58,7 +63,7 @@ def _is_bad(word: str) -> bool:
 @functools.lru_cache(8192)
 def is_about(path: str) -> bool:
     """Whether a column only counts, names or dates something, whatever its other words are."""
-    said = [word for part in _parts(path)[-1:] for word in words.words(part)]
+    said = _last(path)
     if _is_place(said) or _is_done(said) or (said[:1] in _IS and any(map(_is_bad, said))):
         return False
     last = next((word for word in reversed(said) if signs(word) or word in _ABOUT), "")
@@ -69,8 +74,7 @@ def is_about(path: str) -> bool:
 
 def _is_of_a_score(said: Sequence[str]) -> bool:
     """Whether a reason is one for a score, or for an end, and not for an answer."""
-    at = next(at for at, word in enumerate(said) if "reasoning" in signs(word))
-    before = [word for word in said[:at] if word not in SIDES]
+    before = {*itertools.takewhile(lambda word: "reasoning" not in signs(word), said)} - SIDES
     return not _ENDED.isdisjoint(before) or not signs_of(before).isdisjoint(RATING)
 
 
@@ -81,10 +85,9 @@ def classes(path: str) -> Mapping[str, bool]:
     Where its last part is too general to say something (``value``), the part before it is taken;
     where it says nothing, that part may still say that it is a score.
     """
-    parts = _parts(path)
+    parts, said = _parts(path), _last(path)
     if is_about(path):
         return {}
-    said = words.words(parts[-1]) if parts else ()
     if _is_place(said):
         return {"place": True}
     if _is_done(said):
@@ -118,18 +121,17 @@ def classes(path: str) -> Mapping[str, bool]:
 @functools.lru_cache(8192)
 def may_number_the_best(path: str) -> bool:
     """Whether a whole number under a name may say which of several answers is the best."""
-    said = _said(path)
+    said = {*_last(path)}
     aside = said & (_COUNTED | _MEASURES) or "number" in signs_of(said)
     return not (aside or _BEST.isdisjoint(said))
 
 
 def has_side(path: str) -> bool:
     """Whether a column is of one side of a pair, or of one numbered answer."""
-    parts = _parts(path)
-    return any(word in SIDES for part in parts for word in words.words(part)) or any(
-        between or signs(last := words.words(before)[-1]) or last in _ABOUT | FILLERS
-        for before, between in _NUMBERED.findall(parts[-1] if parts else "")
-    )
+    numbered = _NUMBERED.findall("".join(_parts(path)[-1:]))
+    each = [(words.words(before)[-1], between) for before, between in numbered]
+    named = any(between or signs(last) or last in _ABOUT | FILLERS for last, between in each)
+    return named or not SIDES.isdisjoint(words.words(path))
 
 
 def whose(path: str) -> frozenset[str]:
@@ -154,8 +156,8 @@ def is_score(name: str) -> bool:
 
 def is_low(path: str) -> bool:
     """Whether a high number (or true) means that the answer is bad."""
-    said = [word for part in _parts(path) for word in words.words(part)]
-    low = (words.is_low(word) for word in reversed(said) if word not in _MEASURES)
+    said = reversed(words.words(path))
+    low = (words.is_low(word) for word in said if word not in _MEASURES)
     return next((one for one in low if one is not None), False)
 
 
@@ -194,24 +196,24 @@ def is_taken_away(value: Any) -> bool:
 
 def is_given_up(value: Any) -> bool:
     """Whether a text says that nobody came to an end with a row: ``give_up``, ``bad_problem``."""
-    if not isinstance(value, str) or len(value) > SHORT:
-        return False
-    said = words.words(value)
+    said = words.words(value) if isinstance(value, str) and len(value) <= SHORT else ()
     bad = len(said) == 2 and "question" in signs(said[1]) and words.is_low(said[0])
     return bool(bad) or "aside" in signs("".join(said))
 
 
 def keys_of(path: str, values: Sequence[Any]) -> Mapping[str, list[Any]]:
     """What some objects say under each of their keys, by the path of it."""
-    objects = [one for one in values if isinstance(one, dict)]
-    keys = dict.fromkeys(key for one in objects for key in one)
-    told = {key: [v for one in objects if (v := one.get(key)) not in (None, "")] for key in keys}
-    return {f"{path}.{key}": some for key, some in told.items() if some}
+    found: dict[str, list[Any]] = {}
+    for one in values:
+        for key, value in one.items() if isinstance(one, dict) else ():
+            if value not in (None, ""):
+                found.setdefault(f"{path}.{key}", []).append(value)
+    return found
 
 
 def is_failure(path: str, value: Any) -> bool:
     """Whether a text under a name for how something ended says that it failed."""
-    short = isinstance(value, str) and len(value) <= SHORT and not _STATUS.isdisjoint(_said(path))
+    short = isinstance(value, str) and len(value) <= SHORT and not _STATUS.isdisjoint(_last(path))
     return short and not _FAILED.isdisjoint(words.words(value))
 
 
@@ -222,17 +224,13 @@ def say_failed(path: str, values: Sequence[Any], of: int) -> bool:
         return any(is_failure(path, value) for value in values)
     if is_error(path):
         return 2 * len(values) < of and all(isinstance(one, str) and is_set(one) for one in values)
-    rewards = "." in path and "reward" in _said(path) and {*map(str, values)} <= _REWARDS
+    rewards = "." in path and "reward" in _last(path) and {*map(str, values)} <= _REWARDS
     return rewards and len({*values}) > 1
 
 
 def is_error(path: str) -> bool:
     """Whether a column by its name has the text of an error."""
-    return [*words.words(path)][-1:] in (["error"], ["exception"], ["traceback"])
-
-
-def _said(path: str) -> set[str]:
-    return {word for part in _parts(path)[-1:] for word in words.words(part)}
+    return words.words(path)[-1:] in (("error",), ("exception",), ("traceback",))
 
 
 def is_tie(value: Any) -> bool:
@@ -253,7 +251,7 @@ def is_rating(value: Any) -> bool:
     if text in _SAID or text in _TELLING or _NUMBER.fullmatch(value.strip()):
         return True
     said = words.parts(value)
-    named = "/" in value or any(map(str.isdigit, said))  # the name of a model that judges
+    named = "/" in value or any(map(str.isdecimal, said))  # the name of a model that judges
     return 1 < len(said) <= 5 and not named and not signs_of(said).isdisjoint(RATING)
 
 
@@ -285,9 +283,9 @@ def is_text(value: Any, alone: bool) -> bool:
     Args:
         alone: the column's name says nothing else, so that a single word will do.
     """
-    if alone and isinstance(value, list | dict):
-        return True
-    return isinstance(value, str) and bool(value.strip()) if alone else is_prose(value)
+    if not alone:
+        return is_prose(value)
+    return bool(value.strip()) if isinstance(value, str) else isinstance(value, list | dict)
 
 
 def are_flags(values: Sequence[Any]) -> bool:
@@ -311,16 +309,17 @@ def is_declared(value: Any, alone: bool) -> bool:
     return isinstance(value, dict) or listed
 
 
-def nested_in(text: str) -> list[Any] | dict[str, Any] | None:
+def nested_in(value: Any) -> Any:
     """The list or the object of a text that is the JSON of one, or that Python or numpy printed;
-    None of any other text."""
-    if text.lstrip()[:1] not in ("{", "["):
+    None of any other text, and any other value itself."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        found: list[Any] | dict[str, Any] | None = orjson.loads(text)
+        return orjson.loads(value)
     except orjson.JSONDecodeError:
-        found = printed.value_of(text)
-    return found
+        return printed.value_of(value)
 
 
 _BETWEEN = re.compile(r"\}\s*\{")

@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stages.errors import RowError, UsageError, did_you_mean
-from stages.files import line_block
+from stages.errors import UsageError, did_you_mean
 from stages.rows import signals, words
 
 SYSTEM, USER, ASSISTANT, TOOL = ROLES = ("system", "user", "assistant", "tool")
@@ -28,10 +27,7 @@ _PEOPLE = words.exact("party", "role")
 _LONG_NAME = 5  # words that the name of a doctor may have
 _ENDS = (".", "?", "!", "。", "？", "！")  # of a sentence
 _ANY = words.exact("turn", "both")
-_BESIDE = {  # the name of a role
-    role: words.exact("turn", "both", USER if role in (SYSTEM, USER) else ASSISTANT)
-    for role in ROLES
-}
+_BESIDE = {role: words.exact("turn", "both", role) for role in ROLES}  # the name of a role
 
 
 _SURELY = words.exact("who", "sure")
@@ -49,13 +45,11 @@ def _meaning(name: str) -> str | None:
     if len(roles) != 1:
         return None
     (role,) = roles
-    beside = parts.difference(_WORDS)
-    called = role == TOOL and not beside.isdisjoint(_CALLS)
-    if called:
-        beside -= _CALLS
-    if not beside <= _BESIDE[role]:
-        return None
-    return CALL if called and beside <= _ANY else role
+    calls = parts & _CALLS if role == TOOL else set()
+    beside = parts.difference(_WORDS, calls)
+    if calls and beside <= _ANY:
+        return CALL
+    return role if beside <= _BESIDE[role] else None
 
 
 def meaning(name: Any) -> str | None:
@@ -82,22 +76,20 @@ def role_named(name: Any) -> str | None:
 KEYS = ("role", "from")  # of a turn, under which it says who speaks
 
 
-def is_said(turn: Mapping[str, Any]) -> bool:
-    """Whether an object has the keys of a turn, and somebody who is known says it."""
-    both = (("role", "content"), ("from", "value"))
-    return any(what in turn and role_named(turn.get(who)) for who, what in both)
+_SAID = ("content", "value", "parts", "tool_calls")  # under which it says what
+
+
+def is_turn(value: Any) -> bool:
+    """Whether a value says who speaks, and what."""
+    both = (KEYS, _SAID)
+    return isinstance(value, dict) and all(any(key in value for key in keys) for keys in both)
 
 
 def _opened(value: Any) -> Any:
     """A value; of a text that is the JSON of a list of turns, these."""
     if not isinstance(value, str) or not value.lstrip().startswith("["):
         return value
-    if not any(f'"{key}"' in value for key in KEYS):
-        return value
-    try:
-        return line_block.parse(f'{{"value":{value}}}'.encode())["value"]
-    except RowError:
-        return value
+    return signals.nested_in(value) if any(f'"{key}"' in value for key in KEYS) else value
 
 
 def renamed(value: Any, roles: Mapping[str, str]) -> Any:
@@ -105,50 +97,43 @@ def renamed(value: Any, roles: Mapping[str, str]) -> Any:
     opened = _opened(value)
     if isinstance(opened, list):
         items = [renamed(one, roles) for one in opened]
-        same = all(new is old for new, old in zip(items, opened, strict=True))
-        return value if same else items
+        return value if items == opened else items
     if not isinstance(opened, dict):
         return value
     found = {key: renamed(one, roles) for key, one in opened.items()}
-    for key in filter(_says_who, opened):
-        said = opened[key]
-        if isinstance(said, list) and any(str(one) in roles for one in said):
+    for key in filter(_says_who, found):
+        said = found[key]
+        if isinstance(said, list):
             found[key] = [roles.get(str(one), one) for one in said]
-        elif isinstance(said, str | int) and str(said) in roles:
-            found[key] = roles[str(said)]
-    return value if all(found[key] is opened[key] for key in found) else found
+        elif isinstance(said, str | int):
+            found[key] = roles.get(str(said), said)
+    return value if found == opened else found
 
 
 @functools.lru_cache(4096)
 def _says_who(key: str) -> bool:
     """Whether a key is surely that of who speaks."""
-    return words.words(key)[-1:] != () and words.words(key)[-1] in _SURELY
+    return not _SURELY.isdisjoint(words.words(key)[-1:])
 
 
-_MADE = ("tool_calls", "function_call")  # the keys of calls
+CALLS = ("tool_calls", "function_call")  # the keys of a turn with its calls
 
 
-def spoken(value: Any, own: bool = False) -> Iterator[list[tuple[Any, bool]]]:
-    """Who speaks in each list of turns inside of a value, in their order, and whether that turn
-    calls a tool.
-
-    Args:
-        own: also of turns with keys of their own, and of objects with a list for each key of turns.
-    """
+def spoken(value: Any) -> Iterator[list[tuple[Any, bool]]]:
+    """Who speaks in each list of turns inside of a value, or of an object with a list for each key
+    of turns, in their order, and whether that turn calls a tool."""
     opened = _opened(value)
-    if own and isinstance(opened, dict):
-        opened = _several(opened) or opened
-    inner = opened.values() if isinstance(opened, dict) else opened
     if not isinstance(opened, dict | list):
         return
-    turns = [one for one in inner if isinstance(one, dict)] if isinstance(opened, list) else []
-    keys = [[*KEYS, *filter(_says_who, one)] if own else KEYS for one in turns]
+    several = _several(opened) if isinstance(opened, dict) else opened
+    turns = [one for one in several if isinstance(one, dict)]
+    keys = ((key for key in (*KEYS, *filter(_says_who, one)) if key in one) for one in turns)
     each = zip(turns, keys, strict=True)
-    said = [next((one[key] for key in of if one.get(key) is not None), None) for one, of in each]
+    said = [next((one[key] for key in of if one[key] is not None), None) for one, of in each]
     if any(name is not None for name in said):
-        yield [(name, any(map(one.get, _MADE))) for name, one in zip(said, turns, strict=True)]
-    for one in inner:
-        yield from spoken(one, own)
+        yield [(name, any(map(one.get, CALLS))) for name, one in zip(said, turns, strict=True)]
+    for one in opened.values() if isinstance(opened, dict) else opened:
+        yield from spoken(one)
 
 
 def _who(turns: list[Any]) -> tuple[str, ...]:
@@ -164,14 +149,19 @@ def _who(turns: list[Any]) -> tuple[str, ...]:
     return ()
 
 
-def _said_by(turn: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    value: Any = turn
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    if not isinstance(value, bool):
-        return value
-    role = role_named(path[-1].removeprefix("is_"))
-    return role if value else {USER: ASSISTANT, ASSISTANT: USER}.get(str(role))
+def _turn(turn: Mapping[str, Any], who: tuple[str, ...], what: str) -> dict[str, Any]:
+    """A turn with ``role`` and ``content``, and what else it has, also beside who speaks."""
+    left = {**turn}
+    said, name = left.pop(what, None), left.pop(who[0], None)
+    for key in who[1:]:
+        beside = {**name} if isinstance(name, dict) else {}
+        name = beside.pop(key, None)
+        if any(one is not None for one in beside.values()):
+            left[who[0]] = beside
+    if isinstance(name, bool):
+        role = role_named(who[-1].removeprefix("is_"))
+        name = role if name else {USER: ASSISTANT, ASSISTANT: USER}.get(str(role))
+    return {"role": name, "content": said, **left}
 
 
 def _several(value: Mapping[str, Any]) -> list[Any]:
@@ -200,10 +190,7 @@ def turned(value: Any) -> list[Any] | None:
     if not who:
         return _keyed(turns)
     what = next((key for key in _WHAT if key in turns[0] and key != who[0]), None)
-    if what is None:
-        return None
-    each = ((one, {"role": _said_by(one, who), "content": one.get(what)}) for one in turns)
-    return [{**told, **_beside(turn, who, what)} for turn, told in each]
+    return None if what is None else [_turn(one, who, what) for one in turns]
 
 
 def _keyed(turns: Sequence[Mapping[str, Any]]) -> list[Any] | None:
@@ -265,21 +252,13 @@ def _is_couple(turn: Any) -> bool:
     return two and role_named(turn[0]) is not None
 
 
-def _beside(turn: Mapping[str, Any], who: tuple[str, ...], what: str) -> dict[str, Any]:
-    """What else a turn has, and what else the object has that says who speaks."""
-    left = {key: value for key, value in turn.items() if key not in (who[0], what)}
-    inside = turn.get(who[0]) if len(who) > 1 else None
-    more = {k: v for k, v in inside.items() if k != who[1]} if isinstance(inside, dict) else {}
-    return {**left, who[0]: more} if any(one is not None for one in more.values()) else left
-
-
-def guessed(rows: list[dict[str, Any]], own: bool = False) -> dict[str, str]:
+def guessed(rows: list[dict[str, Any]]) -> dict[str, str]:
     """For each name of nobody that is known, who it probably is, by its places among turns: who
     begins is a user, who speaks behind a call is its tool, and whoever else speaks is the
     assistant, unless the turn before says more, or the assistant speaks under another name. Empty
     where some of several names would be both (``0_Wizard``, ``1_Wizard``, ``0_Novice``)."""
     votes: dict[str, list[str]] = {}
-    for turns in spoken(rows, own):
+    for turns in spoken(rows):
         said = [name for name, _ in turns]
         known = [role_named(name) for name in said]
         first = next((at for at, role in enumerate(known) if role != SYSTEM), 0)
@@ -319,7 +298,7 @@ def require_said(roles: Mapping[str, str], rows: list[dict[str, Any]], where: st
     Raises:
         UsageError: none has it.
     """
-    each = itertools.chain.from_iterable(spoken(rows if roles else [], own=True))
+    each = itertools.chain.from_iterable(spoken(rows if roles else []))
     said = dict.fromkeys(str(name) for name, _ in each)
     for name, role in roles.items():
         if name not in said:

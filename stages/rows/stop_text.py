@@ -49,25 +49,16 @@ def turns_of(examples: Iterable[Example]) -> Iterator[Message]:
             yield from (*example.prompt, *example.chosen, *example.rejected)
 
 
-_CHOICE = "add --stop-text strip to remove it, or --stop-text keep to train it as text"
-
-
-def _refuse(stop: str, where: str) -> RowError:
-    detail = f"{where} ends in the text {stop!r}, which a model would learn to write out"
-    return RowError("stop_text", f"{detail}; {_CHOICE}")
-
-
-def _treat_steps(chain: StepChain, policy: str) -> bool:
-    stop = ending_stop(chain.steps[-1]) if chain.steps else None
-    if stop is None:
-        return False
+def _treated(text: str | None, policy: str, where: str) -> str | None:
+    """A text as the policy has it; None where it ends in no stop token."""
+    stop = ending_stop(text) if text else None
+    if text is None or stop is None:
+        return None
     if policy == REJECT:
-        raise _refuse(stop, "the last step")
-    if policy == STRIP:
-        chain.steps[-1] = stripped(chain.steps[-1])
-        if chain.pieces is not None:
-            chain.pieces[-2] = stripped(chain.pieces[-2])
-    return True
+        detail = f"{where} ends in the text {stop!r}, which a model would learn to write out; add "
+        detail += "--stop-text strip to remove it, or --stop-text keep to train it as text"
+        raise RowError("stop_text", detail)
+    return stripped(text) if policy == STRIP else text
 
 
 def treat(example: Example, policy: str) -> str | None:
@@ -82,19 +73,18 @@ def treat(example: Example, policy: str) -> str | None:
     Raises:
         RowError: ``stop_text``: one does, and the policy is ``reject``.
     """
-    if isinstance(example, StepChain):
-        return NOTES[policy] if _treat_steps(example, policy) else None
     seen = False
+    if isinstance(example, StepChain) and example.steps:
+        last = _treated(example.steps[-1], policy, "the last step")
+        if last is not None:
+            example.steps[-1], seen = last, True
+            if example.pieces is not None and policy == STRIP:
+                example.pieces[-2] = stripped(example.pieces[-2])
     answers = (turn for turn in turns_of([example]) if turn.role in ("assistant", BARE))
-    for number, turn in enumerate(answers):
-        stop = ending_stop(turn.content) if turn.content else None
-        if stop is None:
-            continue
-        if policy == REJECT:
-            raise _refuse(stop, "the text" if turn.role == BARE else f"answer {number + 1}")
-        if policy == STRIP:
-            turn.content = stripped(turn.content or "")
-        seen = True
+    for number, turn in enumerate(answers, 1):
+        where = "the text" if turn.role == BARE else f"answer {number}"
+        if (text := _treated(turn.content, policy, where)) is not None:
+            turn.content, seen = text, True
     return NOTES[policy] if seen else None
 
 
@@ -105,7 +95,7 @@ _OPENED = re.compile(rf"(?:\A|\n)\s*{OPEN}")
 _BLOCK = re.compile(rf"{OPEN}.*?{CLOSE}", re.DOTALL)
 _CUT = ("length", "max_tokens", "max_output_tokens", "model_length")
 _ENDED = ("stop", "end_turn", "stop_sequence", "eos", "tool_calls")
-_LONG = 24  # characters that none of these has
+_LONGER = 24  # characters, of which none of these has as many
 _ENDING, _WORSE = words.exact("ended", "sign"), words.exact("worse", "both", "role")
 # Fields of a turn, and which of their values mean that the turn is not complete.
 FLAGS: dict[str, Callable[[Any], bool]] = {
@@ -120,7 +110,7 @@ FLAGS: dict[str, Callable[[Any], bool]] = {
 
 def _why_ended(path: str, value: Any) -> Iterator[tuple[str, str]]:
     """Every text at a path, or inside it, that says as a whole why an answer ended."""
-    if isinstance(value, str) and len(value) < _LONG and value.casefold() in (*_CUT, *_ENDED):
+    if isinstance(value, str) and value[:_LONGER].casefold() in (*_CUT, *_ENDED):
         yield path, value
     elif isinstance(value, dict):
         for key, one in value.items():
@@ -131,20 +121,15 @@ def _why_ended(path: str, value: Any) -> Iterator[tuple[str, str]]:
                 yield from _why_ended(f"{path}[]" if isinstance(one, dict) else f"{path}.{at}", one)
 
 
-def _is_reason(path: str) -> bool:
-    """Whether a path is by its name the reason why an answer ended."""
-    said = words.words(path)
-    return "reason" in said and not _ENDING.isdisjoint(said)
-
-
 def cut_at(path: str, values: Iterable[Any]) -> list[tuple[str, str]]:
     """Where in the values of a column it stands that an answer was cut off, and in which words, if
     its name says so or others there came to an end. A rejected answer may be cut off."""
-    told = {pair: None for value in values for pair in _why_ended(path, value)}
-    told = {pair: None for pair in told if _WORSE.isdisjoint(words.words(pair[0]))}
+    told = dict.fromkeys(pair for value in values for pair in _why_ended(path, value))
+    said = {where: {*words.words(where)} for where, _ in told}
     ended = {where for where, why in told if why.casefold() in _ENDED}
+    ended |= {where for where in said if "reason" in said[where] and said[where] & _ENDING}
     cut = [(where, why) for where, why in told if why.casefold() in _CUT]
-    return [(where, why) for where, why in cut if where in ended or _is_reason(where)]
+    return [(where, why) for where, why in cut if where in ended and not said[where] & _WORSE]
 
 
 def opens_reasoning(text: str) -> bool:
@@ -194,7 +179,7 @@ FIRST = (
     *("<", "[", "#", "*", "Be", "A ", "to=", " ", "\n", "\t", "\r"),
     *("Hu", "HU", "Us", "US", "Sy", "SY", "Pr", "PR", "hu", "us", "pr", "用", "系"),
 )
-_OPENS = re.compile("|".join(f"(?P<d{i}>{d.opens})" for i, d in enumerate(DIALECTS)))
+_OPENS = re.compile("|".join(dict.fromkeys(dialect.opens for dialect in DIALECTS)))
 
 
 def may_open(text: str) -> bool:
@@ -213,17 +198,11 @@ def read(text: Any, alone: bool = False) -> tuple[Dialect, Turns] | None:
     Args:
         alone: also where nobody but the assistant speaks in the text.
     """
-    opened = opens(text) if isinstance(text, str) else None
-    if opened is None:
-        return None
-    dialect = DIALECTS[int((opened.lastgroup or "d0")[1:])]
-    turns = dialect.parse(text)
-    if turns is None and dialect.strips and re.match(DIALECTS[-1].opens, text):
-        dialect = DIALECTS[-1]  # a dialogue with other words than those of a template
-        turns = dialect.parse(text)
-    if turns is None or not (alone or any(one.role == "user" for one in turns.messages)):
-        return None
-    return dialect, turns
+    for dialect in DIALECTS if isinstance(text, str) and opens(text) else ():
+        turns = dialect.parse(text) if re.match(dialect.opens, text) else None
+        if turns and (alone or any(one.role == "user" for one in turns.messages)):
+            return dialect, turns
+    return None
 
 
 def dialect_of(value: Any) -> str | None:
@@ -264,12 +243,16 @@ def _unclosed(answer: str, dialect: Dialect) -> str:
     return text.strip() if dialect.strips else text
 
 
-def _begun(start: str) -> str:
-    """The part of the generation prompt's text that belongs to the answer.
+def _begun(prompt: Turns) -> tuple[list[Message], str]:
+    """The turns of a templated prompt, and the text of the answer that it begins.
 
-    An empty block of reasoning does not: the template prints it by itself.
+    An empty block of reasoning is none: the template prints it by itself.
     """
-    return "" if _NO_REASONING.fullmatch(start) else start
+    *turns, last = prompt.messages
+    if last.role != "assistant" or prompt.closed:
+        return [*turns, last], ""
+    start = last.content or ""
+    return turns, "" if _NO_REASONING.fullmatch(start) else start
 
 
 def answered(dialect: Dialect, prompt: Turns, answer: str) -> list[Message]:
@@ -281,31 +264,22 @@ def answered(dialect: Dialect, prompt: Turns, answer: str) -> list[Message]:
     Raises:
         RowError: a part of the answer is unread.
     """
-    messages = list(prompt.messages)
-    last = messages[-1]
+    messages, start = _begun(prompt)
     own = dialect.parse(answer)
-    if own is not None and own.messages[0].role != "assistant":
-        own = None
+    own = own if own and own.messages[0].role == "assistant" else None
     if own is not None:
         require_allowed((dialect, own), "the answer", allowed=True)
-    if last.role == "assistant" and not prompt.closed:  # the generation prompt
-        start = _begun(last.content or "")
-        if own is not None and not start.strip():
-            return [*messages[:-1], *own.messages]
-        text = _unclosed(answer.removeprefix(prompt.owed), dialect)
-        if start.strip() == OPEN and text.lstrip().startswith(OPEN):
-            start = ""
-        elif dialect.strips and start == OPEN:
-            start += "\n"  # which the dialect has stripped
-        return [*messages[:-1], Message("assistant", start + text)]
-    if own is not None:
-        return messages + own.messages
-    return [*messages, Message("assistant", _unclosed(answer, dialect))]
+        if not start.strip():
+            return messages + own.messages
+    text = _unclosed(answer.removeprefix(prompt.owed), dialect)
+    if start.strip() == OPEN and text.lstrip().startswith(OPEN):
+        start = ""
+    elif dialect.strips and start == OPEN:
+        start += "\n"  # which the dialect has stripped
+    return [*messages, Message("assistant", start + text)]
 
 
 def question(prompt: Turns) -> list[Message]:
     """A templated prompt's turns without an empty beginning of the answer (``<think>``)."""
-    last = prompt.messages[-1]
-    begins = last.role == "assistant" and not prompt.closed
-    empty = begins and _begun(last.content or "").strip() in ("", OPEN)
-    return prompt.messages[: -1 if empty else None]
+    turns, start = _begun(prompt)
+    return turns if start.strip() in ("", OPEN) else prompt.messages

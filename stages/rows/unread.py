@@ -4,11 +4,12 @@ Every column ends up in an example, or is counted here under its name, or refuse
 ignore it would probably train something wrong.
 """
 
+import functools
 import itertools
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,17 @@ import orjson
 
 from stages.contract import Example, Pair, Row, StepChain
 from stages.errors import AskError
-from stages.rows import column_names, examples, judgements, selection, shapes, signals, stop_text
+from stages.rows import (
+    column_names,
+    examples,
+    judgements,
+    selection,
+    shapes,
+    signals,
+    speakers,
+    stop_text,
+)
 from stages.rows.column_names import EMPTY, Watched, peek
-from stages.rows.speakers import are_unsorted
 
 if TYPE_CHECKING:
     from stages.kinds import Kind
@@ -26,7 +35,7 @@ if TYPE_CHECKING:
 # Fields of a turn that are checked where they are rendered: see lost_in_template.
 _THOUGHT = "reasoning_content"
 _CHECKED = frozenset(("tool_calls", "tool_call_id", _THOUGHT))
-_SPEAKER = frozenset(("role", "from"))
+_SPEAKER = frozenset(speakers.KEYS)
 _SAID = _SPEAKER | {"content", "value"}
 
 
@@ -34,8 +43,7 @@ class ReadRow:
     """A row that was read, and its examples, of which what they say is collected once."""
 
     def __init__(self, row: Watched, examples: Sequence[Example]) -> None:
-        self._row, self._examples = row, examples
-        self._judged: dict[str, bool] = {}
+        self.row, self._examples = row, examples
 
     @cached_property
     def _texts(self) -> dict[str, None]:
@@ -56,12 +64,9 @@ class ReadRow:
             return bool(value) and (any if one_will_do else all)(map(self.repeats, value))
         if not isinstance(value, str):
             return False
-        plain = value.strip()
-        if plain not in self._judged:
-            texts = self._texts
-            part = plain in texts or any(plain in text for text in texts)
-            self._judged[plain] = part or (bool(texts) and all(text in plain for text in texts))
-        return self._judged[plain]
+        plain, texts = value.strip(), self._texts
+        part = plain in texts or any(plain in text for text in texts)
+        return part or (bool(texts) and all(text in plain for text in texts))
 
     def agrees(self, path: str, value: Any, kind: "Kind") -> bool:
         """Whether a rating says no more than the examples do: their steps, margin or last words."""
@@ -86,9 +91,9 @@ class ReadRow:
     def judged(self, path: str, value: Any) -> tuple[str, bool | None]:
         """Of a list with a verdict on each of as many texts that nothing reads: their column, and
         whether those are good that are answers of the examples, or None where no text is good."""
-        for name in self._row if isinstance(value, list) else ():
-            texts = peek(self._row, name)
-            if name in self._row.read_columns or not shapes.are_texts(texts):
+        for name in self.row if isinstance(value, list) else ():
+            texts = peek(self.row, name)
+            if name in self.row.read_columns or not shapes.are_texts(texts):
                 continue
             if len(texts) == len(value) and all(map(signals.is_prose, texts)):
                 wanted = not signals.is_low(path)
@@ -119,7 +124,7 @@ class ReadRow:
         number = said.index(True) if flags else judgements.spelled(said[0])
         if number is None or not (flags or signals.may_number_the_best(path)):
             return None
-        lists = [peek(self._row, name) for name in self._row.read_columns]
+        lists = [peek(self.row, name) for name in self.row.read_columns]
         counts = examples.counts_from(number, lists, self._examples)
         return counts & {0} if counts and flags else counts
 
@@ -140,11 +145,6 @@ class ReadRow:
         said_so = (all(mine is None or (mine >= 0.5) == one for mine, one in own) for own in pairs)
         return not alike or any(said_so)
 
-    @property
-    def has_turns(self) -> bool:
-        """Whether it has a list of turns, which may have keys of their own."""
-        return any(True for _ in _turns_in(self._row))
-
 
 def _turns_in(row: Row) -> Iterator[tuple[str, Row]]:
     """Every turn of the lists of a row, with the column that it stands in."""
@@ -155,12 +155,11 @@ def _turns_in(row: Row) -> Iterator[tuple[str, Row]]:
 
 
 def _column_of(row: Row, key: str) -> str:
-    """The column whose turns have a key, as ``messages[].key``."""
-    for name, value in row.items():
-        turns = value if isinstance(value, list) else [value]
-        if any(isinstance(turn, dict) and key.partition("[]")[0] in turn for turn in turns):
-            return f"{name}[].{key}"
-    return f"turns[].{key}"
+    """The column whose turns have a key, as ``messages[].key``, or which is one such turn."""
+    first = key.partition("[]")[0]
+    names = (f"{name}[]" for name, turn in _turns_in(row) if first in turn)
+    alone = (name for name, one in row.items() if isinstance(one, dict) and first in one)
+    return f"{next(itertools.chain(names, alone), 'turns[]')}.{key}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,24 +192,21 @@ class Leaving:
 
     def of(self, row: Watched, examples: Sequence[Example]) -> list[Unread]:
         """What is in no example, under the names that the file has, which options take."""
-        left = self._unnamed(row, examples)
-        if self.columns:
-            left = [replace(one, path=selection.raw(one.path, self.columns)) for one in left]
-        return [it for it in left if it.path not in self.decided and it.path not in self.inside]
-
-    def _unnamed(self, row: Watched, examples: Sequence[Example]) -> list[Unread]:
-        """Every value of a row that is in no example, under the names that formats know."""
         found = itertools.chain.from_iterable(itertools.starmap(_opened, row.unread()))
         if self.inside:
             each = (selection.rest(path, value, self.inside) for path, value in found)
             found = itertools.chain.from_iterable(each)
-        columns = [Unread(path, tuple(values)) for path, values in by_path(found).items()]
+        columns = by_path(found)
         if StepChain in map(type, examples):
             keys = by_path(_beside_steps(row))
         else:
             fields = by_path(_fields_of(examples, self.printed))
             keys = {_column_of(row, key): values for key, values in fields.items()}
-        return columns + [Unread(key, tuple(values), turn=True) for key, values in keys.items()]
+        told = [(path, values, False) for path, values in columns.items() if path not in keys]
+        told += [(key, values, True) for key, values in keys.items()]
+        raw = functools.partial(selection.raw, mapping=self.columns) if self.columns else str
+        left = [Unread(raw(path), tuple(values), turn) for path, values, turn in told]
+        return [it for it in left if it.path not in self.decided and it.path not in self.inside]
 
     def is_open(self, path: str) -> bool:
         """Whether nobody has said yet that a column may be left out."""
@@ -234,19 +230,14 @@ def _opened(path: str, value: Any) -> Iterable[tuple[str, Any]]:
     return [(path, value)]
 
 
-def _is_read(key: str, value: Any, printed: frozenset[str], role: str) -> bool:
-    """Whether a field of a turn is printed, or says whether the turn is complete."""
-    if key in printed or "*" in printed:
-        return True
-    says = stop_text.FLAGS.get(key) if role == "assistant" else None
-    return says is not None and (isinstance(value, bool) or says(value))
-
-
 def _fields_of(examples: Iterable[Example], printed: frozenset[str]) -> Iterator[tuple[str, Any]]:
-    """Keys of the turns of examples that are not printed, and checked nowhere else."""
+    """Keys of the turns of examples that are not printed, are checked nowhere else, and do not say
+    whether an answer is complete."""
     for turn in stop_text.turns_of(examples):
-        for key, value in (turn.fields or {}).items():
-            if key not in _CHECKED and not _is_read(key, value, printed, turn.role):
+        for key, value in (turn.fields or {}).items() if "*" not in printed else ():
+            says = stop_text.FLAGS.get(key) if turn.role == "assistant" else None
+            told = says is not None and (isinstance(value, bool) or says(value))
+            if not (told or key in printed or key in _CHECKED):
                 yield key, value
 
 
@@ -264,7 +255,7 @@ def asked(left: Unread, kind: "Kind", row: ReadRow) -> AskError | None:
     None where they may be."""
     if cut := None if kind.marks else cut_off(left.path, left.values):
         return cut
-    if left.turn and are_unsorted(left.path, left.values):
+    if left.turn and speakers.are_unsorted(left.path, left.values):
         what = f"{left.path} numbers the turns in another order than they have"
         return AskError("bad_column", what, "Give the turns in this order.")
     if kind.compares and (counts := row.counts_from(left)) is not None:
@@ -291,7 +282,7 @@ def _asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> AskError | N
         if code == "unread_weight":
             weighs = "weight" in what
             how = "Add" if weighs else "Leave such rows out with --where, or add"
-            if kind.trains_answers and row.has_turns:  # others have no loss per turn
+            if kind.trains_answers and any(_turns_in(row.row)):  # others have no loss per turn
                 how = f"Put it on the turns as {'weight' if weighs else 'train'}. {how}"
             return AskError(code, f"{shown}, and nothing reads {what}", f"{how} {ignore(path)}.")
         if code == "unread_column" and not row.repeats(value, column_names.is_a(path, "answer")):

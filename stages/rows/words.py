@@ -63,9 +63,8 @@ _LOW = _pattern(word for uses in _MEANS.values() for word in _of(uses, "low"))
 _BESIDE = {name: _pattern(_of(uses, "beside")) for name, uses in _MEANS.items()}
 _ROLES = {name: _of(uses, *_ROLE) for name, uses in _MEANS.items()}
 _OF_ROLES = {name: _pattern(words) for name, words in _ROLES.items()}
-_WHOLE = {word.rstrip("*!") for uses in _MEANS.values() for word in _of(uses, *{*_SIGN, *_ROLE})}
-_ASIDE = {word for uses in _TABLE["exact"].values() for word in _of(uses, "both", "sign")}
-_KNOWN = _WHOLE | _ASIDE
+_WHOLE = {word.rstrip("*!") for uses in _MEANS.values() for word in _of(uses, *_SIGN, *_ROLE)}
+_KNOWN = _WHOLE | {w for uses in _TABLE["exact"].values() for w in _of(uses, "both", "sign")}
 _LISTED = _KNOWN | {word for uses in _TABLE["exact"].values() for word in _of(uses, *uses)}
 _FOREIGN = (one for some in _ROLES.values() for one in some if not one.isascii())
 _HERE = re.compile(f"({'|'.join(_FOREIGN)})")
@@ -151,7 +150,7 @@ def _is_one(before: str, word: str) -> bool:
 
 def counted(part: str) -> int | None:
     """The number that a part of a name is, or that a letter counts; None for any other word."""
-    if part.isdigit():
+    if part.isdecimal():
         return int(part)
     return ord(part) - ord("a") if len(part) == 1 and "a" <= part <= "h" else None
 
@@ -170,18 +169,29 @@ def parts(name: str) -> tuple[str, ...]:
 
 def words(name: str) -> tuple[str, ...]:
     """The words of a name, without its numbers."""
-    return tuple(part for part in parts(name) if not part.isdigit())
+    return tuple(part for part in parts(name) if not part.isdecimal())
+
+
+_ORDER = 80  # characters of an order of answers in one text
 
 
 def ranks_in(value: Any) -> list[int]:
     """The ranks, from 1, of what letters or numbers at the ends of some texts name, each of them
-    once, from best to worst (``reply_2``, ``reply_1``); none of any other value."""
-    texts = value if isinstance(value, list) and all(isinstance(one, str) for one in value) else []
-    ends = [parts(one)[-1] for one in texts if parts(one) and not one.isdigit()]
-    told = [number for one in ends if (number := counted(one)) is not None]
-    first = 1 if "1" in ends and "0" not in ends else 0
-    every = sorted(told) == [*range(first, first + len(texts))] and len(told) > 1
-    return [told.index(number) + 1 for number in sorted(told)] if every else []
+    once, from best to worst (``reply_2``, ``reply_1``), or with signs between them (``B>A=C``);
+    none of any other value."""
+    listed = isinstance(value, list) and all(isinstance(one, str) for one in value)
+    ranked = [[one] for one in value] if listed and not any(map(str.isdecimal, value)) else []
+    if isinstance(value, str) and len(value) <= _ORDER and ">" in value:
+        ranked = [one.split("=") for one in value.split(">")]
+        nouns = {*listing("two", "noun")}
+        said = [parts(one) for some in ranked for one in some]
+        ranked = ranked if all(one and nouns.issuperset(one[:-1]) for one in said) else []
+    names = [(parts(one)[-1:], at) for at, some in enumerate(ranked, 1) for one in some]
+    told = {end[0]: at for end, at in names if end}
+    ranks = {number: at for end, at in told.items() if (number := counted(end)) is not None}
+    first = 1 if "1" in told and "0" not in told else 0
+    every = sorted(ranks) == [*range(first, first + len(names))] and len(names) > 1
+    return [ranks[number] for number in sorted(ranks)] if every else []
 
 
 def differing(left: str, right: str) -> tuple[str, str] | None:
@@ -217,7 +227,7 @@ def families(names: Iterable[str]) -> list[str]:
         ends = (*cut[:-1], cut[-1][:-1], cut[-1][-1]) if cut and cut[-1][2:].isalpha() else cut
         for said in dict.fromkeys((cut, ends)):
             counts = [part for part in said if counted(part) is not None]
-            for told in ([*filter(str.isdigit, counts)], [*filter(str.isalpha, counts)]):
+            for told in ([*filter(str.isdecimal, counts)], [*filter(str.isalpha, counts)]):
                 if len(told) == 1:
                     key = tuple("#" if part == told[0] else part for part in said)
                     found.setdefault(key, {}).setdefault(counted(told[0]) or 0, name)
