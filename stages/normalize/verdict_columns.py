@@ -207,7 +207,7 @@ def verdict(held: Columns) -> list[str]:
     between = [p for p in between if not all(v in (None, 1, 2) for v in held.values[p])]
     few = [p for p in rate if p not in (*of_sides, *between) and _is_few(held, p)]
     few += [f"{p}[nearest]" for p in between if role_names.mentions(p, "verdict")]
-    said = [p for p in verdicts if _is_few(held, p) and _named_by(held, [p])]
+    said = [p for p in verdicts if _is_few(held, p) and _names_columns(held, p)]
     named = _named_winners(held, scalars)  # which of two names it is; a column's own goes before
     said += _one_hot(held) or (named and (said or named)) or [*few, *_votes(held)]
     return [*dict.fromkeys(said)]
@@ -250,11 +250,13 @@ def told_answers(held: Columns) -> list[str]:
     return named or [path for path in found if not signals.is_about(path)]
 
 
-def _named_by(held: Columns, paths: Iterable[str]) -> list[tuple[str, str]]:
-    """Two texts whose columns a verdict names: ``answer_ours`` where it says ``ours``."""
-    verdicts = [judgements.decided(held.told(path)) for path in paths]
-    each = held.of_two(itertools.combinations(held.single, 2))
-    return [both for both in each if any(judgements.name_sides(said, both) for said in verdicts)]
+def _names_columns(held: Columns, path: str) -> bool:
+    """Whether the few texts of a column name two columns of texts by their words."""
+    values = judgements.decided(one for one in held.values[path] if isinstance(one, str))
+    said = {part for one in values for part in words.parts(one)}
+    texts = [p for p in held.single if held.is_spoken(p) and said & {*words.parts(p)}]
+    each = itertools.permutations(texts, 2)
+    return any(judgements.name_sides(values, both) for both in each)
 
 
 def strength(held: Columns) -> list[str]:
@@ -307,8 +309,11 @@ def _named_winners(held: Columns, scalars: Iterable[str]) -> list[str]:
 
 
 def named_sides(held: Columns) -> list[tuple[str, str]]:
-    """The two texts that the verdicts name."""
-    return _named_by(held, [path for path in verdict(held) if "," not in path])
+    """Two texts whose columns a verdict names: ``answer_ours`` where it says ``ours``."""
+    paths = [path for path in verdict(held) if "," not in path]
+    verdicts = [judgements.decided(held.told(path)) for path in paths]
+    each = held.of_two(itertools.combinations(held.single, 2))
+    return [both for both in each if any(judgements.name_sides(said, both) for said in verdicts)]
 
 
 def _one_hot(held: Columns) -> list[str]:
